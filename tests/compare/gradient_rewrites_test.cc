@@ -128,6 +128,30 @@ Dump Tied(bool tied) {
   return b.Take();
 }
 
+// The call in the module of the weight that only one run has is named.
+TEST(GradientRewrites, AWeightOfItsOwn) {
+  const auto dump = [](bool own) {
+    DumpBuilder b;
+    b.Call("Functional.embedding.0.forward").In(Value(0)).Out(Value(2));
+    b.Call("Functional.linear.0.forward").In(Value(2)).In(Value(1)).Out(Value(3));
+    b.dump().records.back().module = "Module.model.head.Linear";
+    b.Call("Optimizer.SGD.step.0.forward")
+        .Kwarg("gradients.model.words.weight", Value(own ? 6 : 7));
+    b.Kwarg("weights.model.words.weight", Value(1));
+    if (own) b.Kwarg("weights.model.head.weight", Value(1));
+    return b.Take();
+  };
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(dump(!swap), dump(swap));
+    EXPECT_EQ(First(c), "Functional.linear.0.forward") << c.first.why;
+    EXPECT_THAT(c.first.why,
+                HasSubstr(swap ? "model.head.weight is a weight of its own in the golden, and the "
+                                 "target uses model.words.weight there"
+                               : "model.head.weight is a weight of its own in the target, and the "
+                                 "golden uses model.words.weight there"));
+  }
+}
+
 TEST(GradientRewrites, AnOptimizerThatTakesOtherGradientsIsWrong) {
   for (const bool swap : {false, true}) {
     const Comparison c = MustCompare(Tied(swap), Tied(!swap));

@@ -12,6 +12,7 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
 #include "engine/compare/explain/explanation.h"
+#include "engine/compare/explain/optimizer_steps.h"
 #include "engine/compare/explain/suspects.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/other_weights.h"
@@ -161,6 +162,23 @@ FirstDivergence ExplainOwnCode(const Comparison& c, int32_t module, const WrongI
   return f;
 }
 
+// The optimizer `p` takes a wrong gradient, since one run has a weight of its own where the other
+// shares one.
+FirstDivergence ExplainOwnWeight(const Comparison& c, const OwnWeight& own, int32_t p,
+                                 int32_t row) {
+  const bool known = own.user >= 0;
+  FirstDivergence f = StartExplanation(c, known ? own.user : p, known ? -1 : row);
+  const EarlierCalls before = CountEarlierCalls(c, p);
+  f.call_class = known ? CallClass::kIntroduced : CallClass::kInherited;
+  f.confidence = kFlowConfidence * before.JudgedFactor() * c.pairs[p].confidence;
+  f.why = fmt::format(
+      "{}; {} is a weight of its own in the {}, and the {} uses {} there: at {}, {}",
+      DescribeEarlierCalls(c, before), own.name, own.in_target ? "target" : "golden",
+      own.in_target ? "golden" : "target", own.shared, EntryName(c, p), DescribeRow(c, row));
+  f.advice = "share the weight in both programs, or in neither (tied weights)";
+  return f;
+}
+
 Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Makers& made,
                            const EarlierCalls& before) {
   if (const std::vector<OtherWeight> weights = OtherWeights(c);
@@ -207,6 +225,9 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
     unmatched = made_by_one_side();
   }
   if (unmatched >= 0) return ExplainUnmatched(c, unmatched, p, row, Tie::kOutput);
+
+  if (const OwnWeight own = OwnWeightAt(c, p); !own.name.empty())
+    return ExplainOwnWeight(c, own, p, row);
 
   const WrongInput in = input();
   const EarlierCalls before = CountEarlierCalls(c, p);

@@ -9,6 +9,7 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/update_pattern.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
 namespace {
@@ -98,6 +99,39 @@ std::string DescribeUpdates(const Comparison& c, int32_t p) {
     }
   }
   return DescribeWrongUpdates(updates);
+}
+
+OwnWeight OwnWeightAt(const Comparison& c, int32_t p) {
+  constexpr std::string_view kWeights = "input.weights.";
+  const RecordPair& pair = c.pairs[p];
+  OwnWeight found;
+  if (!pair.matched() || !IsOptimizerCall(RecordOf(c, p).api)) return found;
+  // The names of the weights of both runs, by their content in the target and in the golden.
+  std::unordered_map<uint64_t, std::string_view> of_both[2];
+  uint64_t key = 0;
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    std::string_view name = LeafPath(c, static_cast<int32_t>(i));
+    if (!name.starts_with(kWeights)) continue;
+    name.remove_prefix(kWeights.size());
+    const bool both = row.target >= 0 && row.golden >= 0;
+    if (row.target >= 0 && both) of_both[0].emplace(ContentKey(c.target.leaves[row.target]), name);
+    if (row.golden >= 0 && both) of_both[1].emplace(ContentKey(c.golden.leaves[row.golden]), name);
+    if (both || !found.name.empty()) continue;
+    found.name = name, found.in_target = row.target >= 0;
+    key = ContentKey(found.in_target ? c.target.leaves[row.target] : c.golden.leaves[row.golden]);
+  }
+  const auto& names = of_both[found.in_target ? 0 : 1];
+  const auto shared = key == 0 ? names.end() : names.find(key);
+  if (shared == names.end()) return {};
+  found.shared = shared->second;
+  const size_t dot = found.name.rfind('.');
+  if (dot == found.name.npos) return found;
+  const std::string module = found.name.substr(0, dot) + " (";
+  for (int32_t q = 0; q < p && found.user < 0; ++q) {
+    if (c.pairs[q].matched() && ModuleAround(c, q).starts_with(module)) found.user = q;
+  }
+  return found;
 }
 
 }  // namespace msprobe::compare

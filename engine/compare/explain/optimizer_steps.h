@@ -30,4 +30,14 @@ std::string DescribeHyperParameters(const Comparison& comparison, int32_t pair);
 // for other calls, and where none or all that is known is as expected.
 std::string DescribeUpdates(const Comparison& comparison, int32_t pair);
 
+// A weight that only one run has, which began as a copy of one that both have: the other run shares
+// that one (tied weights).
+struct OwnWeight {
+  std::string name, shared;  // "head.decoder.weight", "embeddings.words.weight"; name "": none
+  bool in_target = false;
+  int32_t user = -1;  // the first call in the module of the weight; -1: not known
+};
+// That of the call of an optimizer.
+OwnWeight OwnWeightAt(const Comparison& comparison, int32_t pair);
+
 }  // namespace msprobe::compare
