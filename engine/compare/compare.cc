@@ -26,6 +26,7 @@
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/regions/batch_parts.h"
 #include "engine/compare/regions/joined_weights.h"
+#include "engine/compare/regions/other_shapes.h"
 #include "engine/compare/regions/rewrites.h"
 #include "engine/compare/regions/without_effect.h"
 #include "engine/compare/repeat_spread.h"
@@ -220,7 +221,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
     ClassifyCalls(&c);
     if (ForgiveRewrites(&c)) ClassifyCalls(&c);  // what it lets out may be grown rounding
   }
-  if (ForgiveWithoutEffect(&c)) ClassifyCalls(&c);
+  if (ForgiveWithoutEffect(&c) || ForgiveOtherShapes(&c)) ClassifyCalls(&c);
   FindFirstDivergence(&c);
   c.first.why += spread.Sentence(c, c.first.row);
   FindFirstBits(&c);
