@@ -1,6 +1,7 @@
 #include "engine/compare/regions/rewrites.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/content_ids.h"
+#include "engine/compare/model/page_release.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/regions/agreeing_gradients.h"
@@ -55,8 +57,12 @@ class Rewrites {
     FindMoved();
     FindCounterparts();
     has_backward_.assign(c_.pairs.size(), 0);
-    for (const int32_t forward : c_.forward_of) {
-      if (forward >= 0) has_backward_[forward] = 1;
+    forward_is_before_ = true;
+    for (size_t p = 0; p < c_.forward_of.size(); ++p) {
+      const int32_t forward = c_.forward_of[p];
+      if (forward < 0) continue;
+      has_backward_[forward] = 1;
+      forward_is_before_ &= static_cast<size_t>(forward) < p;
     }
     for (size_t p = 0; p < c_.pairs.size() && !any_parts_; ++p)
       any_parts_ = c_.IsPartOfBatch(static_cast<int32_t>(p));
@@ -67,10 +73,10 @@ class Rewrites {
       if (found) Apply();
       return found;
     }
-    right_.assign(c_.pairs.size(), 0);
+    NoneIsRight();
     bool any = Passes();
     // Where something is wrong, a position or a view that leads on may be the reason.
-    const std::vector<char> proven = right_;
+    const Sides proven = right_;
     leads_on_ = true;
     const bool more = Passes();
     if (more && NothingDiffers()) {
@@ -87,6 +93,11 @@ class Rewrites {
   }
 
  private:
+  // For each pair, of the target and of the golden. Each side for itself: two calls may be in one order
+  // in the target and in the other in the golden, so that the target's first needs the golden's second
+  // and the other way round.
+  using Sides = std::array<std::vector<char>, 2>;
+
   // What no pass changes, for all calls at once on all threads.
   void FindLimits() {
     never_.assign(c_.pairs.size(), 0);
@@ -147,9 +158,11 @@ class Rewrites {
   void FindCounterparts() {
     constexpr size_t kChunk = 64;  // pairs; few are asked for, and they are close together
     const size_t pairs = c_.pairs.size();
+    PageRelease pages(c_.target, c_.golden);
     ThreadPool::Default().ParallelFor((pairs + kChunk - 1) / kChunk, [&](size_t chunk) {
       for (size_t p = chunk * kChunk; p < std::min(pairs, (chunk + 1) * kChunk); ++p) {
         if (!reached_[p] || !calls_.own[p] || never_[p]) continue;
+        pages.RowsDone(c_.pairs[p].row_count);
         rows_.EachRow(p, [&](uint32_t i) {
           if (!rows_.IsOpen(i)) return;
           rows_.EachLeaf(i, [&](const Leaf& leaf, bool target) {
@@ -167,7 +180,7 @@ class Rewrites {
     return any;
   }
 
-  bool NothingDiffersAs(const std::vector<char>& right) {
+  bool NothingDiffersAs(const Sides& right) {
     right_ = right;
     return NothingDiffers();
   }
@@ -204,7 +217,7 @@ class Rewrites {
   bool FindAmongAll() {
     if (AnyIntroduced()) return false;
     const std::vector<char> reached = std::exchange(reached_, calls_.open);
-    right_.assign(c_.pairs.size(), 0);
+    NoneIsRight();
     leads_on_ = false;
     if (Passes() && NothingDiffers()) return true;
     reached_ = reached;
@@ -217,7 +230,7 @@ class Rewrites {
   bool FindBetweenEnds() {
     if (!gradients_agree_ || !c_.exact.empty() || AnyIntroduced()) return false;
     const std::vector<char> reached = std::exchange(reached_, calls_.open);
-    right_.assign(c_.pairs.size(), 0);
+    NoneIsRight();
     between_ends_ = leads_on_ = true;
     if (Passes() && NothingDiffers()) return true;
     between_ends_ = false;
@@ -267,7 +280,7 @@ class Rewrites {
     denied_.assign(c_.pairs.size(), 0);
     bool any = false;
     for (int round = 0; round < kMostPasses; ++round) {
-      right_.assign(c_.pairs.size(), 0);
+      NoneIsRight();
       any = Passes();
       if (!DenyWrongGradients()) break;
     }
@@ -325,28 +338,40 @@ class Rewrites {
 
   // Backwards through the calls that are not known to be right; whether any was found to be.
   bool Pass() {
-    bool found = false;
-    for (size_t p = c_.pairs.size(); p-- > 0;) {
-      if (!reached_[p]) continue;
-      for (const bool target : {true, false}) {
-        if (IsRight(p, target) || !EndsWell(p, target)) continue;
-        right_[p] |= SideOf(target);
-        found = true;
-      }
+    bool found[2] = {false, false};
+    const auto look = [&](size_t p, size_t side) {
+      if (!reached_[p] || IsRight(p, side == 0) || !EndsWell(p, side == 0)) return;
+      right_[side][p] = 1;
+      found[side] = true;
+    };
+    if (forward_is_before_) {
+      // A call asks about calls of its own run, and about its forward call in both runs. That lies
+      // before it: this pass comes to it later. So each thread can go through one run.
+      const Sides before = right_;
+      before_ = &before;
+      ThreadPool::Default().ParallelFor(2, [&](size_t side) {
+        for (size_t p = c_.pairs.size(); p-- > 0;) look(p, side);
+      });
+      before_ = nullptr;
+    } else {
+      for (size_t p = c_.pairs.size(); p-- > 0;) look(p, 0), look(p, 1);
     }
-    return found;
+    return found[0] || found[1];
   }
 
-  // Each side of a pair for itself: two calls may be in one order in the target and in the other in
-  // the golden, so that the target's first needs the golden's second and the other way round.
-  static char SideOf(bool target) { return target ? 1 : 2; }
-  bool IsRight(size_t p, bool target) const {
-    return (right_[p] & SideOf(target)) != 0 || c_.IsPartOfBatch(static_cast<int32_t>(p));
+  void NoneIsRight() {
+    for (std::vector<char>& side : right_) side.assign(c_.pairs.size(), 0);
+  }
+  bool IsRight(size_t p, bool target) const { return IsRightIn(right_, p, target); }
+  bool IsRightIn(const Sides& sides, size_t p, bool target) const {
+    return sides[target ? 0 : 1][p] != 0 || c_.IsPartOfBatch(static_cast<int32_t>(p));
   }
   // Whether a pair is right on the sides that it has.
   bool IsRight(size_t p) const {
     const RecordPair& pair = c_.pairs[p];
-    return (pair.target < 0 || IsRight(p, true)) && (pair.golden < 0 || IsRight(p, false));
+    const Sides& sides = before_ != nullptr ? *before_ : right_;
+    return (pair.target < 0 || IsRightIn(sides, p, true)) &&
+           (pair.golden < 0 || IsRightIn(sides, p, false));
   }
 
   // Whether a call gives other numbers to other processes: what they make of them is not in this recording.
@@ -549,7 +574,10 @@ class Rewrites {
   const PairRows rows_;
   const OpenCalls calls_;
   const ContentIds* content_ = nullptr;
-  std::vector<char> reached_, moved_, right_, has_backward_, denied_;  // for each pair
+  std::vector<char> reached_, moved_, has_backward_, denied_;  // for each pair
+  Sides right_;
+  const Sides* before_ = nullptr;      // during a pass on two threads: right_ before it
+  bool forward_is_before_ = false;     // each backward call is behind its forward call
   std::vector<char> never_;            // it takes or makes what makes it no rewrite
   std::vector<char> gives_other_;      // GivesOther
   std::vector<char> arguments_agree_;  // a backward call of both runs whose arguments agree
