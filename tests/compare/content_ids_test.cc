@@ -66,7 +66,8 @@ TEST(ContentIds, ResultsAreToldFromArguments) {
 }
 
 TEST(ContentIds, AnyNumberOfThreadsGivesTheSameNumbers) {
-  const Dump target = Chain(0, 9000), golden = Chain(5, 9000);
+  constexpr int kCalls = 20000;  // more leaves than a thread takes at once
+  const Dump target = Chain(0, kCalls), golden = Chain(5, kCalls);
   ThreadPool one(1), many(5);
   const ContentIds alone(target, golden, one), together(target, golden, many);
   ASSERT_EQ(alone.size(), together.size());

@@ -13,65 +13,99 @@
 namespace msprobe::compare {
 namespace {
 
-// The keys are divided by their first bits into parts that threads number apart. A part of some
-// million tensors fits into the cache of a core.
-constexpr int kPartBits = 5;
+// The keys are divided by their first bits into parts that threads number apart. The numbers of a
+// part of some million tensors fit into the cache of a core.
+constexpr int kPartBits = 8;
 constexpr size_t kParts = size_t{1} << kPartBits;
 
-constexpr size_t kChunk = 1 << 13;  // leaves
+constexpr size_t kChunk = 1 << 15;  // leaves
 
 size_t PartOf(uint64_t key) { return key >> (64 - kPartBits); }
-
-// The ContentKey of each leaf; 0 of those that have none.
-std::vector<uint64_t> KeysOf(const Dump& dump, ThreadPool& pool) {
-  std::vector<uint64_t> keys(dump.leaves.size());
-  PageRelease pages(dump);
-  pool.ParallelFor((keys.size() + kChunk - 1) / kChunk, [&](size_t chunk) {
-    const size_t end = std::min(keys.size(), (chunk + 1) * kChunk);
-    for (size_t i = chunk * kChunk; i < end; ++i) {
-      const Leaf& leaf = dump.leaves[i];
-      keys[i] = leaf.kind == LeafKind::kTensor ? ContentKey(leaf) : 0;
-    }
-    pages.RowsDone(end - chunk * kChunk);
-  });
-  return keys;
-}
 
 bool IsResult(Slot slot) {
   return slot == Slot::kOutput || slot == Slot::kParameterGrad || slot == Slot::kDebug;
 }
 
+// The leaves of one dump that have a content, grouped by the part of their keys and in the order of
+// the dump within one.
+class KeysByPart {
+ public:
+  // Sets the code of a leaf to 0 or `result`, and to -1 where it has no content.
+  KeysByPart(const Dump& dump, int32_t result, ThreadPool& pool, std::vector<int32_t>* codes) {
+    const size_t leaves = dump.leaves.size(), chunks = (leaves + kChunk - 1) / kChunk;
+    std::vector<uint64_t> keys(leaves);
+    // Of each part in each chunk first how many leaves there are, then where the next one is put.
+    std::vector<std::array<uint32_t, kParts>> places(chunks);
+    codes->assign(leaves, -1);
+    PageRelease pages(dump);
+    pool.ParallelFor(chunks, [&](size_t chunk) {
+      const size_t end = std::min(leaves, (chunk + 1) * kChunk);
+      for (size_t i = chunk * kChunk; i < end; ++i) {
+        const Leaf& leaf = dump.leaves[i];
+        keys[i] = leaf.kind == LeafKind::kTensor ? ContentKey(leaf) : 0;
+        if (keys[i] == 0) continue;
+        ++places[chunk][PartOf(keys[i])];
+        (*codes)[i] = IsResult(leaf.slot) ? result : 0;
+      }
+      pages.RowsDone(end - chunk * kChunk);
+    });
+    uint32_t all = 0;
+    for (size_t part = 0; part < kParts; ++part) {
+      begin_[part] = all;
+      for (auto& of_chunk : places) of_chunk[part] = std::exchange(all, all + of_chunk[part]);
+    }
+    begin_[kParts] = all;
+    keys_.resize(all);
+    leaves_.resize(all);
+    pool.ParallelFor(chunks, [&](size_t chunk) {
+      for (size_t i = chunk * kChunk; i < std::min(leaves, (chunk + 1) * kChunk); ++i) {
+        if (keys[i] == 0) continue;
+        const uint32_t at = places[chunk][PartOf(keys[i])]++;
+        keys_[at] = keys[i];
+        leaves_[at] = static_cast<uint32_t>(i);
+      }
+    });
+  }
+
+  size_t SizeOf(size_t part) const { return begin_[part + 1] - begin_[part]; }
+  // Calls use(key, leaf) for the leaves of a part.
+  template <typename Use>
+  void Each(size_t part, Use use) const {
+    for (uint32_t i = begin_[part]; i < begin_[part + 1]; ++i) use(keys_[i], leaves_[i]);
+  }
+
+ private:
+  std::vector<uint64_t> keys_;
+  std::vector<uint32_t> leaves_;
+  std::array<uint32_t, kParts + 1> begin_{};
+};
+
 }  // namespace
 
 ContentIds::ContentIds(const Dump& target, const Dump& golden, ThreadPool& pool)
     : leaves_{target.leaves.data(), golden.leaves.data()} {
-  const std::array<std::vector<uint64_t>, 2> keys = {KeysOf(target, pool), KeysOf(golden, pool)};
-  for (const int side : {0, 1}) codes_[side].assign(keys[side].size(), -1);
+  const std::array<KeysByPart, 2> keys = {KeysByPart(target, kResult, pool, &codes_[0]),
+                                          KeysByPart(golden, kResult, pool, &codes_[1])};
   std::array<int32_t, kParts> sizes{};
   pool.ParallelFor(kParts, [&](size_t part) {
     ContentMap numbers;  // in this part, from 0
+    numbers.Reserve(std::max(keys[0].SizeOf(part), keys[1].SizeOf(part)) / 2);
     for (const int side : {0, 1}) {
-      for (size_t i = 0; i < keys[side].size(); ++i) {
-        const uint64_t key = keys[side][i];
-        if (key == 0 || PartOf(key) != part) continue;
-        codes_[side][i] = numbers.Insert(key, static_cast<int32_t>(numbers.size()));
-      }
+      keys[side].Each(part, [&](uint64_t key, uint32_t leaf) {
+        codes_[side][leaf] += 2 * numbers.Insert(key, static_cast<int32_t>(numbers.size()));
+      });
     }
     sizes[part] = static_cast<int32_t>(numbers.size());
   });
   std::array<int32_t, kParts> first{};
   std::exclusive_scan(sizes.begin(), sizes.end(), first.begin(), 0);
   size_ = static_cast<size_t>(first.back()) + static_cast<size_t>(sizes.back());
-  for (const int side : {0, 1}) {
-    pool.ParallelFor((keys[side].size() + kChunk - 1) / kChunk, [&](size_t chunk) {
-      for (size_t i = chunk * kChunk; i < std::min(keys[side].size(), (chunk + 1) * kChunk); ++i) {
-        int32_t& code = codes_[side][i];
-        if (code < 0) continue;
-        code = 2 * (first[PartOf(keys[side][i])] + code);
-        code += IsResult(leaves_[side][i].slot) ? kResult : 0;
-      }
-    });
-  }
+  pool.ParallelFor(kParts, [&](size_t part) {
+    for (const int side : {0, 1}) {
+      keys[side].Each(part,
+                      [&](uint64_t, uint32_t leaf) { codes_[side][leaf] += 2 * first[part]; });
+    }
+  });
 }
 
 const ContentIds& ContentOf(Comparison* c) {

@@ -22,7 +22,7 @@ struct Comparison;
 class ContentIds {
  public:
   // Splits the work over the threads of the pool; the numbers are the same for any number of
-  // threads. Takes 4 bytes for each leaf, and 12 more while it works.
+  // threads. Takes 4 bytes for each leaf, and 20 more while it works.
   ContentIds(const Dump& target, const Dump& golden, ThreadPool& pool);
 
   // How many contents there are: numbers are from 0 to size() - 1.

@@ -15,6 +15,10 @@ namespace msprobe::compare {
 
 class ContentMap {
  public:
+  // Makes room for so many keys at once.
+  void Reserve(size_t keys) {
+    while (2 * keys >= slots_.size()) Grow();
+  }
   // `number`: not negative.
   int32_t Insert(uint64_t key, int32_t number) {
     if (2 * size_ >= slots_.size()) Grow();
