@@ -1,6 +1,7 @@
 #include "engine/compare/align/align.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "engine/base/threads.h"
@@ -15,15 +16,20 @@ namespace msprobe::compare {
 namespace {
 
 constexpr size_t kChunk = 1024;  // calls that a thread takes at once
+constexpr size_t kRowsChunk = 1 << 14;
 
 // The indexes of both dumps, made when a step needs them.
 struct CallIndexes {
   std::optional<CallIndex> target, golden;
 
-  void Make(const Dump& of_target, const Dump& of_golden, ThreadPool& pool) {
-    if (target) return;
-    pool.ParallelFor(
-        2, [&](size_t side) { side == 0 ? target.emplace(of_target) : golden.emplace(of_golden); });
+  // `beside` is called once, by a thread of its own where there is one.
+  void Make(const Dump& of_target, const Dump& of_golden, ThreadPool& pool,
+            const std::function<void()>& beside = {}) {
+    pool.ParallelFor(3, [&](size_t work) {
+      if (work == 0 && beside) beside();
+      if (work == 1 && !target) target.emplace(of_target);
+      if (work == 2 && !golden) golden.emplace(of_golden);
+    });
   }
 };
 
@@ -170,13 +176,14 @@ void PairFreeFollowers(const FreeFollowers& target, const FreeFollowers& golden,
 class RowBuilder {
  public:
   RowBuilder(const Dump& target, const Dump& golden, const CompareOptions& options,
-             const LeafLinks& links, const std::vector<char>& same_places, AlignedDumps* out)
+             const LeafLinks& links, const std::vector<char>& same_places, std::vector<char>* seen,
+             AlignedDumps* out)
       : target_(target),
         golden_(golden),
         mapping_(options.mapping),
         links_(links),
         same_places_(same_places),
-        seen_(golden.records.size(), 0),
+        seen_(*seen),
         out_(out) {}
 
   // `parts`: the golden records that are parts of what the target's call computes.
@@ -222,7 +229,7 @@ class RowBuilder {
   const NameMapping& mapping_;
   const LeafLinks& links_;
   const std::vector<char>& same_places_;  // of each target record, with its partner
-  std::vector<char> seen_;                // of each golden record: whether it has been added
+  std::vector<char>& seen_;               // of each golden record: whether it has been added
   AlignedDumps* out_;
 };
 
@@ -238,6 +245,44 @@ std::vector<char> FindSamePlaces(const Dump& target, const Dump& golden,
     }
   });
   return same;
+}
+
+// Whether no golden record is the partner of several target records.
+bool EachGoldenOnce(const std::vector<Partner>& partners, size_t golden_records) {
+  std::vector<char> taken(golden_records, 0);
+  return std::none_of(partners.begin(), partners.end(), [&](const Partner& partner) {
+    return partner.golden >= 0 && std::exchange(taken[partner.golden], 1) != 0;
+  });
+}
+
+// Calls add(begin, end, out) for chunks of the target's records on all threads, and joins what they
+// add.
+AlignedDumps JoinedChunks(const Dump& target, size_t chunk_size,
+                          const std::function<void(size_t, size_t, AlignedDumps*)>& add,
+                          ThreadPool& pool) {
+  const size_t records = target.records.size();
+  const size_t size = std::max<size_t>(chunk_size, 1);
+  std::vector<AlignedDumps> chunks(std::max<size_t>((records + size - 1) / size, 1));
+  pool.ParallelFor(chunks.size(),
+                   [&](size_t c) { add(c * size, std::min(records, (c + 1) * size), &chunks[c]); });
+  if (chunks.size() == 1) return std::move(chunks[0]);
+  std::vector<size_t> rows(1, 0), pairs(1, 0);
+  for (const AlignedDumps& chunk : chunks) {
+    rows.push_back(rows.back() + chunk.rows.size());
+    pairs.push_back(pairs.back() + chunk.pairs.size());
+  }
+  AlignedDumps out;
+  out.rows.resize(rows.back());
+  out.pairs.resize(pairs.back());
+  pool.ParallelFor(chunks.size(), [&](size_t c) {
+    AlignedDumps chunk = std::move(chunks[c]);
+    for (RecordPair& pair : chunk.pairs) pair.first_row += static_cast<uint32_t>(rows[c]);
+    std::copy(chunk.rows.begin(), chunk.rows.end(),
+              out.rows.begin() + static_cast<ptrdiff_t>(rows[c]));
+    std::copy(chunk.pairs.begin(), chunk.pairs.end(),
+              out.pairs.begin() + static_cast<ptrdiff_t>(pairs[c]));
+  });
+  return out;
 }
 
 std::vector<int32_t> FindForwards(const Dump& target, const Dump& golden,
@@ -299,13 +344,14 @@ std::vector<Partner> AlignCalls(const Dump& target, const Dump& golden,
   }
   GapFiller filler(target, golden, target_keys, golden_keys, evidence, pool, &partners);
   const bool cross = evidence.cross_framework;
-  filler.Fill(Unpaired(target, linked_t, false, cross), Unpaired(golden, linked_g, false, cross));
+  indexes->Make(target, golden, pool, [&] {
+    filler.Fill(Unpaired(target, linked_t, false, cross), Unpaired(golden, linked_g, false, cross));
+  });
   if (cross) {
     const std::vector<SameResult> calls = PairFrameworkCalls(target, golden, options, &partners);
     LinkFrameworkLeaves(target, golden, options.mapping, calls, links);
     *parts = GoldenParts(target, golden, calls);
   }
-  indexes->Make(target, golden, pool);
   const CallIndex &target_index = *indexes->target, &golden_index = *indexes->golden;
   PairFollowers(target, target_index, golden, golden_index, options.mapping, pool, &partners);
   std::vector<char> paired_t(linked_t), paired_g(linked_g);
@@ -369,25 +415,31 @@ AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOpt
     }
   }
 
-  AlignedDumps out;
-  out.pairs.reserve(target.records.size() + 16);
-  out.rows.reserve(target.leaves.size() + 64);
   const std::vector<char> same_places = FindSamePlaces(target, golden, partners, PoolOf(options));
-  RowBuilder builder(target, golden, options, links, same_places, &out);
-  for (const int32_t g : front) builder.Add(-1, {g});
-  for (size_t i = 0; i < target.records.size(); ++i) {
-    const auto t = static_cast<int32_t>(i);
-    const std::span<const uint32_t> own = parts.empty() ? std::span<const uint32_t>() : parts_of[i];
-    const bool backward = target.records[i].direction == Direction::kBackward;
-    for (const uint32_t g : own) {
-      if (!backward) builder.AddPart(t, g, partners[i].confidence);
+  std::vector<char> seen(golden.records.size(), 0);
+  // Adds the pairs of the target's records from `begin` to `end`.
+  const auto add = [&](size_t begin, size_t end, AlignedDumps* to) {
+    RowBuilder builder(target, golden, options, links, same_places, &seen, to);
+    for (const int32_t g : begin == 0 ? front : std::vector<int32_t>()) builder.Add(-1, {g});
+    for (size_t i = begin; i < end; ++i) {
+      const auto t = static_cast<int32_t>(i);
+      const std::span<const uint32_t> own =
+          parts.empty() ? std::span<const uint32_t>() : parts_of[i];
+      const bool backward = target.records[i].direction == Direction::kBackward;
+      for (const uint32_t g : own) {
+        if (!backward) builder.AddPart(t, g, partners[i].confidence);
+      }
+      builder.Add(t, partners[i], own);
+      for (const uint32_t g : own) {
+        if (backward) builder.AddPart(t, g, partners[i].confidence);
+      }
+      for (const int32_t g : behind[i]) builder.Add(-1, {g});
     }
-    builder.Add(t, partners[i], own);
-    for (const uint32_t g : own) {
-      if (backward) builder.AddPart(t, g, partners[i].confidence);
-    }
-    for (const int32_t g : behind[i]) builder.Add(-1, {g});
-  }
+  };
+  // A golden record in several pairs has rows of its own in the first of them: one after the other.
+  const bool once = parts.empty() && EachGoldenOnce(partners, golden.records.size());
+  AlignedDumps out =
+      JoinedChunks(target, once ? kRowsChunk : target.records.size(), add, PoolOf(options));
   out.forward_of = FindForwards(target, golden, out.pairs, &indexes, PoolOf(options));
   return out;
 }
