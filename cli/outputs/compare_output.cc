@@ -98,9 +98,19 @@ void CompareOutput::Add(size_t index, const Result<compare::Comparison>& compari
 Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) {
   const DumpPair& pair = paired_.pairs[index];
   Kept& kept = kept_[index];
-  kept.result = compare::SummarizeRank(comparison, pair.step, pair.rank);
   const compare::TableFormat table(comparison, compare::OptionsFor(comparison, options_.table));
-  if (options_.write_table) NotWritten(index, WriteTable(index, table));
+  bool summarised = false;
+  const auto summarise = [&] {
+    kept.result = compare::SummarizeRank(comparison, pair.step, pair.rank);
+    if (options_.format == StdoutFormat::kTable && kept_.size() == 1)
+      kept.report = ReportOn(comparison, kept.result);
+    summarised = true;
+  };
+  // One thread makes the summary and the report while the others write the table.
+  std::string path;
+  if (options_.write_table) NotWritten(index, WriteTable(index, table, summarise, &path));
+  if (!summarised) summarise();
+  kept.result.table = path;
   if (options_.advisor) NotWritten(index, WriteAdvisor(pair, comparison, table));
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
   if (options_.log_rows) LogRows(comparison, console_);
@@ -119,16 +129,6 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   }
   switch (options_.format) {
     case StdoutFormat::kTable:
-      if (kept_.size() == 1) {
-        constexpr int kLinesBehind = 3;  // a blank line, the file, the prompt
-        kept.report =
-            checkpoint::IsCheckpointComparison(comparison)
-                ? checkpoint::CheckpointReport(comparison)
-                : compare::TerminalReport(comparison, {.width = console_.width(),
-                                                       .lines = console_.height() - kLinesBehind,
-                                                       .colors = console_.colors(),
-                                                       .whole = !console_.is_terminal()});
-      }
       break;
     case StdoutFormat::kJson:
       kept.json = compare::JsonReport(comparison);
@@ -141,6 +141,17 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
       });
   }
   return Status::Ok();
+}
+
+std::string CompareOutput::ReportOn(const compare::Comparison& comparison,
+                                    const compare::Findings& found) const {
+  if (checkpoint::IsCheckpointComparison(comparison))
+    return checkpoint::CheckpointReport(comparison);
+  constexpr int kLinesBehind = 3;  // a blank line, the file, the prompt
+  return compare::TerminalReport(found, {.width = console_.width(),
+                                         .lines = console_.height() - kLinesBehind,
+                                         .colors = console_.colors(),
+                                         .whole = !console_.is_terminal()});
 }
 
 // All pairs together take about as much of the page and of the time as a single pair may.
@@ -175,7 +186,8 @@ std::string CompareOutput::RankText(const DumpPair& pair) const {
   return pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
 }
 
-Status CompareOutput::WriteTable(size_t index, const compare::TableFormat& table) {
+Status CompareOutput::WriteTable(size_t index, const compare::TableFormat& table,
+                                 const std::function<void()>& beside, std::string* written) {
   const DumpPair& pair = paired_.pairs[index];
   const std::string made =
       fmt::format("{}compare_result{}{}_{}.{}", pair.debug_save ? "debug_" : "", options_.suffix,
@@ -188,8 +200,8 @@ Status CompareOutput::WriteTable(size_t index, const compare::TableFormat& table
     Progress(index, Phase::kWriting, label, done, all);
   };
   MSPROBE_RETURN_IF_ERROR(options_.xlsx ? compare::WriteTableXlsx(table, path, progress)
-                                        : compare::WriteTableCsv(table, path, progress));
-  kept_[index].result.table = path;
+                                        : compare::WriteTableCsv(table, path, progress, beside));
+  *written = path;
   return Status::Ok();
 }
 

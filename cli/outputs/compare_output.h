@@ -9,6 +9,7 @@
 //   MSPROBE_RETURN_IF_ERROR(output.Finish());
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -85,9 +86,12 @@ class CompareOutput {
     Status unwritten;                  // the first file that could not be written
   };
   Status Keep(size_t index, const compare::Comparison& comparison);
+  std::string ReportOn(const compare::Comparison& comparison, const compare::Findings& found) const;
   report_page::PagePart PageOf(size_t index, const compare::Comparison& comparison) const;
   std::string RankText(const DumpPair& pair) const;
-  Status WriteTable(size_t index, const compare::TableFormat& table);
+  // Sets `written` to the path. `beside`: see WriteTableCsv; it may not have been called.
+  Status WriteTable(size_t index, const compare::TableFormat& table,
+                    const std::function<void()>& beside, std::string* written);
   Status WriteFile(const std::string& folder, const std::string& name, const std::string& text);
   Status WriteAnalyses();
   Status WriteFilesOnAllPairs();

@@ -50,6 +50,24 @@ TEST(TableReport, RowsKeepTheirOrderAcrossThreads) {
   }
 }
 
+TEST(TableReport, OneThreadWorksBesideTheTable) {
+  for (const int rows : {0, 1, 2000}) {
+    const Comparison c = Calls(rows);
+    std::string text;
+    int calls = 0;
+    const Status status = StreamTableCsv(
+        TableFormat(c),
+        [&](std::span<const std::string_view> pieces) {
+          for (std::string_view p : pieces) text += p;
+          return Status::Ok();
+        },
+        {}, [&] { ++calls; });
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(text, Csv(c));
+    EXPECT_EQ(calls, 1) << rows;
+  }
+}
+
 TEST(TableReport, ALineIsTheCellsOfItsRow) {
   DumpBuilder t, g;
   t.Call("Torch.=f,\"x\".0.forward").In(Numbers(1, 0, 1, 1)).Out(Numbers(3, 0, 1.5, 1));

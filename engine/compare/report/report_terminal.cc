@@ -8,8 +8,11 @@
 namespace msprobe::compare {
 
 std::string TerminalReport(const Comparison& comparison, const TerminalOptions& options) {
+  return TerminalReport(FindingsOf(comparison), options);
+}
+
+std::string TerminalReport(const Findings& found, const TerminalOptions& options) {
   using Lines = FindingsScreen::Lines;
-  const Findings found = FindingsOf(comparison);
   const FindingsScreen screen(found, options);
   Lines lines = TitleLines(fmt::format("msprobe compare, by {}", ModeName(found.mode)),
                            found.summary, options);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "engine/compare/explain/findings.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
@@ -22,5 +23,7 @@ struct TerminalOptions {
 //
 //   std::fputs(TerminalReport(comparison, {.colors = isatty(1)}).c_str(), stdout);
 std::string TerminalReport(const Comparison& comparison, const TerminalOptions& options = {});
+// The same of what FindingsOf has found already.
+std::string TerminalReport(const Findings& found, const TerminalOptions& options);
 
 }  // namespace msprobe::compare

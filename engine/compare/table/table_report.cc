@@ -30,7 +30,7 @@ std::vector<std::string_view> Header(const TableFormat& table) {
 
 Status StreamTableCsv(const TableFormat& table,
                       const std::function<Status(std::span<const std::string_view>)>& write,
-                      const TableProgress& progress) {
+                      const TableProgress& progress, const std::function<void()>& beside) {
   formats::CsvWriter header;
   for (std::string_view name : Header(table)) header.NumberCell(name);
   header.EndRow();
@@ -46,22 +46,28 @@ Status StreamTableCsv(const TableFormat& table,
     return Status::Ok();
   });
   PageRelease pages(table.comparison().target, table.comparison().golden);
-  ThreadPool::Default().ParallelFor((rows + kRowsPerPart - 1) / kRowsPerPart, [&](size_t i) {
-    TextBuffer part = parts.Take();
-    part.Clear();
-    const size_t last = std::min(rows, (i + 1) * kRowsPerPart);
-    pages.RowsDone(last - i * kRowsPerPart);
-    for (size_t row = i * kRowsPerPart; row < last; ++row) table.AppendCsv(row, &part);
-    parts.Put(i, std::move(part));
-  });
+  // The first thread works on `beside`, which takes longer than a part. All parts are behind it.
+  const size_t first = beside ? 1 : 0;
+  ThreadPool::Default().ParallelFor(first + (rows + kRowsPerPart - 1) / kRowsPerPart,
+                                    [&](size_t at) {
+                                      if (at < first) return beside();
+                                      const size_t i = at - first;
+                                      TextBuffer part = parts.Take();
+                                      part.Clear();
+                                      const size_t last = std::min(rows, (i + 1) * kRowsPerPart);
+                                      pages.RowsDone(last - i * kRowsPerPart);
+                                      for (size_t row = i * kRowsPerPart; row < last; ++row)
+                                        table.AppendCsv(row, &part);
+                                      parts.Put(i, std::move(part));
+                                    });
   return parts.status();
 }
 
 Status WriteTableCsv(const TableFormat& table, const std::string& path,
-                     const TableProgress& progress) {
+                     const TableProgress& progress, const std::function<void()>& beside) {
   MSPROBE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   const auto write = [&](std::span<const std::string_view> pieces) { return file.Write(pieces); };
-  MSPROBE_RETURN_IF_ERROR(StreamTableCsv(table, write, progress));
+  MSPROBE_RETURN_IF_ERROR(StreamTableCsv(table, write, progress, beside));
   return file.Commit();
 }
 

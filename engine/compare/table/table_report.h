@@ -23,11 +23,13 @@ using TableProgress = std::function<void(size_t done, size_t all)>;
 // thread at a time, but not always by the same one.
 Status StreamTableCsv(const TableFormat& table,
                       const std::function<Status(std::span<const std::string_view>)>& write,
-                      const TableProgress& progress = {});
+                      const TableProgress& progress = {}, const std::function<void()>& beside = {});
 
 // Both write to a temporary file and rename it at the end: after an error there is no file.
+// `beside` is called once, by one thread while the others format rows: reports on the comparison
+// that one thread makes. It is not called if the file cannot be created.
 Status WriteTableCsv(const TableFormat& table, const std::string& path,
-                     const TableProgress& progress = {});
+                     const TableProgress& progress = {}, const std::function<void()>& beside = {});
 // Rows have the colors of TableFormat::ColorOf. A table with more rows than Excel allows continues
 // on further sheets. The sheet "summary" is the last one, because programs read the first.
 Status WriteTableXlsx(const TableFormat& table, const std::string& path,
