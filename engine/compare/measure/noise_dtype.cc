@@ -1,8 +1,10 @@
 #include "engine/compare/measure/noise_dtype.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
+#include "engine/base/threads.h"
 #include "engine/compare/measure/judge_row.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
@@ -201,18 +203,25 @@ bool HasTwoDTypes(const Comparison& c) {
     return m.verdict == RowVerdict::kNoise || m.verdict == RowVerdict::kDiffers;
   };
   if (std::none_of(c.measures.begin(), c.measures.end(), differs)) return false;
-  double epsilon = 0;
-  for (const Row& row : c.rows) {
-    if (row.target < 0 || row.golden < 0) continue;
-    for (const ElementType type :
-         {c.target.leaves[row.target].dtype, c.golden.leaves[row.golden].dtype}) {
-      const double own = RoundingOf(NumbersOf(type)).epsilon;
-      if (own == 0 || !type.dtype()) continue;
-      if (epsilon != 0 && own != epsilon) return true;
-      epsilon = own;
+  std::atomic<double> epsilon = 0;  // of the first such row that a thread has seen
+  std::atomic<bool> two = false;
+  constexpr size_t kChunk = 1 << 14;  // rows
+  const size_t rows = c.rows.size();
+  ThreadPool::Default().ParallelFor((rows + kChunk - 1) / kChunk, [&](size_t chunk) {
+    for (size_t i = chunk * kChunk; i < std::min(rows, (chunk + 1) * kChunk) && !two; ++i) {
+      const Row& row = c.rows[i];
+      if (row.target < 0 || row.golden < 0) continue;
+      for (const ElementType type :
+           {c.target.leaves[row.target].dtype, c.golden.leaves[row.golden].dtype}) {
+        const double own = RoundingOf(NumbersOf(type)).epsilon;
+        if (own == 0 || !type.dtype()) continue;
+        double first = epsilon;
+        if (first == 0 && epsilon.compare_exchange_strong(first, own)) first = own;
+        if (first != own) two = true;
+      }
     }
-  }
-  return false;
+  });
+  return two;
 }
 
 }  // namespace
