@@ -112,15 +112,28 @@ class Finder {
     return plain ? HashText(leaf.value, 5) : 0;
   }
 
+  // Calls use(index of the leaf) for each value of one run that is wrong.
+  template <typename Use>
+  void EachWrongValue(size_t p, bool target, Use use) const {
+    rows_.EachRow(p, [&](uint32_t i) {
+      const int32_t index = target ? c_.rows[i].target : c_.rows[i].golden;
+      // Two masks may have equally many elements that are true.
+      if (index >= 0 && (rows_.IsOpen(i) || c_.measures[i].reason == Reason::kOtherBits))
+        use(index);
+    });
+  }
+
   // Calls use(key) for each argument of one run that is wrong: of the operation and the argument.
+  // Tensors that are no wrong argument of the other run are left out.
   template <typename Use>
   void EachWrongArgument(size_t p, bool target, Use use) const {
     const std::string_view operation =
         rows_.RecordOf(p).is_module ? std::string_view() : BaseApi(rows_.RecordOf(p).api);
-    rows_.EachRow(p, [&](uint32_t i) {
-      const int32_t index = target ? c_.rows[i].target : c_.rows[i].golden;
-      // Two masks may have equally many elements that are true.
-      if (index < 0 || !(rows_.IsOpen(i) || c_.measures[i].reason == Reason::kOtherBits)) return;
+    EachWrongValue(p, target, [&](int32_t index) {
+      if (c_.content != nullptr) {
+        const int32_t content = c_.content->ArgumentOf(target, index);
+        if (content >= 0 && !wrong_[target ? 1 : 0].Has(content)) return;
+      }
       const uint64_t key = ArgumentKey(rows_.DumpOf(target).leaves[index], target);
       if (key != 0) use(HashText(operation, key));
     });
@@ -136,6 +149,13 @@ class Finder {
     if (asked.empty()) return;
     FingerprintSet taken[2];
     ThreadPool& pool = ThreadPool::Default();
+    pool.ParallelFor(c_.content != nullptr ? 2 : 0, [&](size_t side) {
+      wrong_[side] = ContentSet(*c_.content);
+      for (const uint32_t p : asked)
+        EachWrongValue(p, /*target=*/side == 0, [&](int32_t index) {
+          wrong_[side].Insert(c_.content->ArgumentOf(side == 0, index));
+        });
+    });
     pool.ParallelFor(2, [&](size_t side) {
       for (const uint32_t p : asked)
         EachWrongArgument(p, /*target=*/side == 0,
@@ -171,6 +191,7 @@ class Finder {
   const Comparison& c_;
   const PairRows rows_;
   OpenCalls calls_;
+  ContentSet wrong_[2];  // arguments that are wrong, of the target and of the golden
 };
 
 }  // namespace
