@@ -43,12 +43,19 @@ double Size(const ErrorOf& error) { return error.nonfinite > 0 ? kInfinity : err
 const ErrorOf& Judged(const OutputError& output) {
   return output.has_recorded ? output.recorded : output.again;
 }
-bool IsExact(const OutputError& output) {
-  return Size(Judged(output)) <= kRoundings * Epsilon(output.dtype);
+// What an operation may be off by its nature.
+double Explained(const OutputError& output) {
+  return kRoundings * std::max(Epsilon(output.dtype), output.enlarged);
+}
+// The size of the error, in what is explained.
+double Excess(const OutputError& output) {
+  const double size = Size(Judged(output)), explained = Explained(output);
+  return size <= explained ? (size > 0 ? size / explained : 0)
+                           : (explained > 0 ? size / explained : kInfinity);
 }
 const OutputError* Worst(const ReplayedCall& call) {
   const auto worse = [](const OutputError& a, const OutputError& b) {
-    return Size(Judged(a)) < Size(Judged(b));
+    return Excess(a) < Excess(b);
   };
   const auto found = std::max_element(call.outputs.begin(), call.outputs.end(), worse);
   return found == call.outputs.end() ? nullptr : &*found;
@@ -69,6 +76,13 @@ std::string Described(const OutputError& output) {
   return fmt::format("off by {:.2g} relative, {:.2g} at most", error.relative, error.max_abs);
 }
 
+// What explains an error that the dtype alone does not; "" where it does, or nothing does.
+std::string Explanation(const OutputError& output) {
+  if (!IsExact(output) || Size(Judged(output)) <= kRoundings * Epsilon(output.dtype)) return "";
+  return fmt::format("; rounding of its inputs and of its sums moves it by {:.2g} relative",
+                     output.enlarged);
+}
+
 NearerVerdict OneSide(const ReplayedCall& call) {
   const OutputError& worst = *Worst(call);
   if (!worst.has_recorded) {
@@ -78,8 +92,9 @@ NearerVerdict OneSide(const ReplayedCall& call) {
                         worst.place, Described(worst))};
   }
   if (IsExact(worst)) {
-    return {Nearer::kTarget, fmt::format("the recorded result is as exact as {} allows: {} is {}",
-                                         worst.dtype, worst.place, Described(worst))};
+    return {Nearer::kTarget,
+            fmt::format("the recorded result is as exact as {} allows: {} is {}{}", worst.dtype,
+                        worst.place, Described(worst), Explanation(worst))};
   }
   const bool same = worst.recorded_unlike_again == 0;
   return {Nearer::kNeither,
@@ -93,6 +108,7 @@ template <typename Visit>
 void ForEachNumber(OutputError* o, const Visit& visit) {
   for (ErrorOf* error : {&o->recorded, &o->again})
     visit(&error->max_abs), visit(&error->relative), visit(&error->ulp);
+  visit(&o->enlarged);
 }
 
 }  // namespace
@@ -104,13 +120,29 @@ Result<OutputError> MeasureOutput(std::string place, const TensorView* recorded,
   MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff here, kernels::ComputeDiff(again, exact));
   output.again = ErrorFrom(here);
   if (recorded == nullptr) return output;
-  output.dtype = DTypeShortName(recorded->dtype);
+  if (const std::string_view dtype = DTypeShortName(recorded->dtype);
+      Epsilon(dtype) >= Epsilon(output.dtype))
+    output.dtype = dtype;
   MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff there, kernels::ComputeDiff(*recorded, exact));
   MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff both, kernels::ComputeDiff(*recorded, again));
   output.recorded = ErrorFrom(there);
   output.has_recorded = true;
   output.recorded_unlike_again = both.unequal;
   return output;
+}
+
+bool IsExact(const OutputError& output) { return Size(Judged(output)) <= Explained(output); }
+
+Status Forgive(const TensorView& exact, const TensorView& nudged, int64_t elements,
+               OutputError* output) {
+  MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff moved, kernels::ComputeDiff(nudged, exact));
+  // A half that is summed in its own dtype is wrong; more would hide float32 computed in TF32.
+  constexpr double kMostAdditions = 32;
+  const bool wide = Epsilon(output->dtype) <= Epsilon("float32");
+  const double terms = static_cast<double>(elements) / std::max<double>(1, exact.numel());
+  const double additions = wide ? std::clamp(std::sqrt(terms), 1.0, kMostAdditions) : 1;
+  output->enlarged = std::isfinite(moved.relative_l2) ? additions * moved.relative_l2 : 0;
+  return Status::Ok();
 }
 
 std::string ToLine(const ReplayedCall& call) {
@@ -133,7 +165,7 @@ std::string ToLine(const ReplayedCall& call) {
 
 Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
   constexpr std::string_view kWhere = "a worker's answer";
-  constexpr size_t kHead = 4, kOutput = 13;
+  constexpr size_t kHead = 4, kOutput = 14;
   formats::JsonCursor json(line);
   std::vector<std::string> texts;
   for (json.BeginArray(); json.NextItem();) {
@@ -144,7 +176,7 @@ Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
   if (json.failed()) return json.Error(kWhere);
   if (texts.size() < kHead || (texts.size() - kHead) % kOutput != 0) {
     return InvalidDump(kWhere)
-        .Expected("4 texts, and 13 for each output")
+        .Expected("4 texts, and 14 for each output")
         .Found(std::to_string(texts.size()));
   }
   ReplayedCall call{.name = texts[0], .why = texts[1], .note = texts[2], .made = !texts[3].empty()};
@@ -165,13 +197,14 @@ Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
 NearerVerdict WhichIsNearer(const ReplayedCall& target, const ReplayedCall* golden) {
   for (const ReplayedCall* call : {&target, golden}) {
     if (call == nullptr || (call->why.empty() && !call->outputs.empty())) continue;
-    return {Nearer::kUnknown,
-            call->why.empty() ? "the call has no result that can be compared" : call->why};
+    return {Nearer::kUnknown, call->why.empty() ? "the call has no result that can be compared: it "
+                                                  "returns none, or writes into its arguments"
+                                                : "not executed: " + call->why};
   }
   if (golden == nullptr) return OneSide(target);
   const OutputError *t = Worst(target), *g = Worst(*golden);
   // The output that is worst on either side, on both.
-  if (Size(Judged(*g)) > Size(Judged(*t))) {
+  if (Excess(*g) > Excess(*t)) {
     const OutputError* same = At(target, g->place);
     if (same != nullptr) t = same;
   } else {
@@ -189,7 +222,8 @@ NearerVerdict WhichIsNearer(const ReplayedCall& target, const ReplayedCall* gold
   const double a = Size(Judged(*t)), b = Size(Judged(*g));
   if (IsExact(*t) && IsExact(*g)) {
     return {Nearer::kBoth,
-            fmt::format("both sides are as exact as {} allows: {}", t->dtype, numbers)};
+            fmt::format("both sides are as exact as {} allows: {}{}", t->dtype, numbers,
+                        Explanation(Size(Judged(*t)) < Size(Judged(*g)) ? *g : *t))};
   }
   if (a == b || (a < kFactor * b && b < kFactor * a)) {
     return {IsExact(*t) || IsExact(*g) ? Nearer::kBoth : Nearer::kNeither,

@@ -4,6 +4,7 @@
 //   ReplayedCall call{.name = "Functional.linear.0"};
 //   MSPROBE_ASSIGN_OR_RETURN(OutputError out, MeasureOutput("forward.output.0", &recorded, again, exact));
 //   call.outputs.push_back(out);
+//   MSPROBE_RETURN_IF_ERROR(Forgive(exact, exact_of_nudged_inputs, /*elements=*/4096, &call.outputs.back()));
 //   MSPROBE_ASSIGN_OR_RETURN(ReplayedCall same, ReplayedCallFromLine(ToLine(call)));
 //   Print("{}", WhichIsNearer(same, &golden_call).sentence);
 #pragma once
@@ -29,11 +30,12 @@ struct ErrorOf {
 
 struct OutputError {
   std::string place;                  // "forward.output.0", "backward.output.1"
-  std::string dtype;                  // of the result: "float32"
+  std::string dtype;                  // in which it was computed: "float32"
   int64_t count = 0;                  // elements
   bool has_recorded = false;          // the dump has the elements of the result
   ErrorOf recorded, again;            // of the recorded result; of the one that was computed here
   int64_t recorded_unlike_again = 0;  // elements that differ between these two
+  double enlarged = 0;  // how far the last places of the inputs move the result, as `relative`
 };
 
 struct ReplayedCall {
@@ -44,10 +46,21 @@ struct ReplayedCall {
   std::vector<OutputError> outputs;
 };
 
-// `recorded`: null where the dump has no elements. Errors: kInvalidArgument for tensors of different
+// `recorded`: null where the dump has no elements. Under autocast a gradient is computed in a coarser
+// dtype than it has: `again` comes in that dtype. Errors: kInvalidArgument for tensors of different
 // sizes.
 Result<OutputError> MeasureOutput(std::string place, const TensorView* recorded,
                                   const TensorView& again, const TensorView& exact);
+
+// Whether the recorded result is off by no more than its dtype explains, or the rounding of the
+// inputs: where terms cancel (the gradient of a bias in front of a normalisation), this rounding is
+// all that a result consists of.
+bool IsExact(const OutputError& output);
+// Fills `enlarged`. `nudged`: the result in float64 of inputs whose elements have each moved by their
+// last place. `elements`: of the longest input; a float32 result that is a sum of many of them carries
+// the rounding of each addition, too. Errors: as MeasureOutput.
+Status Forgive(const TensorView& exact, const TensorView& nudged, int64_t elements,
+               OutputError* output);
 
 std::string ToLine(const ReplayedCall& call);  // without an end of line
 // Errors: kInvalidDump.
@@ -61,7 +74,7 @@ struct NearerVerdict {
 };
 // kBoth: both are as exact as the dtype allows, or equally far within a factor of two; kNeither: both
 // are far. With one side: kTarget where it is as exact as the dtype allows, else kNeither. Errors are
-// compared at the output that is worst on either side.
+// compared at the output that is worst on either side, measured by what its dtype explains.
 NearerVerdict WhichIsNearer(const ReplayedCall& target, const ReplayedCall* golden);
 
 }  // namespace msprobe::isolation

@@ -40,6 +40,20 @@ class NearerCheck {
     if (!measured.ok()) return Note(fmt::format("{}: {}", place, measured.status().message()));
     call_.outputs.push_back(*std::move(measured));
   }
+  // Whether a recorded result is farther from float64 than its dtype explains.
+  bool Failed() const {
+    return std::any_of(call_.outputs.begin(), call_.outputs.end(), [](const auto& output) {
+      return output.has_recorded && !isolation::IsExact(output);
+    });
+  }
+  void Forgive(const std::string& place, nb::handle exact, nb::handle nudged, int64_t elements) {
+    const ArrayArgument truth(exact), moved(nudged);
+    for (isolation::OutputError& output : call_.outputs) {
+      if (output.place != place) continue;
+      const Status done = isolation::Forgive(truth.view(), moved.view(), elements, &output);
+      if (!done.ok()) Note(fmt::format("{}: {}", place, done.message()));
+    }
+  }
   std::string End() const { return isolation::ToLine(call_); }
 
  private:
@@ -230,8 +244,11 @@ void BindReplay(nb::module_& m) {
       .def("note", &NearerCheck::Note, "text"_a, "Add to the message of the call.")
       .def("output", &NearerCheck::Output, "place"_a, "recorded"_a.none(), "again"_a, "exact"_a,
            "Measure one result; recorded: None where the dump has no elements of it.")
+      .def("forgive", &NearerCheck::Forgive, "place"_a, "exact"_a, "nudged"_a, "elements"_a,
+           "Measure how far the last places of the inputs move a result.")
       .def("end", &NearerCheck::End, "The line that tells what was found.")
-      .def_prop_ro("failed", [](const NearerCheck&) { return false; });
+      .def_prop_ro("failed", &NearerCheck::Failed,
+                   "Whether a recorded result is farther from float64 than its dtype explains.");
   m.def(
       "read_references",
       [](const std::string& path) {

@@ -1,11 +1,13 @@
 """Recorded calls are executed again: from stored elements, and from statistics alone."""
 
+import json
+
 import pytest
 import torch
 import torch.nn.functional as F
 from recording import forked, read_dump
 
-from msprobe.pytorch import PrecisionDebugger, replay
+from msprobe.pytorch import PrecisionDebugger, replay, replay_worker
 
 CPU = torch.device("cpu")
 
@@ -111,3 +113,38 @@ def test_what_cannot_be_executed_says_why(tmp_path):
     with pytest.raises(replay.Unsupported, match=r"has no Other\.linear"):
         replay.function_of("Other.linear")
     assert all(name.startswith("Tensor.topk") for name, _ in dump.calls(white_list=["topk"]))
+
+
+def answers(folder):
+    """What `msprobe replay` measures of each call: {name: [texts]}."""
+    options = {"dump": str(folder / "step0"), "device": 0, "jit_compile": False, "references": ""}
+    options |= {"seed": 1, "white_list": [], "black_list": [], "distinct": False, "mode": "nearer"}
+    worker = replay_worker.Worker(options | {"error_data": ""})
+    return {
+        name: (json.loads(worker.answer(index)), worker.check.failed)
+        for index, (name, skip) in enumerate(worker.calls)
+        if not skip
+    }
+
+
+@forked
+def test_right_results_are_exact(tmp_path):
+    """A tensor that is given twice, sums that cancel, and gradients that autocast made coarser."""
+    torch.manual_seed(3)
+    key = torch.nn.Linear(16, 16)
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L1", task="tensor")
+    debugger.start(key)
+    x = torch.randn(4, 64, 16, requires_grad=True)
+    twice = torch.add(x, x, alpha=2) * 0.1 + torch.cat([x, x], dim=1)[:, :64]
+    weights = (x @ key(twice).transpose(1, 2)).softmax(-1)  # moves of all keys change nothing
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = key(weights @ x).square().mean()
+    loss.backward()
+    debugger.stop()
+    found = answers(tmp_path)
+    wrong = [name for name, (_, failed) in found.items() if failed]
+    assert len(found) > 8 and not wrong, wrong
+    bias = [float(each) for each in found["Functional.linear.0"][0][-7:]]
+    assert bias[1] > 1e-6 and bias[-1] > 1e-6, "the gradient of the bias is rounding alone"
+    dtypes = [text for text in found["Functional.linear.1"][0] if text == "bfloat16"]
+    assert len(dtypes) == 4, "the result and three gradients"

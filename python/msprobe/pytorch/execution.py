@@ -122,7 +122,12 @@ class Execution:
         largest = max((float(each.abs().max()) for each in floats if each.numel()), default=0.0)
         return largest, max((each.numel() for each in floats), default=0)
 
-    def run(self, device, golden, nudged=False):
+    def repeats_a_tensor(self):
+        """Whether two arguments have the same elements: they may be one tensor, as in ``x + x``."""
+        seen = list(self.stored.values())
+        return any(_same(a, b) for i, a in enumerate(seen) for b in seen[:i])
+
+    def run(self, device, golden, nudged=False, shared=False):
         """Execute the call: ``(results, gradients)``, lists of tensors on the CPU.
 
         The gradients are those of the positional tensors, None where there is none, and of tensors
@@ -132,22 +137,30 @@ class Execution:
             device: where.
             golden: a dtype that all floats are raised to, or None: as recorded.
             nudged: whether each element of the inputs is changed in its last place.
+            shared: whether arguments with the same elements are one tensor, whose gradient is
+                the sum of those of its places.
 
         Raises:
             Unsupported: the call, or a value of it, has no counterpart here.
         """
-        leaves = []
+        leaves, kept = [], []
 
         def tensor(number, dtype, shape, requires_grad):
             elements = self.elements_of(number, dtype, shape)
             if golden is not None and elements.is_floating_point() and self._half is not None:
                 elements = elements.to(self._half)  # as autocast does, before it computes
             raised = _raised(elements.dtype, golden)
+            if shared and requires_grad:
+                for other, leaf in kept:
+                    if _same(other, elements):
+                        leaves.append(leaf)
+                        return leaf.clone()
             copy = elements.to(device=device, dtype=raised, copy=True)
             if nudged and elements.dtype in _FLOATS:
                 copy = _nudged(copy, elements.dtype)
             if requires_grad and copy.dtype in _FLOATS | _COMPLEX:
                 leaves.append(copy.requires_grad_())
+                kept.append((elements, copy))
                 return copy.clone()  # an operation in place cannot change a leaf
             leaves.append(None)
             return copy
@@ -202,6 +215,10 @@ class Execution:
             args = [*args[:4], 0.0, *args[5:]] if len(args) > 4 else args
             kwargs = {name: value for name, value in kwargs.items() if name != "dropout_p"}
         return args, kwargs
+
+
+def _same(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
 
 
 def _nudged(tensor, dtype):
