@@ -91,6 +91,15 @@ TEST(RankOrigins, FromOutsideOnlyWhereNobodyMadeIt) {
   EXPECT_EQ(FindOrigins(traces).origins.size(), 2u);
 }
 
+// DDP's exchange of gradients is not recorded: rank 0 gets the error of rank 1's data with it.
+TEST(RankOrigins, TheEarliestCallIsTheSourceWhereAllCameFromOutside) {
+  std::vector<RankTrace> traces = {Rank(0, 23, -1, {}), Rank(1, 0, -1, {})};
+  for (RankTrace& trace : traces) trace.from_outside = true;
+  const RankOrigins found = FindOrigins(traces);
+  ASSERT_EQ(found.origins.size(), 2u);
+  EXPECT_EQ(found.origins[0].trace, 1u);
+}
+
 TEST(RankList, Ranges) {
   EXPECT_EQ(RankList(std::vector<int32_t>{0, 1, 2, 5, 7, 8}), "0-2, 5, 7, 8");
   EXPECT_EQ(RankList(std::vector<int32_t>{3}), "3");

@@ -151,11 +151,16 @@ class Search {
     made.empty() ? found_.from_outside.clear() : found_.origins.swap(made);
     for (RankOrigin& origin : found_.origins) Reach(&origin);
     std::stable_sort(found_.origins.begin(), found_.origins.end(),
-                     [](const auto& a, const auto& b) {
+                     [this](const auto& a, const auto& b) {
                        if (a.exchanges_before != b.exchanges_before)
                          return a.exchanges_before < b.exchanges_before;
                        if (a.in_exchange != b.in_exchange) return b.in_exchange;
-                       return a.reached.size() > b.reached.size();
+                       if (a.reached.size() != b.reached.size())
+                         return a.reached.size() > b.reached.size();
+                       // All came from outside, perhaps from one rank to another by an exchange that
+                       // was not recorded, such as that of DDP: the earliest call is the source.
+                       const RankTrace &left = traces_[a.trace], &right = traces_[b.trace];
+                       return left.from_outside && right.from_outside && left.first < right.first;
                      });
     return std::move(found_);
   }
