@@ -131,15 +131,51 @@ class Replay : public Verb {
     }
     if (parts.empty()) parts = std::move(lines);
     if (!parts.empty()) return parts;
+    return NoSuchCall(side, text);
+  }
+
+  // What the text names instead of a call that can be executed, and what can be.
+  Status NoSuchCall(const Side& side, const std::string& text) const {
     std::vector<std::string_view> names;
     for (const replay::RecordedCall& call : side.calls) names.push_back(call.name);
-    Status status = NotFound(flags_.dump)
+    const auto names_it = [&](const Record& record) {
+      return record.name.view().find(text) != std::string_view::npos;
+    };
+    const std::vector<Record>& records = side.dump.records;
+    const auto other = std::find_if(records.begin(), records.end(), names_it);
+    Status status = InvalidArgument()
+                        .At(flags_.dump)
                         .Expected("a call of an API, such as Functional.linear.3")
-                        .Found(fmt::format("no {} among {} calls", Excerpt(call_), names.size()));
+                        .Found(other == records.end() ? fmt::format("no {} among {} calls",
+                                                                    Excerpt(text), names.size())
+                               : other->is_module ? fmt::format("the module {}", other->name.view())
+                                                  : fmt::format("{}", other->name.view()));
+    if (other != records.end() && !other->is_module)
+      return std::move(status).Hint(
+          "steps of optimizers and passes without a call are not executed");
+    if (names.empty())
+      return std::move(status).Hint(
+          "modules are not executed, and this dump has nothing else: record with level L1 or mix");
+    if (other != records.end()) return std::move(status).Hint(CallsInside(side, text));
     const std::string_view near = NearestSpelling(text, names);
-    if (near.empty())
-      return std::move(status).Hint("calls of modules are not executed: level L1 or mix has APIs");
-    return std::move(status).Hint(std::string(near));
+    return std::move(status).Hint(near.empty()
+                                      ? fmt::format("msprobe show {} lists the calls", flags_.dump)
+                                      : std::string(near));
+  }
+
+  // The calls that ran inside of the modules with this text in their names.
+  static std::string CallsInside(const Side& side, const std::string& text) {
+    std::string inside;
+    size_t count = 0;
+    for (const replay::RecordedCall& call : side.calls) {
+      const Record& record = side.dump.records[call.forward];
+      const std::string_view around = record.parent.empty() ? record.module : record.parent;
+      if (around.find(text) == around.npos || !call.skip.empty()) continue;
+      if (count++ < kCandidates) inside += (inside.empty() ? "" : ", ") + call.name;
+    }
+    if (count == 0) return "modules are not executed, and no call inside of it was recorded";
+    return fmt::format("modules are not executed, the calls inside of it are: {}{}", inside,
+                       count > kCandidates ? ", ..." : "");
   }
 
   Status Several(const Side& side, const std::vector<size_t>& found) const {
@@ -307,6 +343,9 @@ class Replay : public Verb {
            "elements that the dump does not have were made from its statistics: the numbers "
            "are those of such elements, not of the recorded ones (record with task tensor)");
     }
+    const bool measured =
+        !target.found.outputs.empty() || (golden && !golden->found.outputs.empty());
+    if (!measured) return;  // the verdict says why
     out.Print("\n  {:<7} {:<18} {:<9} {:<9} {:>11} {:>11} {:>11}\n", "side", "result", "dtype", "",
               "max error", "relative", "ulp");
     PrintOutputs("target", target, out);
