@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
-#include <optional>
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "cli/inputs/compare_inputs.h"
 #include "cli/inputs/replay_flags.h"
@@ -10,6 +13,8 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/compare/compare.h"
+#include "engine/compare/ranks/rank_result.h"
+#include "engine/compare/ranks/wrong_updates.h"
 #include "engine/dump/read/reader.h"
 #include "engine/isolation/next_recording.h"
 
@@ -23,10 +28,12 @@ constexpr size_t kOutputLines = 20;
 // What one comparison of two runs says.
 struct Round {
   std::string target, golden;  // paths of the two dumps of the answer
-  int step = -1;
+  int step = -1, rank = -1;
+  std::vector<int32_t> ranks;  // on which the error begins
   compare::FirstDivergence first;
   std::string culprit;
   NextRecording next;
+  std::string config;  // config.json of the narrower recording
 };
 
 class Bisect : public Verb {
@@ -87,7 +94,7 @@ class Bisect : public Verb {
               .Hint("name a new folder; nothing was removed");
         }
         MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
-        MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(config_, now.next.config));
+        MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(config_, now.config));
       }
       // Another culprit on narrower data is no progress either, once it has been seen.
       const bool stuck = IsSeen(now);
@@ -105,30 +112,68 @@ class Bisect : public Verb {
  private:
   bool IsSeen(const Round& now) const {
     for (size_t i = 0; i + 1 < history_.size(); ++i) {
-      if (history_[i].culprit == now.culprit && history_[i].next.config == now.next.config)
-        return true;
+      if (history_[i].culprit == now.culprit && history_[i].config == now.config) return true;
     }
     return false;
   }
 
-  // The first step and rank with a divergence, or the first one where there is none.
+  // The first divergence as msprobe compare names it: of the first step that has one, over all ranks.
   static Result<Round> CompareRuns(const std::string& target, const std::string& golden) {
     MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target, golden, {.common = true}));
-    std::optional<Round> first;
-    for (const DumpPair& pair : paired.pairs) {
+    std::vector<compare::RankResult> results;
+    std::vector<Round> rounds;  // one for each result
+    for (size_t i = 0; i < paired.pairs.size(); ++i) {
+      const DumpPair& pair = paired.pairs[i];
       MSPROBE_ASSIGN_OR_RETURN(Dump of_target, dump::ReadDump(pair.target));
       MSPROBE_ASSIGN_OR_RETURN(Dump of_golden, dump::ReadDump(pair.golden));
       MSPROBE_ASSIGN_OR_RETURN(const compare::Comparison c,
                                compare::Compare(std::move(of_target), std::move(of_golden), {}));
-      Round round{.target = pair.target, .golden = pair.golden, .first = c.first};
-      round.step = pair.step >= 0 ? pair.step : StepOf(pair.target);
-      round.next = isolation::NextOf(c, round.step);
-      round.culprit = round.next.culprit;
-      const bool found = c.first.pair >= 0;
-      if (found || !first) first = std::move(round);
-      if (found) break;
+      results.push_back(compare::SummarizeRank(c, pair.step, pair.rank));
+      rounds.push_back({.target = pair.target,
+                        .golden = pair.golden,
+                        .step = pair.step >= 0 ? pair.step : StepOf(pair.target),
+                        .rank = pair.rank,
+                        .next = isolation::NextOf(c)});
+      const bool more_ranks = i + 1 < paired.pairs.size() && paired.pairs[i + 1].step == pair.step;
+      if (more_ranks) continue;
+      compare::ForgiveCarriedRounding(results);
+      compare::NameWrongUpdates(results);
+      const std::vector<compare::StepOrigins> steps = compare::OriginsOfSteps(results);
+      const auto first = compare::FirstWithOrigin(steps);
+      if (first != steps.end()) return PlaceIn(*first, results, rounds);
     }
-    return *std::move(first);
+    for (const compare::RankResult& result : results) {
+      if (result.judged.ok()) return std::move(rounds.front());
+    }
+    return results.front().judged;
+  }
+
+  static Round PlaceIn(const compare::StepOrigins& step,
+                       std::span<const compare::RankResult> results, std::vector<Round>& rounds) {
+    const compare::RankPlace place = compare::PlacesOf(step, results).front();
+    const compare::RankResult& result = *place.result;
+    Round round = std::move(rounds[static_cast<size_t>(&result - results.data())]);
+    round.first = result.first;
+    round.ranks = place.ranks;
+    if (place.origin->in_exchange) round.rank = -1;  // the exchange is that of all ranks
+    if (result.wrong_update_after >= 0) round.next = OfUpdate(result, results);
+    round.culprit = round.next.culprit;
+    if (round.next.narrower) round.config = isolation::ConfigOf(round.next, round.step, round.rank);
+    return round;
+  }
+
+  // What lies between a step and the one before it, and what that step did otherwise.
+  static NextRecording OfUpdate(const compare::RankResult& result,
+                                std::span<const compare::RankResult> results) {
+    const auto before = std::find_if(results.begin(), results.end(), [&](const auto& r) {
+      return r.step == result.wrong_update_after && r.rank == result.rank;
+    });
+    std::string why = fmt::format("no call of step {} made the error", result.step);
+    if (before == results.end()) return isolation::NextOfUpdate(std::move(why), true);
+    const bool recorded = !before->weights.optimizer_calls.empty();
+    if (!before->otherwise.empty())
+      why += fmt::format("; in step {}, {}", before->step, before->otherwise);
+    return isolation::NextOfUpdate(std::move(why), recorded || !before->otherwise.empty());
   }
 
   // Of ".../step3/rank0/dump.json": 3; -1.
@@ -168,10 +213,8 @@ class Bisect : public Verb {
                                                                     : "AS NARROW AS IT GETS");
     for (size_t i = 0; i < history_.size(); ++i) {
       const Round& round = history_[i];
-      out.Tell(
-          "  round {}   {}{}\n", i + 1,
-          round.step >= 0 && !round.culprit.empty() ? fmt::format("step {}, ", round.step) : "",
-          round.culprit.empty() ? "no first divergence" : MakePrintable(round.culprit));
+      out.Tell("  round {}   {}{}\n", i + 1, round.culprit.empty() ? "" : WhereText(round),
+               round.culprit.empty() ? "no first divergence" : MakePrintable(round.culprit));
       if (round.culprit.empty()) continue;
       const auto line = [&](std::string_view text) {
         if (!text.empty()) out.Print("            {}\n", MakePrintable(text));
@@ -197,7 +240,19 @@ class Bisect : public Verb {
     } else if (const std::string call = CallOf(last.culprit); last.next.can_replay) {
       out.Tell("  next      msprobe replay {} {} {}\n", MakePrintable(last.target),
                MakePrintable(call), MakePrintable(last.golden));
+    } else if (const std::string& advice = last.next.advice; !advice.empty()) {
+      out.Tell("  next      {}\n", MakePrintable(advice));
     }
+  }
+
+  // "step 3, ranks 0-2, "
+  static std::string WhereText(const Round& round) {
+    std::string text = round.step >= 0 ? fmt::format("step {}, ", round.step) : "";
+    const bool known = !round.ranks.empty() && round.ranks[0] >= 0;
+    if (known)
+      text += fmt::format("rank{} {}, ", round.ranks.size() == 1 ? "" : "s",
+                          compare::RankList(round.ranks));
+    return text;
   }
 
   // "Functional.linear.0" of "Functional.linear.0.backward"; "" for modules.
@@ -212,11 +267,12 @@ class Bisect : public Verb {
     std::string json = "{\"rounds\": [";
     for (const Round& round : history_) {
       json += fmt::format(
-          "{}\n  {{\"target\": {}, \"golden\": {}, \"step\": {}, \"name\": {}, \"source_line\": "
+          "{}\n  {{\"target\": {}, \"golden\": {}, \"step\": {}, \"rank\": {}, \"name\": {}, "
+          "\"source_line\": "
           "{}, "
           "\"why\": {}, \"narrower\": {}, \"next\": {}}}",
           &round == history_.data() ? "" : ",", QuotedJson(round.target), QuotedJson(round.golden),
-          round.step, QuotedJson(round.culprit), QuotedJson(round.first.source_line),
+          round.step, round.rank, QuotedJson(round.culprit), QuotedJson(round.first.source_line),
           QuotedJson(round.first.why), JsonBool(round.next.narrower), QuotedJson(round.next.why));
     }
     out.Write(json + fmt::format("],\n\"config\": {}}}\n", QuotedJson(config_)));

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 
 #include "engine/base/text.h"
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/unmatched_calls.h"
+#include "engine/compare/judge/operations.h"
 
 namespace msprobe::isolation {
 namespace {
@@ -31,6 +35,21 @@ void Add(std::vector<std::string>* list, std::string part) {
   if (std::find(list->begin(), list->end(), part) == list->end()) list->push_back(std::move(part));
 }
 
+// The last operation before `record` that made the value; a module only hands it on. -1: none.
+int32_t OperationThatMade(const Dump& dump, const Leaf& leaf, int32_t record) {
+  int32_t maker = compare::FindProducer(dump, leaf, record);
+  while (maker >= 0 && dump.records[maker].is_module)
+    maker = compare::FindProducer(dump, leaf, maker);
+  return maker;
+}
+
+// Names of a call in both runs, which may have another one each.
+void AddBoth(const Comparison& c, int32_t pair, std::vector<std::string>* list) {
+  const compare::RecordPair& p = c.pairs[pair];
+  if (p.target >= 0) Add(list, PartOf(c.target.records[p.target]));
+  if (p.golden >= 0) Add(list, PartOf(c.golden.records[p.golden]));
+}
+
 // The call, its forward call, and the calls that made the inputs of both.
 std::vector<std::string> Region(const Comparison& c, int32_t pair) {
   std::vector<std::string> list;
@@ -38,15 +57,16 @@ std::vector<std::string> Region(const Comparison& c, int32_t pair) {
   const int32_t forward =
       pair < static_cast<int32_t>(c.forward_of.size()) ? c.forward_of[pair] : -1;
   if (forward >= 0) pairs.push_back(forward);
-  for (const int32_t p : pairs) Add(&list, PartOf(compare::RecordOf(c, p)));
+  for (const int32_t p : pairs) AddBoth(c, p, &list);
   for (const int32_t p : pairs) {
-    const bool of_target = c.pairs[p].target >= 0;
-    const Dump& dump = of_target ? c.target : c.golden;
-    const int32_t record = of_target ? c.pairs[p].target : c.pairs[p].golden;
-    for (const Leaf& leaf : dump.LeavesOf(dump.records[record])) {
-      if (leaf.slot == Slot::kOutput || leaf.slot == Slot::kParameterGrad) continue;
-      const int32_t maker = compare::FindProducer(dump, leaf, record);
-      if (maker >= 0 && !dump.records[maker].is_module) Add(&list, PartOf(dump.records[maker]));
+    for (const auto& [dump, record] :
+         {std::pair(&c.target, c.pairs[p].target), std::pair(&c.golden, c.pairs[p].golden)}) {
+      if (record < 0) continue;
+      for (const Leaf& leaf : dump->LeavesOf(dump->records[record])) {
+        if (leaf.slot == Slot::kOutput || leaf.slot == Slot::kParameterGrad) continue;
+        const int32_t maker = OperationThatMade(*dump, leaf, record);
+        if (maker >= 0) Add(&list, PartOf(dump->records[maker]));
+      }
     }
   }
   return list;
@@ -64,22 +84,142 @@ bool HasTensors(const Comparison& c, int32_t pair) {
   return true;
 }
 
-std::string ConfigText(std::string_view task, const std::vector<std::string>& list, int step) {
-  std::string names;
-  for (const std::string& part : list) {
-    names += names.empty() ? "" : ", ";
-    AppendJsonString(&names, part);
+// Whether calls of the step were left out of the recording, by a list or a scope: the numbers of an
+// API's calls count them, too.
+bool IsPartial(const Dump& dump) {
+  std::unordered_map<std::string_view, int64_t> next;  // of each API
+  for (const Record& record : dump.records) {
+    if (record.is_module || record.direction != Direction::kForward || record.call < 0) continue;
+    int64_t& expected = next[record.api.view()];
+    if (record.call > expected) return true;
+    expected = std::max(expected, record.call + 1);
   }
+  return false;
+}
+
+// The first value that goes into the call, differs, and is no output of a recorded call; an index
+// into Comparison::rows, -1: there is none. What an optimizer gets may look like the gradient of a
+// call, but other code has handled it since.
+int32_t ValueFromOutside(const Comparison& c, int32_t pair) {
+  const compare::RecordPair& p = c.pairs[pair];
+  if (!p.matched() || c.classes[pair] != compare::CallClass::kInherited) return -1;
+  for (uint32_t i = p.first_row; i < p.first_row + p.row_count; ++i) {
+    if (c.rows[i].target < 0 || c.measures[i].verdict != compare::RowVerdict::kDiffers) continue;
+    const Leaf& leaf = c.target.leaves[c.rows[i].target];
+    if (leaf.slot == Slot::kOutput || leaf.slot == Slot::kParameterGrad) continue;
+    const bool optimizer = compare::IsOptimizerCall(c.target.records[p.target].api);
+    return optimizer || compare::FindProducer(c.target, leaf, p.target) < 0
+               ? static_cast<int32_t>(i)
+               : -1;
+  }
+  return -1;
+}
+
+// Nothing more to record: the value was made by the program, outside of what can be recorded.
+void NameOutside(const Comparison& c, int32_t row, NextRecording* next) {
+  const Leaf& leaf = c.target.leaves[c.rows[row].target];
+  const bool weight =
+      leaf.slot == Slot::kParameter ||
+      std::any_of(c.target.weights.begin(), c.target.weights.end(), [&](const Weight& w) {
+        return !w.fingerprint.empty() && leaf.fingerprint == w.fingerprint;
+      });
+  const bool first = c.first.pair == 0;
+  const bool optimizer = compare::IsOptimizerCall(compare::RecordOf(c, c.first.pair).api);
+  next->why = fmt::format(
+      "{} of {} is wrong when the call begins, and no recorded call made it: {}",
+      compare::LeafLabel(c, row), next->culprit,
+      weight      ? "it is a weight that the program made, loaded or changed before"
+      : optimizer ? "code between the backward pass and the optimizer did, such as an exchange "
+                    "between ranks or an unscaling"
+      : first     ? "it is the first call, so this is what the program gives to the step"
+                  : "code that is not recorded made or changed it, or it is part of the data");
+  next->advice = c.first.advice;
+}
+
+// For a module, or a dump of modules alone.
+void NarrowModule(const Comparison& c, NextRecording* next) {
+  const bool modules_only = c.target.level == Level::kL0 || c.golden.level == Level::kL0;
+  if (!modules_only && HasTensors(c, c.first.pair)) {
+    next->why = fmt::format(
+        "{} is a module, and no recorded call inside it shows the error: an operation that the "
+        "tool does not record is the place to look at",
+        next->culprit);
+    return;
+  }
+  next->narrower = true;
+  // An error that came with the input was made between two modules: in the one around both.
+  const bool inside = !modules_only || c.first.call_class != compare::CallClass::kInherited;
+  if (inside) {
+    AddBoth(c, c.first.pair, &next->list);
+  } else {
+    const compare::RecordPair& pair = c.pairs[c.first.pair];
+    for (const Record* record : {&c.target.records[pair.target], &c.golden.records[pair.golden]}) {
+      const std::string around = PartOfEntry(record->parent.view());
+      if (!around.empty()) Add(&next->list, around);
+    }
+  }
+  // The statistics of the calls inside come first; if they were there, the module's tensors.
+  if (!modules_only) next->task = Task::kTensor;
+  next->why =
+      !modules_only ? fmt::format(
+                          "no recorded call inside of {} shows the error: the tensors of "
+                          "these calls say more than their statistics",
+                          next->culprit)
+      : inside
+          ? fmt::format("{} is a module: level mix records the operations inside it", next->culprit)
+          : fmt::format(
+                "{} gets a wrong input that no recorded module made: level mix records "
+                "the operations before it",
+                next->culprit);
+}
+
+void NarrowOperation(const Comparison& c, NextRecording* next) {
+  if (HasTensors(c, c.first.pair)) {
+    next->why = fmt::format(
+        "{} is an operation and its tensors are recorded: msprobe replay executes it again",
+        next->culprit);
+    next->can_replay = true;
+    return;
+  }
+  next->narrower = true;
+  next->list = Region(c, c.first.pair);
+  next->task = Task::kTensor;
+  std::vector<std::string> own;
+  AddBoth(c, c.first.pair, &own);
+  const size_t makers = next->list.size() - own.size();
+  next->why = fmt::format(
+      "{} is an operation of which only statistics are recorded: task tensor "
+      "keeps its elements{}",
+      next->culprit,
+      makers == 0
+          ? ""
+          : fmt::format(", and those of {} call{} before it", makers, makers == 1 ? "" : "s"));
+}
+
+// Why a call is the answer whatever else is recorded of it; "": it is not.
+std::string WhyItIsTheAnswer(const Comparison& c, const Record& record,
+                             const std::string& culprit) {
+  const compare::RecordPair& pair = c.pairs[c.first.pair];
+  if (!pair.matched()) {
+    return fmt::format("only the {} makes the call {}: the two programs differ there",
+                       pair.target >= 0 ? "target" : "golden", culprit);
+  }
+  const bool optimizer = compare::IsOptimizerCall(record.api);
+  const bool introduced = c.first.call_class == compare::CallClass::kIntroduced;
+  if (introduced && !compare::DifferingArguments(c, c.first.pair).empty()) {
+    return fmt::format("the two runs call {} with other arguments: its tensors would say no more",
+                       culprit);
+  }
+  if (!optimizer || !introduced) return "";
   return fmt::format(
-      "{{\n  \"task\": \"{}\",\n  \"level\": \"mix\",\n  \"step\": [{}],\n  \"rank\": [],\n"
-      "  \"async_dump\": false,\n  \"{}\": {{\n    \"scope\": [],\n    \"list\": [{}],\n"
-      "    \"data_mode\": [\"all\"]\n  }}\n}}\n",
-      task, step < 0 ? "" : std::to_string(step), task, names);
+      "{} gets the same gradients and weights and makes other ones of them: its settings, such as "
+      "the learning rate, or its code are the place to look at",
+      culprit);
 }
 
 }  // namespace
 
-NextRecording NextOf(const Comparison& c, int step) {
+NextRecording NextOf(const Comparison& c) {
   NextRecording next;
   if (c.first.pair < 0) {
     next.why = "no first divergence was found: there is nothing to narrow";
@@ -87,60 +227,48 @@ NextRecording NextOf(const Comparison& c, int step) {
   }
   const Record& record = compare::RecordOf(c, c.first.pair);
   next.culprit = compare::EntryName(c, c.first.pair);
-  if (c.first.call_class == compare::CallClass::kIntroduced &&
-      !compare::DifferingArguments(c, c.first.pair).empty()) {
-    next.why = fmt::format(
-        "the two runs call {} with other arguments: its tensors would say no more", next.culprit);
-    return next;
-  }
-  if (record.is_module) {
-    const bool modules_only = c.target.level == Level::kL0 || c.golden.level == Level::kL0;
-    if (!modules_only && HasTensors(c, c.first.pair)) {
-      next.why = fmt::format(
-          "{} is a module, and no recorded call inside it shows the error: an operation that the "
-          "tool does not record is the place to look at",
-          next.culprit);
-      return next;
-    }
+  next.why = WhyItIsTheAnswer(c, record, next.culprit);
+  if (!next.why.empty()) return next;
+  const bool modules_only = c.target.level == Level::kL0 || c.golden.level == Level::kL0;
+  const int32_t outside = modules_only ? -1 : ValueFromOutside(c, c.first.pair);
+  if (outside >= 0 && !IsPartial(c.target)) {
+    NameOutside(c, outside, &next);
+  } else if (outside >= 0) {
     next.narrower = true;
-    // An error that came with the input was made between two modules: in the one around both.
-    const bool inside = !modules_only || c.first.call_class != compare::CallClass::kInherited;
-    const std::string around = inside ? PartOf(record) : PartOfEntry(record.parent.view());
-    if (!around.empty()) next.list = {around};
-    // The statistics of the calls inside come first; if they were there, the module's tensors.
-    next.config = ConfigText(modules_only ? "statistics" : "tensor", next.list, step);
-    next.why = modules_only
-                   ? inside
-                         ? fmt::format("{} is a module: level mix records the operations inside it",
-                                       next.culprit)
-                         : fmt::format(
-                               "{} gets a wrong input that no recorded module made: level "
-                               "mix records the operations before it",
-                               next.culprit)
-                   : fmt::format(
-                         "no recorded call inside of {} shows the error: the tensors of "
-                         "these calls say more than their statistics",
-                         next.culprit);
-    return next;
-  }
-  if (HasTensors(c, c.first.pair)) {
     next.why = fmt::format(
-        "{} is an operation and its tensors are recorded: msprobe replay executes it again",
-        next.culprit);
-    next.can_replay = true;
-    return next;
+        "{} of {} is wrong when the call begins, and the calls before it were not recorded: all "
+        "calls of the step are",
+        compare::LeafLabel(c, outside), next.culprit);
+  } else if (record.is_module || modules_only) {
+    NarrowModule(c, &next);
+  } else {
+    NarrowOperation(c, &next);
   }
-  next.narrower = true;
-  next.list = Region(c, c.first.pair);
-  next.config = ConfigText("tensor", next.list, step);
-  const size_t makers = next.list.size() - 1;
-  next.why = fmt::format(
-      "{} is an operation of which only statistics are recorded: task tensor "
-      "keeps its elements{}",
-      next.culprit,
-      makers == 0
-          ? ""
-          : fmt::format(", and those of {} call{} before it", makers, makers == 1 ? "" : "s"));
+  return next;
+}
+
+std::string ConfigOf(const NextRecording& next, int step, int rank) {
+  const auto number = [](int value) { return value < 0 ? "" : std::to_string(value); };
+  const std::string before = next.with_step_before ? fmt::format("{}, ", step - 1) : "";
+  const std::string_view task = next.task == Task::kTensor ? "tensor" : "statistics";
+  std::string names;
+  for (const std::string& part : next.list) {
+    names += names.empty() ? "" : ", ";
+    AppendJsonString(&names, part);
+  }
+  return fmt::format(
+      "{{\n  \"task\": \"{}\",\n  \"level\": \"mix\",\n  \"step\": [{}{}],\n  \"rank\": [{}],\n"
+      "  \"async_dump\": false,\n  \"{}\": {{\n    \"scope\": [],\n    \"list\": [{}],\n"
+      "    \"data_mode\": [\"all\"]\n  }}\n}}\n",
+      task, before, number(step), number(rank), task, names);
+}
+
+NextRecording NextOfUpdate(std::string why, bool optimizers_recorded) {
+  NextRecording next{.why = std::move(why), .culprit = "the update of the weights"};
+  if (optimizers_recorded) return next;
+  next.narrower = next.with_step_before = true;
+  next.list = {"Optimizer."};
+  next.why += ": level mix records the optimizers of the step before";
   return next;
 }
 

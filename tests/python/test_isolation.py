@@ -131,13 +131,28 @@ def test_replay_lists_candidates_and_takes_lines(said, runs):
     assert 'no "nosuch" among' in said("replay", "right_t", "nosuch", code=2)
 
 
+def other_softmax(runs, name):
+    """A run whose softmax gives another result, as on another device."""
+    shutil.copytree(runs / "right", runs / name, dirs_exist_ok=True)
+    path = runs / name / "step0" / "rank" / "dump.json"
+    dump = json.loads(path.read_text())
+    call = next(each for each in dump["data"] if each.endswith(".softmax.0.forward"))
+    output = dump["data"][call]["output"][0]
+    output.update(Max=output["Max"] * 1.5, Norm=output["Norm"] * 1.25, fp="AAAAAAAAAAA")
+    path.write_text(json.dumps(dump))
+    return call
+
+
 def test_bisect_writes_the_next_configuration(said, runs):
     out = runs / "by_hand"
-    text = said("bisect", "wrong", "right", "-o", out, code=1)
+    call = other_softmax(runs, "device")
+    text = said("bisect", "device", "right", "-o", out, code=1)
     assert "RECORD MORE" in text and "train.py:" in text
     config = json.loads((out / "round1" / "config.json").read_text())
-    assert config["task"] == "tensor" and config["tensor"]["list"][0].startswith("Tensor.__")
-    assert "name a new folder" in said("bisect", "wrong", "right", "-o", out, code=2)
+    assert config["task"] == "tensor" and config["step"] == [0] and config["rank"] == []
+    names = config["tensor"]["list"]
+    assert names[0] == call.removesuffix("forward") and "Functional.linear.1." in names
+    assert "name a new folder" in said("bisect", "device", "right", "-o", out, code=2)
     assert "NOTHING TO NARROW" in said("bisect", "right", "right", "-o", runs / "none")
     assert not os.path.exists(runs / "none")
 
@@ -153,21 +168,100 @@ def test_bisect_records_until_nothing_narrows(said, runs):
     names = [each["name"] for each in report["rounds"]]
     assert names[0].startswith("Module.") and names[-1].startswith("Tensor.__"), names
     assert [each["narrower"] for each in report["rounds"]][-1] is False
-    assert 2 < len(names) <= 4
+    assert len(names) == 2, "no recorded operation made the value"
     assert not (runs / "unused").exists(), "the configuration is ours"
     assert before == {path: path.stat().st_mtime_ns for path in (runs / "wrong_0").rglob("*")}
-    last = report["rounds"][-1]
-    replayed = said("replay", last["target"], names[-1], last["golden"])
-    assert "msprobe replay, Tensor.__" in replayed
+    assert "code that is not recorded" in report["rounds"][-1]["next"]
+
+
+STEPS = """
+import os
+import sys
+import torch
+from msprobe.pytorch import PrecisionDebugger
+torch.manual_seed(0)
+words = sys.argv[1:]
+rank = int(os.environ.get("RANK", -1))
+if rank >= 0:
+    store = "file://" + words[1]
+    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+debugger = PrecisionDebugger(dump_path=words[0], level="mix")
+for step in range(3):
+    x = torch.randn(4, 8)
+    if "data" in words and step == 1:
+        x = x.flip(1)
+    if "rate" in words and step == 1:
+        optimizer.param_groups[0]["lr"] = 0.2
+    debugger.start(net)
+    loss = net(x).square().mean()
+    if "scale" in words and rank == 1:
+        loss = loss * 2
+    loss.backward()
+    if rank >= 0:
+        for parameter in net.parameters():
+            torch.distributed.all_reduce(parameter.grad)
+    if not ("missed" in words and step == 1):
+        optimizer.step()
+    optimizer.zero_grad()
+    debugger.stop()
+    debugger.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def steps(runs):
+    """A folder with recordings of three steps each."""
+    (runs / "steps.py").write_text(STEPS)
+    for words in ("good", "data data", "missed missed", "rate rate"):
+        subprocess.run([sys.executable, "steps.py", *words.split()], cwd=runs, check=True)
+    for name, *words in (("good2",), ("scale2", "scale")):
+        store = str(runs / f"{name}.store")
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "steps.py", name, store, *words],
+                cwd=runs,
+                env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"},
+            )
+            for rank in range(2)
+        ]
+        assert [each.wait() for each in ranks] == [0, 0]
+    return runs
+
+
+def test_bisect_points_at_the_data(said, steps):
+    text = said("bisect", "data", "good", "-o", steps / "data_rounds")
+    assert "AS NARROW AS IT GETS" in text and "step 1, Functional.linear.0.forward" in text
+    assert "this is what the program gives to the step" in text
+    assert "  next      compare the input data" in text
+    assert not (steps / "data_rounds").exists()
+
+
+def test_bisect_names_what_lies_between_steps(said, steps):
+    text = said("bisect", "missed", "good", "-o", steps / "missed_rounds")
+    assert "step 2, the update of the weights" in text
+    assert "one call is only in the golden, Optimizer.SGD.step.0.forward (" in text
+    text = said("bisect", "rate", "good", "-o", steps / "rate_rounds")
+    assert "step 1, Optimizer.SGD.step.0.forward" in text
+    assert "its settings, such as the learning rate" in text
+
+
+def test_bisect_finds_the_rank(said, steps):
+    """The first rank gets the error with a sum over all ranks."""
+    text = said("bisect", "scale2", "good2", "-o", steps / "rank_rounds")
+    assert "step 0, rank 1, Tensor.__mul__.0." in text, text
+    assert "only the target makes the call" in text
 
 
 def test_bisect_says_what_is_missing(said, runs):
-    assert "belong together" in said("bisect", "wrong", "right", "--run", "true", code=2)
+    other_softmax(runs, "device")
+    assert "belong together" in said("bisect", "device", "right", "--run", "true", code=2)
     flags = ("--run", "exit 3", "--golden-run", "true")
-    error = said("bisect", "wrong", "right", "-o", runs / "failed", *flags, code=2)
+    error = said("bisect", "device", "right", "-o", runs / "failed", *flags, code=2)
     assert "the target's run ended with exit code 3" in error
     flags = ("--run", "true", "--golden-run", "true")
-    error = said("bisect", "wrong", "right", "-o", runs / "silent", *flags, code=2)
+    error = said("bisect", "device", "right", "-o", runs / "silent", *flags, code=2)
     assert "a recording of the target's run" in error
 
 
