@@ -150,13 +150,18 @@ class Determinism : public Verb {
   }
 
   Result<std::optional<Difference>> CompareWithFirst(size_t run) {
-    Result<PairedDumps> paired = PairDumps(DumpOf(run), DumpOf(1), {.common = true});
-    if (!paired.ok()) {
-      return std::move(paired).status().Hint(
-          "the program recorded nothing: a launcher (torchrun) trains in other processes; pass the "
-          "training script itself");
+    if (!Exists(DumpOf(1)) && !Exists(DumpOf(run))) {
+      return Unsupported(fmt::format("{} recorded nothing", CommandText(command_)))
+          .Expected("a training in the process of the script, or a PrecisionDebugger in it")
+          .Hint(
+              "a launcher (torchrun) trains in other processes: construct a PrecisionDebugger in "
+              "the script, start() and stop() it, and run -m torch.distributed.run SCRIPT.py");
     }
-    for (const DumpPair& pair : paired->pairs) {
+    MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired,
+                             PairDumps(DumpOf(run), DumpOf(1), {.common = true}));
+    std::optional<Difference> first;  // of the ranks of one step, the earliest call
+    for (const DumpPair& pair : paired.pairs) {
+      if (first && pair.step != first->step) break;
       MSPROBE_ASSIGN_OR_RETURN(Dump target, dump::ReadDump(pair.target));
       MSPROBE_ASSIGN_OR_RETURN(Dump golden, dump::ReadDump(pair.golden));
       compare::CompareOptions options;
@@ -168,15 +173,16 @@ class Determinism : public Verb {
         calls_ += static_cast<int64_t>(c.pairs.size());
       }
       if (std::optional<Unstable> found = isolation::FirstUnstable(c)) {
-        return std::optional<Difference>({.step = pair.step,
-                                          .rank = pair.rank,
-                                          .run = run,
-                                          .found = *std::move(found),
-                                          .settings = OfRuns(c.run_start.settings, run)});
+        Difference difference{.step = pair.step,
+                              .rank = pair.rank,
+                              .run = run,
+                              .found = *std::move(found),
+                              .settings = OfRuns(c.run_start.settings, run)};
+        if (!first || Earlier(difference, *first)) first = std::move(difference);
       }
     }
-    if (!paired->left_out.empty() && note_.empty()) note_ = paired->left_out[0];
-    return std::optional<Difference>();
+    if (!first && !paired.left_out.empty() && note_.empty()) note_ = paired.left_out[0];
+    return first;
   }
 
   // "seed 7 in the target, 8 in the golden" in the words of runs.
@@ -203,7 +209,8 @@ class Determinism : public Verb {
       return;
     }
     const Unstable& u = first->found;
-    line("first", (first->step >= 0 ? fmt::format("step {}, ", first->step) : "") + u.name);
+    line("first", (first->step >= 0 ? fmt::format("step {}, ", first->step) : "") +
+                      (first->rank >= 0 ? fmt::format("rank {}, ", first->rank) : "") + u.name);
     line("module", u.module);
     line("line", u.source_line);
     line("called by", u.caller_line);

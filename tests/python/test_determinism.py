@@ -116,6 +116,47 @@ def test_the_table_and_the_kept_dumps(msprobe_bin, tmp_path):
     assert again.returncode == 2 and "name a new folder" in again.stderr
 
 
+RANKS = """
+import os, sys
+import torch
+from msprobe.pytorch import PrecisionDebugger
+rank, store = int(os.environ["RANK"]), "file://" + os.environ["MSPROBE_DUMP_PATH"] + ".store"
+torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+debugger = PrecisionDebugger(dump_path="mine", level="mix")
+if rank == 1:
+    torch.seed()
+debugger.start(net)
+net(torch.ones(32, 4)).sum().backward()
+for parameter in net.parameters():
+    work = torch.distributed.all_reduce(parameter.grad, async_op=True).wait()
+optimizer.step()
+debugger.stop()
+"""
+LAUNCH = """
+import os, subprocess, sys
+ranks = [
+    subprocess.Popen(
+        [sys.executable, "ranks.py"], env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"}
+    )
+    for rank in range(2)
+]
+sys.exit(max(each.wait() for each in ranks))
+"""
+
+
+def test_ranks_of_a_launcher(msprobe_bin, tmp_path):
+    """Rank 0 gets the difference of rank 1 with its gradients, later in the step."""
+    (tmp_path / "ranks.py").write_text(RANKS)
+    code, report, error = determinism(msprobe_bin, tmp_path, LAUNCH)
+    assert code == 1, (report, error)
+    first = report["first"]
+    assert (first["rank"], first["name"]) == (1, "Functional.dropout.0.forward"), report
+    assert first["cause"] == "random numbers"
+
+
 def test_bad_input(msprobe_bin, tmp_path):
     def run(*words):
         command = [msprobe_bin, "determinism", "--python", sys.executable, *words]
