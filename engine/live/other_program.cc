@@ -77,12 +77,17 @@ std::string WhyAnotherProgram(const compare::Comparison& c) {
   }
   constexpr size_t kFew = 16;
   const Level here = c.target.level, there = c.golden.level;
-  if (c.target.records.size() >= kFew && 2 * matched < c.target.records.size() && here != there)
+  // A baseline that ends early has no partners for what follows.
+  const size_t calls = c.golden.complete
+                           ? c.target.records.size()
+                           : std::min(c.target.records.size(), c.golden.records.size());
+  const bool few_common = calls >= kFew && 2 * matched < calls;
+  if (few_common && here != there)
     return fmt::format("{} was recorded at level {}, this run at level {}", c.golden.path,
                        LevelName(there), LevelName(here));
-  if (c.target.records.size() >= kFew && 2 * matched < c.target.records.size())
+  if (few_common)
     return fmt::format("{} is of another program: {} of {} calls have a partner", c.golden.path,
-                       matched, c.target.records.size());
+                       matched, calls);
   return "";
 }
 

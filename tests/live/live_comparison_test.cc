@@ -192,6 +192,17 @@ TEST(OtherProgram, SaysThatTheLevelIsAnotherOne) {
   EXPECT_THAT(WhyAnotherProgram(c), HasSubstr("of another program: 0 of 20 calls"));
 }
 
+TEST(OtherProgram, ABaselineThatEndsEarlyIsTheSameProgram) {
+  compare::Comparison c;
+  c.target.records.resize(40);
+  c.golden.records.resize(18);
+  for (int32_t i = 0; i < 40; ++i) c.pairs.push_back({.target = i, .golden = i < 18 ? i : -1});
+  c.golden.complete = false;
+  EXPECT_EQ(WhyAnotherProgram(c), "");
+  c.golden.complete = true;
+  EXPECT_THAT(WhyAnotherProgram(c), HasSubstr("of another program: 18 of 40 calls"));
+}
+
 TEST(FirstRank, OrdersByStepAndCall) {
   const TemporaryFolder folder;
   const Answer late{.step = 3, .call = 9, .name = "b"}, early{.step = 3, .call = 2, .name = "a"};
