@@ -31,7 +31,8 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
   const auto end_sheet = [&] {
     if (!any) return;
     out.Tell("{}{} rows", rows > 0 ? "\n" : "", rows);
-    if (!options.filter.empty()) out.Tell(", {} with {}", matching, Excerpt(options.filter));
+    if (!options.filter.empty())
+      out.Tell(", {} of them with {}", matching, Excerpt(options.filter));
     if (matching > limit) out.Tell(", {} shown; --limit 0 shows all", limit);
     out.Write("\n");
   };

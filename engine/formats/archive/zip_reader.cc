@@ -220,7 +220,7 @@ Status CheckNoOverlap(const std::vector<ZipEntry>& entries, const std::string& p
     if (before.offset + before.stored_size + kLocalSize + entry.name.size() > entry.offset) {
       return InvalidDump(path, entry.offset)
           .Expected("entries that do not overlap")
-          .Found(Excerpt(before.name, 80) + " and " + Excerpt(entry.name, 80));
+          .Found(Excerpt(before.name, 80) + " and " + Excerpt(entry.name, 80) + " overlap");
     }
   }
   return Status::Ok();
