@@ -71,52 +71,28 @@ bool IsBalanced(std::string_view text) {
   return depth == 0;
 }
 
-// Finds what stands in the places of a pattern; the shortest texts that fit.
-class Matcher {
- public:
-  Matcher(std::string_view text, const std::vector<std::string>& literals,
-          const std::vector<bool>& numeric)
-      : text_(text), literals_(literals), numeric_(numeric), balanced_(IsBalanced(text)) {}
-
-  bool Matches() {
-    if (!text_.starts_with(literals_.front()) || !text_.ends_with(literals_.back())) return false;
-    return From(0, literals_.front().size());
+// "cat", "cat, Linear (backward)": what stands in front of an "of" that is no sentence.
+bool IsListOfWords(std::string_view text) {
+  for (size_t i = text.find(' '); i != text.npos; i = text.find(' ', i + 1)) {
+    const bool in_list = i > 0 && text[i - 1] == ',';
+    if (!in_list && !text.substr(i).starts_with(" (")) return false;
   }
-  const std::vector<std::string_view>& found() const { return found_; }
+  return true;
+}
 
- private:
-  bool From(size_t place, size_t at) {
-    if (place == numeric_.size()) return at == text_.size();
-    const std::string& next = literals_[place + 1];
-    const bool last = place + 1 == numeric_.size();
-    if (last) {
-      if (text_.size() < at + next.size()) return false;
-      return Take(place, at, text_.size() - next.size());
-    }
-    for (size_t end = text_.find(next, at); end != text_.npos; end = text_.find(next, end + 1)) {
-      if (++steps_ > kMostSteps) return false;
-      if (Take(place, at, end)) return true;
-    }
-    return false;
+// The bracket that the last character closes: of "a (b) for c (d (e))" that before "d". npos: none.
+size_t OpeningOfLast(std::string_view text) {
+  if (!text.ends_with(')')) return text.npos;
+  int depth = 0;
+  for (size_t i = text.size(); i-- > 0;) {
+    depth += text[i] == ')';
+    depth -= text[i] == '(';
+    if (depth == 0) return i;
   }
-  bool Take(size_t place, size_t at, size_t end) {
-    const std::string_view inside = text_.substr(at, end - at);
-    if (numeric_[place] && !IsNumber(inside)) return false;
-    // A place holds "50% (3 roundings)" or "50%", but not "50% (3".
-    if (balanced_ && !IsBalanced(inside)) return false;
-    found_.push_back(inside);
-    if (From(place + 1, end + literals_[place + 1].size())) return true;
-    found_.pop_back();
-    return false;
-  }
+  return text.npos;
+}
 
-  std::string_view text_;
-  const std::vector<std::string>& literals_;
-  const std::vector<bool>& numeric_;
-  const bool balanced_;
-  std::vector<std::string_view> found_;
-  int steps_ = 0;
-};
+constexpr std::string_view kNextSentence = "; ";
 
 struct Separator {
   std::string_view english, chinese;
@@ -142,6 +118,60 @@ std::vector<size_t> PlacesOf(std::string_view separator, std::string_view text) 
 }
 
 }  // namespace
+
+// Finds what stands in the places of a pattern; the shortest texts that fit.
+class Catalogue::Matcher {
+ public:
+  Matcher(std::string_view text, const Pattern& pattern)
+      : text_(text),
+        literals_(pattern.literals),
+        places_(pattern.places),
+        balanced_(IsBalanced(text)) {}
+
+  bool Matches() {
+    if (!text_.starts_with(literals_.front()) || !text_.ends_with(literals_.back())) return false;
+    return From(0, literals_.front().size());
+  }
+  const std::vector<std::string_view>& found() const { return found_; }
+
+ private:
+  bool From(size_t place, size_t at) {
+    if (place == places_.size()) return at == text_.size();
+    const std::string& next = literals_[place + 1];
+    const bool last = place + 1 == places_.size();
+    if (last) {
+      if (text_.size() < at + next.size()) return false;
+      return Take(place, at, text_.size() - next.size());
+    }
+    for (size_t end = text_.find(next, at); end != text_.npos; end = text_.find(next, end + 1)) {
+      if (++steps_ > kMostSteps) return false;
+      if (Take(place, at, end)) return true;
+    }
+    return false;
+  }
+  bool Take(size_t place, size_t at, size_t end) {
+    const std::string_view inside = text_.substr(at, end - at);
+    if (places_[place] == Place::kNumber && !IsNumber(inside)) return false;
+    // A place holds "50% (3 roundings)" or "50%", but not "50% (3".
+    if (balanced_ && !IsBalanced(inside)) return false;
+    // "the first is {}" does not take "a; 2 calls differ", "not the same: {}." does.
+    if (!literals_[place].ends_with(": ") && !PlacesOf(kNextSentence, inside).empty()) return false;
+    // "{} of {} is off by {}" does not begin at the name in "Torch.mm.0: norm of a is off by 1%".
+    const bool begins = place == 0 && literals_.front().empty();
+    if (begins && !PlacesOf(": ", inside).empty()) return false;
+    found_.push_back(inside);
+    if (From(place + 1, end + literals_[place + 1].size())) return true;
+    found_.pop_back();
+    return false;
+  }
+
+  std::string_view text_;
+  const std::vector<std::string>& literals_;
+  const std::vector<Place>& places_;
+  const bool balanced_;
+  std::vector<std::string_view> found_;
+  int steps_ = 0;
+};
 
 std::vector<std::pair<std::string, std::string>> Catalogue::Read(std::string_view po) {
   std::vector<std::pair<std::string, std::string>> entries;
@@ -187,9 +217,11 @@ Catalogue::Catalogue(std::string_view po) {
       at = std::min(english.find('}', place), english.size() - 1) + 1;
       const std::string_view spec = std::string_view(english).substr(place, at - place);
       const bool number = spec.find('.') != spec.npos || spec.ends_with("d}");
-      pattern.numeric.push_back(number && spec.find(':') != spec.npos);
+      pattern.places.push_back(spec == "{name}"                        ? Place::kName
+                               : number && spec.find(':') != spec.npos ? Place::kNumber
+                                                                       : Place::kText);
     }
-    if (pattern.numeric.empty()) {
+    if (pattern.places.empty()) {
       sentences_.emplace(pattern.literals[0], std::move(chinese));
     } else {
       patterns_.push_back(std::move(pattern));
@@ -213,12 +245,14 @@ std::optional<std::string> Catalogue::Filled(const Pattern& pattern,
     (void)std::from_chars(pattern.chinese.data() + place + 1, pattern.chinese.data() + end, index);
     if (index >= found.size()) return std::nullopt;
     const std::string_view text = found[index];
-    out += At(text, depth + 1).value_or(std::string(text));
+    const bool names = pattern.places[index] == Place::kName;
+    out += At(text, {depth + 1, names}).value_or(std::string(text));
     at = end + 1;
   }
 }
 
-std::optional<std::string> Catalogue::Whole(std::string_view text, int depth) const {
+std::optional<std::string> Catalogue::Whole(std::string_view text, Around around) const {
+  if (around.names && text.find(' ') == text.npos) return std::nullopt;
   if (const auto found = sentences_.find(std::string(text)); found != sentences_.end())
     return found->second;
   const bool divided = text.find("; ") != text.npos || text.find('\n') != text.npos;
@@ -232,17 +266,18 @@ std::optional<std::string> Catalogue::Whole(std::string_view text, int depth) co
     if (divided && pattern.size < kStrong && !has("; ") && !has("\n") &&
         (!PlacesOf("; ", text).empty() || text.find('\n') != text.npos))
       continue;
-    Matcher matcher(text, pattern.literals, pattern.numeric);
+    Matcher matcher(text, pattern);
     if (!matcher.Matches()) continue;
     // "{} of {}" is meant for names and numbers, not for whatever a sentence has before its "of".
-    const bool one_word = matcher.found().front().find(' ') == std::string_view::npos;
-    if (pattern.size > kWeak || !pattern.literals.front().empty() || one_word)
-      return Filled(pattern, matcher.found(), depth);
+    if (pattern.size > kWeak || !pattern.literals.front().empty() ||
+        IsListOfWords(matcher.found().front()))
+      return Filled(pattern, matcher.found(), around.depth);
   }
   return std::nullopt;
 }
 
-std::optional<std::string> Catalogue::Parts(std::string_view text, int depth) const {
+std::optional<std::string> Catalogue::Parts(std::string_view text, Around around) const {
+  const Around inner{around.depth + 1, around.names};
   for (const Separator& separator : kSeparators) {
     std::vector<size_t> places = PlacesOf(separator.english, text);
     if (places.empty()) continue;
@@ -252,7 +287,7 @@ std::optional<std::string> Catalogue::Parts(std::string_view text, int depth) co
     size_t at = 0;
     for (const size_t place : places) {
       const std::string_view part = text.substr(at, place - at);
-      const std::optional<std::string> chinese = At(part, depth + 1);
+      const std::optional<std::string> chinese = At(part, inner);
       const bool now = chinese.has_value();
       if (at > 0) out += now || before ? separator.chinese : separator.english;
       out += chinese.value_or(std::string(part));
@@ -263,31 +298,31 @@ std::optional<std::string> Catalogue::Parts(std::string_view text, int depth) co
     if (any) return out;
   }
   // "text (aside)"
-  const size_t open = text.ends_with(')') ? text.find(" (") : text.npos;
-  if (open == text.npos) return std::nullopt;
-  const std::string_view front = text.substr(0, open),
-                         aside = text.substr(open + 2, text.size() - open - 3);
-  const std::optional<std::string> first = At(front, depth + 1), second = At(aside, depth + 1);
+  const size_t open = OpeningOfLast(text);
+  if (open == 0 || open == text.npos || text[open - 1] != ' ') return std::nullopt;
+  const std::string_view front = text.substr(0, open - 1),
+                         aside = text.substr(open + 1, text.size() - open - 2);
+  const std::optional<std::string> first = At(front, inner), second = At(aside, inner);
   if (!first && !second) return std::nullopt;
   return first.value_or(std::string(front)) + "（" + second.value_or(std::string(aside)) + "）";
 }
 
-std::optional<std::string> Catalogue::At(std::string_view text, int depth) const {
-  if (depth > kDeepest || text.empty() || text.size() > kLongestText || IsCode(text))
+std::optional<std::string> Catalogue::At(std::string_view text, Around around) const {
+  if (around.depth > kDeepest || text.empty() || text.size() > kLongestText || IsCode(text))
     return std::nullopt;
   // Entries are looked up without the blanks and separators around them.
   const size_t begin = text.find_first_not_of(" \n;,:");
   if (begin == text.npos) return std::nullopt;
   size_t end = text.find_last_not_of(" \n;,:") + 1;
   std::string_view inside = text.substr(begin, end - begin);
-  std::optional<std::string> chinese = Whole(inside, depth);
+  std::optional<std::string> chinese = Whole(inside, around);
   std::string stop;
   if (!chinese && inside.ends_with('.') && !inside.ends_with("..")) {
     inside.remove_suffix(1);
     stop = "。";
-    chinese = Whole(inside, depth);
+    chinese = Whole(inside, around);
   }
-  if (!chinese) chinese = Parts(inside, depth);
+  if (!chinese) chinese = Parts(inside, around);
   if (!chinese) return std::nullopt;
   std::string front(text.substr(0, begin)), back(text.substr(end));
   for (const Separator& s : kSeparators) {
@@ -297,6 +332,8 @@ std::optional<std::string> Catalogue::At(std::string_view text, int depth) const
   return front + *chinese + stop + back;
 }
 
-std::optional<std::string> Catalogue::Translate(std::string_view text) const { return At(text, 0); }
+std::optional<std::string> Catalogue::Translate(std::string_view text) const {
+  return At(text, {});
+}
 
 }  // namespace msprobe

@@ -5,8 +5,10 @@
 //   catalogue.Translate("Torch.mm.0");       // nullopt: nothing in it has a translation
 //
 // An entry is a pattern: {} stands for any text. The text in its place is translated, too, if it has
-// a translation. A text that no pattern matches is divided, outside of brackets and quotes, at line
-// ends, "; ", ". ", ": ", ", " and before " (", and its parts are translated.
+// a translation. In the place {name}, words that stand alone are names (of calls, files, arguments)
+// and stay: "{name} is equal" leaves "target". A place takes no sentence that follows it ("; "),
+// unless a colon announces several. A text that no pattern matches is divided, outside of brackets
+// and quotes, at line ends, "; ", ". ", ": ", ", " and before " (", and its parts are translated.
 #pragma once
 
 #include <array>
@@ -37,17 +39,24 @@ class Catalogue {
   std::optional<std::string> Translate(std::string_view text) const;
 
  private:
+  enum class Place { kText, kNumber, kName };  // {}, {:d}, {name}
+  // Where a text stands: how many texts are around it, and whether a single word is a name.
+  struct Around {
+    int depth = 0;
+    bool names = false;
+  };
+  class Matcher;
   // "{} of {}": the texts around the places, one more than places.
   struct Pattern {
     std::vector<std::string> literals;
-    std::vector<bool> numeric;  // of each place: it has a format of numbers
+    std::vector<Place> places;
     std::string chinese;
     size_t size = 0;  // bytes of all literals
   };
 
-  std::optional<std::string> Whole(std::string_view text, int depth) const;
-  std::optional<std::string> Parts(std::string_view text, int depth) const;
-  std::optional<std::string> At(std::string_view text, int depth) const;
+  std::optional<std::string> Whole(std::string_view text, Around around) const;
+  std::optional<std::string> Parts(std::string_view text, Around around) const;
+  std::optional<std::string> At(std::string_view text, Around around) const;
   std::optional<std::string> Filled(const Pattern& pattern,
                                     const std::vector<std::string_view>& found, int depth) const;
 

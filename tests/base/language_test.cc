@@ -23,6 +23,48 @@ TEST(CatalogueTest, ALongPatternMayHoldSentencesThatStandSideBySide) {
       "2 个值全部一致，但调用不同：3 个调用不一致；4 个调用不一致。");
 }
 
+// "the first is {}" is the end of its sentence.
+TEST(CatalogueTest, APlaceDoesNotTakeTheNextSentence) {
+  const Catalogue catalogue(
+      "msgid \"{} calls are only in the {}, the first is {name}\"\n"
+      "msgstr \"有 {} 个调用只在{}侧，首个是 {}\"\n"
+      "msgid \"target\"\nmsgstr \"待比对\"\nmsgid \"golden\"\nmsgstr \"标杆\"\n");
+  EXPECT_EQ(catalogue.Translate("2 calls are only in the target, the first is Torch.mm.0; "
+                                "3 calls are only in the golden, the first is Torch.mm.1"),
+            "有 2 个调用只在待比对侧，首个是 Torch.mm.0；有 3 个调用只在标杆侧，首个是 Torch.mm.1");
+}
+
+TEST(CatalogueTest, ASentenceBehindANameIsFound) {
+  const Catalogue catalogue(
+      "msgid \"{} of {name} is off by {}\"\nmsgstr \"{1} 的{0}偏差 {2}\"\n"
+      "msgid \"norm\"\nmsgstr \"范数\"\n");
+  EXPECT_EQ(catalogue.Translate("Torch.mm.0: norm of a is off by 1%"),
+            "Torch.mm.0：a 的范数偏差 1%");
+}
+
+TEST(CatalogueTest, NamesThatAreWordsStay) {
+  const Catalogue catalogue(
+      "msgid \"maximum\"\nmsgstr \"最大值\"\nmsgid \"target\"\nmsgstr \"待比对\"\n"
+      "msgid \"{} of {name}\"\nmsgstr \"{1} 的{0}\"\n"
+      "msgid \"{name} is off by {} in the {}\"\nmsgstr \"{0}在{2}侧偏差 {1}\"\n");
+  EXPECT_EQ(catalogue.Translate("maximum of target is off by 3 in the target"),
+            "target 的最大值在待比对侧偏差 3");
+  EXPECT_EQ(catalogue.Translate("target is off by 3 in the target"), "target在待比对侧偏差 3");
+  EXPECT_EQ(catalogue.Translate("target, maximum is off by 3 in the target"),
+            "target, maximum在待比对侧偏差 3");
+  EXPECT_EQ(catalogue.Translate("target"), "待比对");
+}
+
+TEST(CatalogueTest, TheLastBracketIsTheAside) {
+  const Catalogue catalogue(
+      "msgid \"{} times\"\nmsgstr \"{} 次\"\n"
+      "msgid \"{name} for {name}\"\nmsgstr \"{} 代替 {}\"\n");
+  EXPECT_EQ(catalogue.Translate("Linear (backward) for linear (backward) (2 times)"),
+            "Linear (backward) 代替 linear (backward)（2 次）");
+  EXPECT_EQ(catalogue.Translate("cat, cat for Linear"), "cat, cat 代替 Linear");
+  EXPECT_EQ(catalogue.Translate("what stands for Linear"), std::nullopt);
+}
+
 TEST(LanguageNamed, TakesCountriesAndCodesets) {
   EXPECT_EQ(LanguageNamed("zh"), Language::kChinese);
   EXPECT_EQ(LanguageNamed("zh_CN.UTF-8"), Language::kChinese);

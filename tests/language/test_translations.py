@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "engine/base/translations").glob("*.zh.po"))
-PLACE = re.compile(r"\{(\d*)(?::[^{}]*)?\}")
+PLACE = re.compile(r"\{(\d*)(?:name|:[^{}]*)?\}")
 
 
 def entries(path):
@@ -146,6 +146,18 @@ def test_reports_for_people_are_chinese_and_names_stay(said, tmp_path):
     assert "first divergence" not in markdown.lower() and "verdict" not in markdown
     assert '<failure message="首个偏差' in junit and 'name="calls" value="1 introduced"' in junit
     assert "位于 `norm (Norm)`" in markdown and "位于 norm (Norm)" in junit
+    assert "output.0 的范数偏差 50%" in junit and "(inherited)" not in junit
+
+
+def test_names_that_are_words_of_the_table_stay(said, tmp_path):
+    two_dumps(tmp_path)
+    for side, value in (("a", 1.0), ("b", 2.0)):
+        dump = json.loads((tmp_path / side / "dump.json").read_text())
+        (call,) = dump["data"].values()
+        call["input_kwargs"] = {"target": {"type": "float", "value": value}}
+        (tmp_path / side / "dump.json").write_text(json.dumps(dump))
+    text = "".join(said("compare", "a", "b", "--lang", "zh").stdout.split())
+    assert "target在待比对侧为1.0" in text.replace("|", ""), text
 
 
 def test_errors_of_readers_are_chinese(said, tmp_path):

@@ -35,7 +35,7 @@ class Suite {
         Case(api.name, "failure",
              Translated(fmt::format("{} of {} calls differ", api.differ,
                                     api.differ + api.agree + api.unknown)),
-             api.first);
+             Translated(api.first));
       } else if (api.agree == 0) {
         Case(api.name, "skipped", Translated("nothing could be judged"), "");
       } else {

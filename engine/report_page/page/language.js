@@ -2,10 +2,11 @@
 // The language of the page. All texts are made in English; in Chinese, each text of the document is
 // looked up in the catalogue that the page carries, as engine/base/catalogue.cc does it.
 
-/** @typedef {{literals: string[], order: number[], chinese: string, size: number}} Pattern */
+/** @typedef {{literals: string[], names: boolean[], order: number[], chinese: string, size: number}} Pattern */
 
 /** Where a text that no entry matches is divided, outside of brackets and quotes. */
 const separators = [["; ", "；"], [". ", "。"], [": ", "："], [", but ", "，但"], [", ", "，"], [" and ", "和"]];
+const anyHole = /\{[^{}]*\}/g;
 const hole = /\{(\d*)[^{}]*\}/g;
 const codeLine = /^\S+:\d\S* in /;
 const namesInText = /\u2068[^\u2069]*\u2069/g, placesOfNames = /[\ue000-\uf8ff]/g, firstPlace = 0xe000, places = 0x1900;
@@ -49,11 +50,11 @@ export class Catalogue {
     /** @type {Pattern[]} */ this.patterns = [];
     /** @type {Map<string, string|null>} */ this.known = new Map();
     for (const [english, chinese] of Object.entries(entries)) {
-      const literals = english.split(/\{[^{}]*\}/);
+      const literals = english.split(anyHole), names = [...english.matchAll(anyHole)].map(([text]) => text === "{name}");
       let next = 0;
       const order = [...chinese.matchAll(hole)].map((m) => (m[1] ? Number(m[1]) : next++));
       if (literals.length === 1) this.sentences.set(english, chinese);
-      else this.patterns.push({ literals, order, chinese, size: literals.join("").length });
+      else this.patterns.push({ literals, names, order, chinese, size: literals.join("").length });
     }
     this.patterns.sort((a, b) => b.size - a.size);
   }
@@ -86,20 +87,22 @@ export class Catalogue {
   /**
    * @param {string} text
    * @param {number} depth
+   * @param {boolean} names whether a word that stands alone is a name
    * @returns {string|null}
    */
-  whole(text, depth) {
+  whole(text, depth, names) {
+    if (names && !text.includes(" ")) return null;
     const sentence = this.sentences.get(text);
     if (sentence !== undefined) return sentence;
     const several = divided(text, "; ").length > 1;
     for (const pattern of this.patterns) {
       if (pattern.size > text.length || (several && !pattern.literals.some((l) => l.includes("; ")))) continue;
       const found = this.match(text, pattern.literals);
-      if (!found || (pattern.size <= weak && pattern.literals[0] === "" && found[0]?.includes(" "))) continue;
+      if (!found || (pattern.size <= weak && pattern.literals[0] === "" && /(?<!,) (?!\()/.test(found[0] ?? ""))) continue;
       let n = 0;
       return pattern.chinese.replace(hole, () => {
-        const part = found[/** @type {number} */ (pattern.order[n++])] ?? "";
-        return this.at(part, depth + 1) ?? part;
+        const i = /** @type {number} */ (pattern.order[n++]), part = found[i] ?? "";
+        return this.at(part, depth + 1, pattern.names[i]) ?? part;
       });
     }
     return null;
@@ -107,33 +110,36 @@ export class Catalogue {
   /**
    * @param {string} text
    * @param {number} depth
+   * @param {boolean} names
    * @returns {string|null}
    */
-  parts(text, depth) {
+  parts(text, depth, names) {
     for (const [english, chinese] of separators) {
       const parts = divided(text, /** @type {string} */ (english));
       if (parts.length === 1) continue;
-      const own = parts.map((part) => this.at(part, depth + 1));
+      const own = parts.map((part) => this.at(part, depth + 1, names));
       if (own.every((part) => part === null)) continue;
       return parts.map((part, i) => (i === 0 ? "" : own[i] !== null || own[i - 1] !== null ? chinese : english) + (own[i] ?? part)).join("");
     }
-    const aside = /^(?:(.*?) )?\((.*)\)$/.exec(text);
+    // "text (aside)": the bracket that the last character closes.
+    const aside = /^(?:(.*) )?\(((?:[^()]|\([^()]*\))*)\)$/.exec(text);
     if (!aside) return null;
-    const [front, inner] = [this.at(aside[1] ?? "", depth + 1), this.at(aside[2] ?? "", depth + 1)];
+    const [front, inner] = [this.at(aside[1] ?? "", depth + 1, names), this.at(aside[2] ?? "", depth + 1, names)];
     return front === null && inner === null ? null : `${front ?? aside[1] ?? ""}（${inner ?? aside[2]}）`;
   }
   /**
    * @param {string} text
    * @param {number} depth
+   * @param {boolean} [names]
    * @returns {string|null}
    */
-  at(text, depth) {
+  at(text, depth, names = false) {
     const [, front = "", inside = "", back = ""] = /^([ \n;,:=≈≠✕?!↳⇄←→]*)(.*?)([ \n;,:]*)$/s.exec(text) ?? [];
     if (depth > deepest || !/[a-z]/i.test(inside) || inside.length > longest || codeLine.test(inside)) return null;
     const stop = inside.endsWith(".") && !inside.endsWith("..");
     const short = stop ? inside.slice(0, -1) : inside;
-    const full = this.whole(inside, depth), cut = full === null && stop ? this.whole(short, depth) : null;
-    const chinese = full ?? (cut ?? this.parts(short, depth));
+    const full = this.whole(inside, depth, names), cut = full === null && stop ? this.whole(short, depth, names) : null;
+    const chinese = full ?? (cut ?? this.parts(short, depth, names));
     if (chinese === null) return null;
     const mark = (/** @type {string} */ s) => separators.find(([english]) => english === s)?.[1] ?? s;
     return mark(front) + chinese + (stop && full === null ? "。" : "") + mark(back);
