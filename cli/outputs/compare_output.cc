@@ -22,6 +22,26 @@
 #include "engine/compare/table/table_report.h"
 
 namespace msprobe::cli {
+namespace {
+
+// The beginning of a step's document: how the report of all steps counts it.
+void AppendStateOfStep(const compare::RankResult& r, int32_t first_wrong_step, std::string* text) {
+  const bool inherited = !compare::InheritedFrom(r, first_wrong_step).empty();
+  *text += fmt::format("{{\n  \"counts_as\": \"{}\",",
+                       inherited ? "inherited" : compare::RunVerdictName(r.summary.verdict));
+  if (inherited || r.rounding_of_step >= 0) {
+    *text += fmt::format("\n  \"{}\": {},", inherited ? "inherited_from_step" : "rounding_of_step",
+                         inherited ? first_wrong_step : r.rounding_of_step);
+  }
+  if (r.wrong_update_after >= 0) {
+    *text +=
+        fmt::format("\n  \"wrong_update\": {{\"after_step\": {}, \"why\": ", r.wrong_update_after);
+    AppendJsonString(text, r.first.why);
+    *text += "},";
+  }
+}
+
+}  // namespace
 
 CompareOutput::CompareOutput(CompareOutputOptions options, const PairedDumps& paired,
                              Console& console)
@@ -312,19 +332,9 @@ void CompareOutput::PrintJson() {
     text += fmt::format("\"{}\": ", r.rank < 0 ? "" : fmt::format("{}", r.rank));
     if (r.failed.ok()) {
       std::string_view json = kept_[i].json;
-      const bool inherited = !compare::InheritedFrom(r, first_wrong_step).empty();
-      if ((inherited || r.rounding_of_step >= 0) && json.starts_with('{')) {
-        text +=
-            fmt::format("{{\n  \"{}\": {},", inherited ? "inherited_from_step" : "rounding_of_step",
-                        inherited ? first_wrong_step : r.rounding_of_step);
+      if (r.step >= 0 && json.starts_with('{')) {
         json.remove_prefix(1);
-      }
-      if (r.wrong_update_after >= 0 && json.starts_with('{')) {
-        text += fmt::format("{{\n  \"wrong_update\": {{\"after_step\": {}, \"why\": ",
-                            r.wrong_update_after);
-        AppendJsonString(&text, r.first.why);
-        text += "},";
-        json.remove_prefix(1);
+        AppendStateOfStep(r, first_wrong_step, &text);
       }
       text += json;
       continue;

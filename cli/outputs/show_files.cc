@@ -1,7 +1,6 @@
 #include "cli/outputs/show_files.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "engine/dump/write/coverage.h"
 #include "engine/formats/archive/zip.h"
 #include "engine/formats/tables/table_file.h"
+#include "engine/formats/tensors/safetensors.h"
 #include "engine/formats/tensors/tensor_file.h"
 #include "engine/formats/text/json.h"
 
@@ -164,14 +164,6 @@ bool IsWorkbook(std::string_view bytes, const std::string& path) {
   return zip.ok() && zip->Find("xl/workbook.xml") != nullptr;
 }
 
-// Whether the bytes begin like a .safetensors file: the length of the header, then its brace.
-bool LooksLikeSafetensors(std::string_view bytes) {
-  if (bytes.size() < 10 || bytes[8] != '{') return false;
-  uint64_t length;
-  std::memcpy(&length, bytes.data(), sizeof(length));
-  return length < bytes.size();
-}
-
 Result<bool> ShowFolder(const std::string& path, Console& out) {
   const Result<std::vector<dump::DumpLocation>> found = dump::FindDumps(path);
   if (!found.ok() || found->size() < 2) return false;
@@ -202,8 +194,9 @@ Result<bool> ShowOtherFile(const std::string& path, const ShowTensorOptions& opt
     const std::string_view bytes = file.bytes();
     const bool archive = bytes.starts_with("PK\x03\x04");
     is_table = is_table || (archive && IsWorkbook(bytes, path));
-    is_tensor = archive || bytes.starts_with("\x93NUMPY") || LooksLikeSafetensors(bytes) ||
-                path.ends_with(".pt");
+    // A damaged file is read as what its name says: the error then speaks of that format.
+    is_tensor = archive || bytes.starts_with("\x93NUMPY") || formats::LooksLikeSafetensors(bytes) ||
+                path.ends_with(".pt") || path.ends_with(".npy") || path.ends_with(".safetensors");
     if (bytes.starts_with('{')) json = KindOfJson(bytes);
     if (json == JsonKind::kSide || json == JsonKind::kWeights) {
       MSPROBE_RETURN_IF_ERROR(SideFile(path, bytes, options, out).Show());

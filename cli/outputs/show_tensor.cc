@@ -38,12 +38,12 @@ Result<std::vector<Named>> ReadAll(const std::string& path, const std::string& f
   const auto add = [&](const std::string& name, const formats::TensorFile& tensor) {
     if (name.find(filter) != std::string::npos) all.push_back({name, tensor});
   };
-  if (file.bytes().starts_with("\x93NUMPY")) {
+  if (file.bytes().starts_with("\x93NUMPY") || path.ends_with(".npy")) {
     MSPROBE_ASSIGN_OR_RETURN(formats::TensorFile tensor, formats::ReadTensorFile(path));
     all.push_back({"", std::move(tensor)});
     return all;
   }
-  if (file.bytes().size() > 9 && file.bytes()[8] == '{') {  // the header's length, the header
+  if (formats::LooksLikeSafetensors(file.bytes()) || path.ends_with(".safetensors")) {
     MSPROBE_ASSIGN_OR_RETURN(const formats::SafetensorsFile safe,
                              formats::SafetensorsFile::Open(path));
     for (const formats::SafetensorsEntry& entry : safe.entries()) {

@@ -9,6 +9,7 @@
 
 #include "engine/base/file.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/wrong_updates.h"
 #include "engine/compare/report/report_json.h"
 #include "engine/formats/text/json.h"
 #include "engine/results/comparison_builder.h"
@@ -216,6 +217,17 @@ void FillSide(const JsonValue& side, compare::Findings::Side* out) {
   out->complete = Member(side, "complete").boolean;
 }
 
+// What the report of several steps says of this one. A document of one step says nothing.
+void CountStep(const JsonValue& document, compare::RankResult* result) {
+  const int64_t rounding = Integer(document, "rounding_of_step", -1);
+  if (rounding >= 0 && rounding <= INT32_MAX)
+    compare::CountAsCarriedRounding(static_cast<int32_t>(rounding), result);
+  const JsonValue& update = Member(document, "wrong_update");
+  const int64_t after = Integer(update, "after_step", -1);
+  if (after >= 0 && after <= INT32_MAX)
+    compare::NameWrongUpdate(static_cast<int32_t>(after), std::string(Text(update, "why")), result);
+}
+
 JsonFinding FindingOf(const JsonValue& document, const std::string& path, int32_t step,
                       int32_t rank) {
   JsonFinding found;
@@ -260,6 +272,7 @@ JsonFinding FindingOf(const JsonValue& document, const std::string& path, int32_
   FillSide(Member(document, "golden"), &found.result.golden_side);
   found.result.judged = Status::Ok();
   found.result.not_judged.clear();
+  CountStep(document, &found.result);
   return found;
 }
 

@@ -33,6 +33,19 @@ TEST(OutsideData, ABatchInAnotherOrderIsOtherData) {
   EXPECT_EQ(c.run_start.data, "other data (Functional.embedding.0.forward.input.0 differs)");
 }
 
+// What comes behind the first result may follow from it through code that was not recorded.
+TEST(OutsideData, LaterValuesMayComeFromUnrecordedCode) {
+  const auto run = [](const char* bits, double high) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Floats("x")).Out(Floats("y"));
+    b.Call("Functional.linear.1.forward").In(Numbers(high, -2, 0, 5).Print(bits)).Out(Floats("z"));
+    return b.Take();
+  };
+  EXPECT_EQ(MustCompare(run("a", 2), run("b", 3)).run_start.data,
+            "other data, or a value of unrecorded code (Functional.linear.1.forward.input.0 "
+            "differs)");
+}
+
 TEST(OutsideData, FloatsMayBeRounded) {
   const Comparison c = MustCompare(Lookup(Floats("a"), "m"), Lookup(Floats("b"), "n"));
   EXPECT_EQ(c.measures[0].verdict, RowVerdict::kNoise);

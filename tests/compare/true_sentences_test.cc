@@ -3,9 +3,12 @@
 
 #include <set>
 
+#include "engine/compare/explain/explanation.h"
+#include "engine/compare/explain/findings.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_ci.h"
 #include "engine/compare/report/report_ranks.h"
+#include "engine/compare/report/report_terminal.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
@@ -182,6 +185,46 @@ TEST(TrueSentences, OneTensorHasOneVerdict) {
   }
   EXPECT_GT(noise, 0);
   EXPECT_GT(differs, 0);
+}
+
+// "its inputs were not recorded" is said only where that is so.
+TEST(TrueSentences, WhyNothingIsKnownOfTheInputs) {
+  const auto run = [](double by) {
+    DumpBuilder b;
+    b.Call("Functional.mse_loss.0.forward").In(Numbers(2, -2, 0.2, 7)).Out(Numbers(by, 0, 1, 9));
+    return b.Take();
+  };
+  Comparison c = MustCompare(run(1), run(2));
+  const auto said = [&] { return DescribeInputs(c, 0, SummarizeCall(c, 0)); };
+  EXPECT_THAT(said(), testing::StartsWith("its inputs are "));
+  c.measures[0] = {.verdict = RowVerdict::kUnknown, .reason = Reason::kOtherParts};
+  EXPECT_EQ(said(), "its inputs are parts of a batch that the two runs divide otherwise");
+  c.measures[0].reason = Reason::kOtherForm;
+  EXPECT_EQ(said(), "none of its inputs has a counterpart to compare");
+  c.measures[0].reason = Reason::kNothingRecorded;
+  EXPECT_EQ(said(), "its inputs were not recorded");
+}
+
+// "No divergence (largest 6e+06 roundings)" is no sentence: the reason belongs to it.
+TEST(TrueSentences, LargeRoundingsHaveTheirReason) {
+  const auto run = [](double by) {
+    DumpBuilder b;
+    Tensor x = Scaled(Numbers(2, -2, 0.2, 7), by);
+    b.Call("Torch.sub.0.forward").In(Numbers(1, -1, 0, 3)).Out(x);
+    return b.Take();
+  };
+  Comparison c = MustCompare(run(1e-7), run(0));
+  Measure& m = c.measures[1];
+  m = {.verdict = RowVerdict::kNoise, .reason = Reason::kEnlarged, .severity = 6e6};
+  EXPECT_EQ(FindingsOf(c).why_largest_noise,
+            "Torch.sub.0.forward.output.0: this kind of operation enlarges the rounding of its "
+            "inputs");
+  EXPECT_THAT(
+      TerminalReport(c, {.width = 400}),
+      HasSubstr("difference, 6.0e+06 roundings of its dtype, is Torch.sub.0.forward.output.0: "
+                "this kind of operation"));
+  m.reason = Reason::kNone;
+  EXPECT_EQ(FindingsOf(c).why_largest_noise, "");
 }
 
 }  // namespace

@@ -59,6 +59,11 @@ def test_tables_of_ranks_and_steps_are_one_page(tmp_path, msprobe_bin):
     run(msprobe_bin, tmp_path, "report", "out", "-o", "report.html")
     assert finding(tmp_path) == finding(tmp_path, "direct.html")
     assert (tmp_path / "report.html").read_text().count("data-rank=") == 4
+    flags = ["--format", "json"]
+    said = run(msprobe_bin, tmp_path, "compare", "target", "golden", *flags).stdout
+    steps = json_text.loads(said)["steps"]
+    counts = [rank["counts_as"] for step in steps.values() for rank in step["ranks"].values()]
+    assert counts == ["equal", "equal", "equal", "differs"]
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,33 @@ TEST(FindingJson, SaysWhatTheComparisonSaid) {
   EXPECT_EQ(result.summary.calls, compare::Summarize(c).calls);
 }
 
+// What the report of all steps says of a step is not what its own document says.
+TEST(FindingJson, StepsCountAsTheReportOfAllStepsSays) {
+  const std::string own =
+      compare::JsonReport(MustCompare(SmallRun(0.1, false), SmallRun(0, false)));
+  const TemporaryFolder folder;
+  const std::string path = JoinPath(folder.path(), "report.json");
+  const auto step = [&](std::string_view state) {
+    return fmt::format("{{\"ranks\": {{\"\": {{{},{}}}}}", state, own.substr(1));
+  };
+  const std::string carried = "\"counts_as\": \"noise\", \"rounding_of_step\": 0";
+  const std::string update = "\"wrong_update\": {\"after_step\": 1, \"why\": \"no decay\"}";
+  ASSERT_TRUE(WriteFileAtomically(path, fmt::format("{{\"steps\": {{\"1\": {}, \"2\": {}}}}}",
+                                                    step(carried), step(update)))
+                  .ok());
+  const Result<std::vector<JsonFinding>> found = ReadFindingJson(path);
+  ASSERT_TRUE(found.ok()) << found.status().ToString();
+  ASSERT_EQ(found->size(), 2u);
+  const compare::RankResult &first = (*found)[0].result, &second = (*found)[1].result;
+  EXPECT_EQ(first.rounding_of_step, 0);
+  EXPECT_EQ(first.summary.verdict, compare::RunVerdict::kNoise);
+  EXPECT_LT(first.first.pair, 0);
+  EXPECT_EQ(second.rounding_of_step, -1);
+  EXPECT_EQ(second.wrong_update_after, 1);
+  EXPECT_EQ(second.first_name, "update of the weights behind step 1");
+  EXPECT_EQ(second.first.why, "no decay");
+}
+
 TEST(FindingJson, AnotherDocumentIsRefused) {
   const TemporaryFolder folder;
   const std::string path = JoinPath(folder.path(), "other.json");

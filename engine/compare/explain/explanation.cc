@@ -51,12 +51,32 @@ std::string DescribeGradientFlags(const Comparison& c, int32_t p) {
   return "";
 }
 
+// Why nothing that goes into the call was judged.
+std::string_view WhyInputsAreUnknown(const Comparison& c, int32_t p) {
+  if (RecordOf(c, p).direction == Direction::kParameterGrad)
+    return "gradients of parameters are recorded without inputs";
+  const RecordPair& pair = c.pairs[p];
+  bool recorded = false;
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& row = c.rows[i];
+    const Leaf& leaf = row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden];
+    const bool goes_in =
+        leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg || leaf.slot == Slot::kParameter;
+    if (!goes_in || c.measures[i].reason == Reason::kNothingRecorded) continue;
+    if (c.measures[i].reason == Reason::kOtherParts)
+      return "its inputs are parts of a batch that the two runs divide otherwise";
+    recorded = true;
+  }
+  return recorded ? "none of its inputs has a counterpart to compare"
+                  : "its inputs were not recorded";
+}
+
 }  // namespace
 
 std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& call) {
   std::string inputs;
   if (!call.in.any() && !call.arguments.any()) {
-    inputs = "its inputs were not recorded";
+    inputs = WhyInputsAreUnknown(c, p);
   } else if (call.in.unknown) {
     inputs = "not all of its inputs could be judged";
   } else if (call.in.noise) {

@@ -10,6 +10,7 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/first_bits.h"
 #include "engine/compare/explain/unmatched_calls.h"
+#include "engine/compare/judge/judge.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/regions/regions.h"
 
@@ -56,6 +57,22 @@ void AddCallsThatDiffer(const Comparison& c, Findings* found) {
   }
 }
 
+void AddLargestNoise(const Comparison& c, Findings* found) {
+  size_t largest = c.measures.size();
+  for (size_t row = 0; row < c.measures.size(); ++row) {
+    const Measure& m = c.measures[row];
+    if (m.verdict != RowVerdict::kNoise || !(m.severity > found->largest_noise)) continue;
+    found->largest_noise = m.severity;
+    largest = row;
+  }
+  if (largest == c.measures.size()) return;
+  const std::string_view reason = ReasonText(c.measures[largest].reason);
+  if (reason.empty()) return;
+  const Row& row = c.rows[largest];
+  const Leaf& leaf = row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden];
+  found->why_largest_noise = fmt::format("{}: {}", leaf.name, reason);
+}
+
 }  // namespace
 
 Findings FindingsOf(const Comparison& c) {
@@ -82,10 +99,7 @@ Findings FindingsOf(const Comparison& c) {
     if (const int32_t p = found.summary.first_compared_nowhere; p >= 0)
       found.compared_nowhere = EntryName(c, p);
   }
-  for (const Measure& m : c.measures) {
-    if (m.verdict == RowVerdict::kNoise && m.severity > found.largest_noise)
-      found.largest_noise = m.severity;
-  }
+  AddLargestNoise(c, &found);
   AddCallsThatDiffer(c, &found);
   return found;
 }

@@ -34,14 +34,17 @@ struct Findings {
   Summary summary;
   Side target_side, golden_side;
   RunStart began;
-  std::string exact;              // Comparison::exact
-  FirstDivergence first;          // first.pair < 0: none
-  std::string first_name;         // of its call; "" when there is none
-  std::string first_bits;         // DescribeFirstBits
-  std::string rewrites;           // DescribeRewrites
-  std::string wrong_region;       // DescribeWrongRegion
-  std::string_view equal;         // "bit-equal" or "equal" (EqualWord)
-  double largest_noise = 0;       // in roundings
+  std::string exact;         // Comparison::exact
+  FirstDivergence first;     // first.pair < 0: none
+  std::string first_name;    // of its call; "" when there is none
+  std::string first_bits;    // DescribeFirstBits
+  std::string rewrites;      // DescribeRewrites
+  std::string wrong_region;  // DescribeWrongRegion
+  std::string_view equal;    // "bit-equal" or "equal" (EqualWord)
+  double largest_noise = 0;  // in roundings
+  // Where that is, and why it is no error: "output.0 of Torch.sub.0.forward: this kind ..."; "":
+  // there is no reason but rounding itself.
+  std::string why_largest_noise;
   std::string not_judged;         // WhyNothingWasJudged
   std::string other_arguments;    // DescribeDifferingArguments, when there is no first divergence
   std::string unmatched_calls;    // DescribeUnmatchedCalls, when there is no first divergence

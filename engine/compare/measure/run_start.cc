@@ -57,20 +57,39 @@ std::string CompareWeights(const Dump& target, const Dump& golden) {
                      rest);
 }
 
+// The row after the first call of the target that made a tensor. What stands in front of it follows
+// from no recorded call; later tensors may, through code that was not recorded.
+uint32_t EndOfFirstMaker(const Comparison& c) {
+  for (const RecordPair& pair : c.pairs) {
+    for (uint32_t r = pair.first_row; r < pair.first_row + pair.row_count; ++r) {
+      const int32_t leaf = c.rows[r].target;
+      if (leaf >= 0 && c.target.leaves[leaf].slot == Slot::kOutput &&
+          c.target.leaves[leaf].kind == LeafKind::kTensor)
+        return pair.first_row + pair.row_count;
+    }
+  }
+  return static_cast<uint32_t>(c.rows.size());
+}
+
 // A sentence on the outside data (outside_data.h) of both runs.
 std::string CompareData(const Comparison& c) {
   FingerprintSet same, rounded;
   std::string_view other;
+  const uint32_t data_end = EndOfFirstMaker(c);
+  bool is_data = true;
   const size_t end = c.first.pair < 0 ? c.pairs.size() : static_cast<size_t>(c.first.pair) + 1;
   ForEachOutsideRow(c, end, [&](uint32_t row) {
     const Leaf& leaf = c.target.leaves[c.rows[row].target];
     const RowVerdict verdict = c.measures[row].verdict;
     if (verdict == RowVerdict::kEqual) same.Insert(leaf.fingerprint);
     if (verdict == RowVerdict::kNoise) rounded.Insert(leaf.fingerprint);
-    if (verdict == RowVerdict::kDiffers) other = leaf.name;
+    if (verdict == RowVerdict::kDiffers) other = leaf.name, is_data = row < data_end;
     return other.empty();
   });
-  if (!other.empty()) return fmt::format("other data ({} differs)", other);
+  if (!other.empty()) {
+    return is_data ? fmt::format("other data ({} differs)", other)
+                   : fmt::format("other data, or a value of unrecorded code ({} differs)", other);
+  }
   const size_t count = same.size() + rounded.size();
   if (count == 0) return {};
   return fmt::format(

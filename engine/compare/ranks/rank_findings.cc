@@ -32,7 +32,10 @@ void Add(const Findings& more, Findings* all) {
     side.complete = side.complete && (more.*member).complete;
     Keep((more.*member).only_here, &side.only_here);
   }
-  all->largest_noise = std::max(all->largest_noise, more.largest_noise);
+  if (more.largest_noise > all->largest_noise) {
+    all->largest_noise = more.largest_noise;
+    all->why_largest_noise = more.why_largest_noise;
+  }
   Keep(more.first_bits, &all->first_bits);
   Keep(more.exact, &all->exact);
   Keep(more.other_arguments, &all->other_arguments);

@@ -61,23 +61,28 @@ void CountAsNoise(Summary* s) {
 
 }  // namespace
 
+void CountAsCarriedRounding(int32_t step_before, RankResult* result) {
+  RankResult& r = *result;
+  r.rounding_of_step = step_before;
+  r.first = {};
+  r.first_name.clear();
+  r.trace = {};
+  r.others.clear();
+  r.more_others = 0;
+  CountAsNoise(&r.summary);
+  r.not_observed.insert(
+      r.not_observed.begin(),
+      fmt::format("step {} begins with weights that the rounding of step {} moved apart: what "
+                  "differs in it is counted as rounding",
+                  r.step, step_before));
+}
+
 void ForgiveCarriedRounding(std::span<RankResult> results) {
   for (RankResult& r : results) {
     if (!r.failed.ok() || r.first.pair < 0) continue;
     const RankResult* before = ResultBefore(results, r);
-    if (before == nullptr || !CarriesRounding(AsStep(*before), AsStep(r))) continue;
-    r.rounding_of_step = before->step;
-    r.first = {};
-    r.first_name.clear();
-    r.trace = {};
-    r.others.clear();
-    r.more_others = 0;
-    CountAsNoise(&r.summary);
-    r.not_observed.insert(
-        r.not_observed.begin(),
-        fmt::format("step {} begins with weights that the rounding of step {} moved apart: what "
-                    "differs in it is counted as rounding",
-                    r.step, before->step));
+    if (before != nullptr && CarriesRounding(AsStep(*before), AsStep(r)))
+      CountAsCarriedRounding(before->step, &r);
   }
 }
 

@@ -53,6 +53,9 @@ RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t ran
 // ordered by step.
 void ForgiveCarriedRounding(std::span<RankResult> results);
 
+// Makes the result that of a step whose differences are the rounding of the step before.
+void CountAsCarriedRounding(int32_t step_before, RankResult* result);
+
 // The verdict over all pairs: the worst one. A pair that could not be compared is unknown.
 RunVerdict VerdictOver(std::span<const RankResult> results);
 

@@ -136,6 +136,12 @@ void Name(std::span<const RankResult> results, const RankResult& before, const S
   } else {
     why += fmt::format(". All calls of step {} agree", r->step);
   }
+  NameWrongUpdate(before.step, std::move(why), r);
+}
+
+}  // namespace
+
+void NameWrongUpdate(int32_t after_step, std::string why, RankResult* r) {
   const int32_t rank = r->trace.rank;
   r->first = {.pair = std::max(r->first.pair, 0),
               .call_class = CallClass::kInherited,
@@ -145,13 +151,11 @@ void Name(std::span<const RankResult> results, const RankResult& before, const S
                   "compare what runs between the steps: the optimizer with its parameter "
                   "groups, clipping, schedules, the exchange of gradients, code that writes "
                   "weights or buffers"};
-  r->first_name = fmt::format("update of the weights behind step {}", before.step);
+  r->first_name = fmt::format("update of the weights behind step {}", after_step);
   r->trace = {.rank = rank, .first = 0};
-  r->wrong_update_after = before.step;
+  r->wrong_update_after = after_step;
   r->summary.verdict = RunVerdict::kDiffers;
 }
-
-}  // namespace
 
 std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankResult& later,
                                          bool bits) {

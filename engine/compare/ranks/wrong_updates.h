@@ -21,6 +21,9 @@ namespace msprobe::compare {
 // dumps have no weights.json, and where rounding explains the weights. `results` are ordered by step.
 void NameWrongUpdates(std::span<RankResult> results);
 
+// Makes the update of the weights behind the step the first divergence of the result.
+void NameWrongUpdate(int32_t after_step, std::string why, RankResult* result);
+
 // All weights that both runs have in both steps. `bits`: any other fingerprint is wrong, else only
 // what rounding does not explain; for weights that no optimizer moves, behind a step that is the same
 // in all bits, always any other fingerprint.

@@ -142,10 +142,17 @@ std::string FindingsScreen::NoDivergence() const {
                        f_.equal == "equal" ? "equal in every recorded number" : f_.equal);
   }
   if (s.verdict == RunVerdict::kNoise) {
+    const std::string largest = ShortNumber(f_.largest_noise);
+    if (!f_.why_largest_noise.empty()) {
+      return fmt::format(
+          "No divergence: {} values are {}, {} differ by no more than rounding explains. The "
+          "largest difference, {} roundings of its dtype, is {}.",
+          s.rows[0], f_.equal, s.rows[1], largest, Clean(f_.why_largest_noise));
+    }
     return fmt::format(
         "No divergence: {} values are {}, {} differ by no more than rounding explains "
         "(largest {} roundings of their dtype).",
-        s.rows[0], f_.equal, s.rows[1], ShortNumber(f_.largest_noise));
+        s.rows[0], f_.equal, s.rows[1], largest);
   }
   if (s.verdict == RunVerdict::kUnknown && ComparedTooLittle(s)) {
     return fmt::format(

@@ -79,7 +79,7 @@ export class CallView {
     this.shown = { calls, i, values, frames };
     const numbers = values && values.length ? this.table(values) : el("p", { class: "quiet" }, values ? "Nothing was recorded of its values." : "The values of this call are not in the page: it would be too large. The table of the comparison has them.");
     this.root.replaceChildren(
-      el("h2", {}, el("span", { class: "badge color" + look.color }, `${look.sign} ${look.name}`), " ", el("span", { translate: "no" }, clean(calls.name(i), 2000))),
+      el("h2", {}, el("span", { class: "badge color" + look.color }, calls.classWords(i)), " ", el("span", { translate: "no" }, clean(calls.name(i), 2000))),
       el("p", { class: "quiet" }, `call ${grouped(i)} of ${grouped(calls.count)}` + (side ? `, ${side}` : ""), path ? ", module " : null, path ? el("span", { translate: "no" }, clean(path, 300)) : null, partner ? ", in the golden " : null, partner ? el("span", { translate: "no" }, clean(partner, 300)) : null),
       i === calls.head.first && calls.head.why ? el("p", { class: "why" }, clean(calls.head.why, 2000)) : "",
       forward >= 0 ? el("p", {}, el("small", { class: "quiet" }, "backward of "), this.link(forward, "←")) : "",

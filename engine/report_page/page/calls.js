@@ -119,6 +119,14 @@ export class Calls {
     }
     return this.paths[node];
   }
+  /**
+   * Its class for a person; of a call that only one side makes, which side that is.
+   * @param {number} i
+   */
+  classWords(i) {
+    const { sign, name } = this.classOf(i), side = sideWords[/** @type {number} */ (this.sides[i])];
+    return name === "unknown" && side ? side : `${sign} ${name}`;
+  }
   /** @param {number} i */
   classOf(i) { return this.classes[this.kind[i]]; }
 
