@@ -172,6 +172,13 @@ def gradients():
     yield (folder / "grad_summary_3.csv").read_bytes() + APART + APART
 
 
+SIMILARITIES = (
+    b"step,0,1\nfc.weight,1.0,0.5\nfc.bias,,0.97\nsummary,1.0,0.6\n",
+    b"step,3\nsummary,0.1\n",
+    b"step,0\n<b>,1\nsummary,\n",
+)
+
+
 def graphs():
     """The files of a MindSpore graph's dump: the parts that graph_folder_fuzz.cc names."""
     table = (
@@ -267,6 +274,7 @@ SEEDS = {
     "config": lambda: list(CONFIGS),
     "coverage": lambda: list(COVERAGES),
     "gradients": lambda: list(gradients()),
+    "similarities": lambda: list(SIMILARITIES),
     "run_log": lambda: list(RUN_LOGS),
     "git": lambda: list(REVISIONS),
     "yaml": lambda: [

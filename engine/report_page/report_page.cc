@@ -164,7 +164,10 @@ PageText DumpPage(const Dump& dump, PagePart part) {
     if (leaf.counts->nan <= 0 && leaf.counts->pos_inf <= 0 && leaf.counts->neg_inf <= 0) continue;
     if (non_finite++ == 0) first_name = dump.records[leaf.record].name;
   }
-  html += non_finite == 0
+  html += dump.records.empty() ? Element("h1", "calm",
+                                         "This dump has no call: nothing was recorded, or the run "
+                                         "ended before its first call.")
+          : non_finite == 0
               ? Element("h1", "calm",
                         fmt::format("{} calls, {} values; no NaN and no infinity was counted.",
                                     dump.records.size(), dump.leaves.size()))

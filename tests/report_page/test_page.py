@@ -556,6 +556,13 @@ def test_one_dump(open_page, tmp_path, msprobe_bin):
     assert "made by" in page.locator("#call .values").inner_text()
 
 
+# The mean of red of the drawn words "forward" at the right edge.
+INK_OF_CURVE = """(() => { const c = document.querySelector("#curve canvas");
+    const d = c.getContext("2d").getImageData(c.width - 60, 0, 60, 14).data;
+    const inked = [...d.keys()].filter((i) => i % 4 === 0 && d[i + 3] > 200);
+    return inked.length ? inked.reduce((sum, i) => sum + d[i], 0) / inked.length : 255; })()"""
+
+
 def test_screen_readers_and_print(open_page, wrong_page):
     page = open_page(wrong_page, color_scheme="dark")
     assert page.locator("[role=grid] [role=row]").count() == 13
@@ -566,3 +573,7 @@ def test_screen_readers_and_print(open_page, wrong_page):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
     assert not page.locator("#bar").is_visible()
     assert page.locator("#call").is_visible()
+    assert page.locator("#curve").is_visible()
+    # Drawn anew: what is dark on paper is not the light line of the dark page.
+    until(page, "getComputedStyle(document.documentElement).getPropertyValue('--ink') === '#000'")
+    until(page, INK_OF_CURVE + " < 200")

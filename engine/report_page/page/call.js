@@ -80,7 +80,7 @@ export class CallView {
     const numbers = values && values.length ? this.table(values) : el("p", { class: "quiet" }, values ? "Nothing was recorded of its values." : "The values of this call are not in the page: it would be too large. The table of the comparison has them.");
     this.root.replaceChildren(
       el("h2", {}, el("span", { class: "badge color" + look.color }, calls.classWords(i)), " ", el("span", { translate: "no" }, clean(calls.name(i), 2000))),
-      el("p", { class: "quiet" }, `call ${grouped(i)} of ${grouped(calls.count)}` + (side ? `, ${side}` : ""), path ? ", module " : null, path ? el("span", { translate: "no" }, clean(path, 300)) : null, partner ? ", in the golden " : null, partner ? el("span", { translate: "no" }, clean(partner, 300)) : null),
+      el("p", { class: "quiet" }, `call ${grouped(i)} of ${grouped(calls.count)}`, side && look.name !== "unknown" ? ", " : null, side && look.name !== "unknown" ? el("span", {}, side) : null, path ? ", module " : null, path ? el("span", { translate: "no" }, clean(path, 300)) : null, partner ? ", in the golden " : null, partner ? el("span", { translate: "no" }, clean(partner, 300)) : null),
       i === calls.head.first && calls.head.why ? el("p", { class: "why" }, clean(calls.head.why, 2000)) : "",
       forward >= 0 ? el("p", {}, el("small", { class: "quiet" }, "backward of "), this.link(forward, "←")) : "",
       this.region(calls, i),
@@ -128,7 +128,7 @@ export class CallView {
     const region = calls.regionOf(i), most = 24;
     if (!region) return "";
     const title = region.wrong ? "Here the two runs make different calls, and a wrong value comes out" : "Part of a rewrite: other calls, and their results agree";
-    const side = (/** @type {unknown} */ calledThere) => el("span", { translate: "no" }, clean(calledThere, 300));
+    const side = (/** @type {unknown} */ calledThere) => el("span", { translate: calledThere === "nothing" ? null : "no" }, clean(calledThere, 300));
     const words = region.target || region.golden ? ["target: ", side(region.target), "; golden: ", side(region.golden)] : null;
     const others = region.calls.filter((other) => other !== i), shown = others.slice(0, most);
     return el("details", { class: "region", open: true }, el("summary", {}, title), words ? el("p", {}, ...words) : null,

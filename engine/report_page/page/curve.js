@@ -7,6 +7,7 @@ import { el, short } from "./text.js";
 /** @typedef {import("./calls.js").Calls} Calls */
 
 const ribbon = 12; // pixels
+const masked = 1e12; // times what nine of ten calls stay below
 
 export class Curve {
   /**
@@ -30,19 +31,21 @@ export class Curve {
     this.marks.addEventListener("pointerup", (e) => { this.fingers.delete(e.pointerId); if ((this.moved || 0) < 4) this.onPick(this.nearest(e.clientX)); });
     this.marks.addEventListener("pointercancel", (e) => this.fingers.delete(e.pointerId));
     new ResizeObserver(() => this.draw()).observe(this.root);
+    matchMedia("print").addEventListener("change", () => this.draw()); // paper is light
   }
   /** @param {Calls} calls */
   show(calls) {
     this.calls = calls;
     this.low = -1;
-    let most = 0, least = Infinity;
-    for (let i = 0; i < calls.count; i++) {
-      const size = calls.size[i];
-      if (size > most && size < Infinity) most = size;
-      if (size > 0 && size < least) least = size;
+    const sizes = calls.size.filter((size) => size > 0 && size < Infinity).sort();
+    let most = sizes.at(-1) ?? 1;
+    if (calls.head.golden === null) {
+      // A few values that stand for "masked" (-3.4e+38) do not press all others to the ground.
+      const usual = (sizes[Math.floor(0.9 * (sizes.length - 1))] ?? 1) * masked;
+      most = sizes.filter((size) => size <= usual).at(-1) ?? most;
     }
-    this.high = Math.max(1, Math.ceil(Math.log10(most || 1)));
-    if (calls.head.golden === null) this.low = Math.max(this.high - 12, Math.floor(Math.log10(least === Infinity ? 1 : least)));
+    this.high = Math.max(1, Math.ceil(Math.log10(most)));
+    if (calls.head.golden === null) this.low = Math.max(this.high - 12, Math.floor(Math.log10(sizes[0] ?? 1)));
     this.range(0, calls.count);
   }
   /**
@@ -187,8 +190,8 @@ export class Curve {
       pen.fillRect(x, 0, scale, height);
       pen.font = `${11 * scale}px system-ui, sans-serif`;
       pen.textAlign = right ? "right" : "left";
-      // At the right edge stands "forward".
-      pen.fillText(text, right ? Math.min(x - 4 * scale, width - pen.measureText(drawn.text("forward")).width - 10 * scale) : x + 4 * scale, 11 * scale);
+      // At the right edge stands "forward", at the left the scale.
+      pen.fillText(text, right ? Math.min(x - 4 * scale, width - pen.measureText(drawn.text("forward")).width - 10 * scale) : Math.max(x + 4 * scale, 36 * scale), 11 * scale);
     };
     if (this.selected >= 0 && this.selected !== calls.head.first) line(this.selected, "--ink", "");
     if (calls.head.first >= 0) line(calls.head.first, "--color2", (calls.head.golden === null ? drawn.text("first NaN or infinity") : drawn.text("first divergence")) + (calls.size[calls.head.first] > 0 ? " " + short(calls.size[calls.head.first]) : ""));

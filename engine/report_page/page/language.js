@@ -5,7 +5,7 @@
 /** @typedef {{literals: string[], names: boolean[], order: number[], chinese: string, size: number}} Pattern */
 
 /** Where a text that no entry matches is divided, outside of brackets and quotes. */
-const separators = [["; ", "；"], [". ", "。"], [": ", "："], [", but ", "，但"], [", ", "，"], [" and ", "和"]];
+const separators = [[" | ", " | "], ["; ", "；"], [". ", "。"], [": ", "："], [", but ", "，但"], [", ", "，"], [" and ", "和"]];
 const anyHole = /\{[^{}]*\}/g;
 const hole = /\{(\d*)[^{}]*\}/g;
 const codeLine = /^\S+:\d\S* in /;

@@ -65,6 +65,7 @@ class Page {
     for (const name of ["placeholder", "title"]) this.query.setAttribute(name, calls.head.golden === null ? dumpFilterHelp : filterHelp);
     this.selected = -1;
     this.filter();
+    document.documentElement.classList.toggle("empty", calls.count === 0);
     if (anew && calls.count) this.select(calls.head.first >= 0 ? calls.head.first : 0);
   }
 
