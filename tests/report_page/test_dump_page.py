@@ -1,7 +1,9 @@
-"""The page of one dump."""
+"""The page of one dump, of none, and of calls and steps without a partner."""
 
 import json
 import subprocess
+
+from page_tools import write_dump
 
 
 def test_a_dump_without_calls_says_so(tmp_path, msprobe_bin, open_page):
@@ -36,3 +38,22 @@ def test_masked_values_do_not_flatten_the_curve_of_a_dump(tmp_path, msprobe_bin,
         let n = 0; for (let x = 60; x < w; x++) n += row[4 * x + 3] > 0; return n; }"""
     )
     assert tall > 60
+
+
+def test_a_call_of_one_side_is_said_to_be_that(tmp_path, msprobe_bin, open_page):
+    alone = "Torch.alone.0.forward"
+    write_dump(tmp_path / "target/step0/rank", hostile=[alone])
+    write_dump(tmp_path / "golden/step0/rank")
+    write_dump(tmp_path / "target/step1/rank")
+    write_dump(tmp_path / "golden/step1/rank")
+    flags = ["-o", "out", "--html", "page.html"]
+    command = [msprobe_bin, "compare", "target", "golden", *flags]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (tmp_path / "page.html").exists(), done.stderr
+    page = open_page(tmp_path / "page.html")
+    names = page.locator(".row .c-name span:first-child").all_inner_texts()
+    page.click(f".row >> nth={names.index(alone)}")
+    assert page.locator("#call .badge").inner_text() == "only in the target"
+    # A run that is not distributed has no rank.
+    labels = [b.get_attribute("aria-label") for b in page.locator("#matrix button").all()]
+    assert [label.partition(":")[0] for label in labels] == ["step 0", "step 1"]

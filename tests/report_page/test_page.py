@@ -565,6 +565,7 @@ INK_OF_CURVE = """(() => { const c = document.querySelector("#curve canvas");
 
 def test_screen_readers_and_print(open_page, wrong_page):
     page = open_page(wrong_page, color_scheme="dark")
+    assert page.locator(".near-call[aria-current]").get_attribute("aria-label").count(",") == 2
     assert page.locator("[role=grid] [role=row]").count() == 13
     assert page.locator("[role=row][aria-selected=true]").count() == 1
     assert page.locator("[role=tree] [role=treeitem]").count() > 1

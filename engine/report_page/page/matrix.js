@@ -28,7 +28,10 @@ export function matrixOf(onPick) {
     if (!p) return el("td");
     // A later step only carries on what an earlier one began.
     const [sign, color] = p.first.startsWith("inherited") ? ["↳", 3] : signs[p.verdict] || ["?", 4];
-    return el("td", {}, el("button", { class: "color" + color, "data-part": p.part, title: `step ${number(step)}, rank ${number(rank)}: ${p.verdict}${p.first ? ", " + p.first : ""}`, "aria-label": `step ${number(step)}, rank ${number(rank)}: ${p.verdict}`, onclick: () => onPick(p.part) }, sign));
+    // A run that is not distributed has no rank, and one dump a side no step.
+    const where = /** @type {[string, number][]} */ ([["step", step], ["rank", rank]]).filter(([, n]) => number(n) !== "").map(([word, n]) => `${word} ${n}`).join(", ");
+    const words = `${where ? where + ": " : ""}${p.verdict}`;
+    return el("td", {}, el("button", { class: "color" + color, "data-part": p.part, title: `${words}${p.first ? ", " + p.first : ""}`, "aria-label": words, onclick: () => onPick(p.part) }, sign));
   })));
   table.hidden = true;
   const matrix = el("div", { id: "matrix" }, el("p", { class: "quiet" }, "Steps and ranks: choose one to see its calls."), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)));

@@ -89,7 +89,7 @@ export async function nearGraph(calls, i, onGo) {
   const buttons = nodes.map((node) => {
     const look = calls.classOf(node.call), name = clean(calls.name(node.call), 200), here = node.call === i;
     const where = here ? "the selected call" : node.layer < 0 ? "made an input" : "takes a result";
-    const button = el("button", { class: "near-call color" + look.color, title: named(name), "aria-label": `${named(name)}, ${look.name}, ${where}`, "aria-current": here ? "true" : null, "data-call": node.call, onclick: () => onGo(node.call) }, el("span", { translate: "no" }, `${look.sign} ${name.replace(/^[A-Za-z]+\./, "").replace(/\.(forward|backward)$/, "")}`));
+    const button = el("button", { class: "near-call color" + look.color, title: named(name), "aria-label": `${named(name)}, ${calls.classWords(node.call).replace(/^\S /, "")}, ${where}`, "aria-current": here ? "true" : null, "data-call": node.call, onclick: () => onGo(node.call) }, el("span", { translate: "no" }, `${look.sign} ${name.replace(/^[A-Za-z]+\./, "").replace(/\.(forward|backward)$/, "")}`));
     const width = 96 / nodes.filter((other) => other.layer === node.layer).length;
     button.style.left = `${100 * node.x - width / 2}%`;
     button.style.width = `${width}%`;
