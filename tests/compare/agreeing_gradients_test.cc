@@ -25,30 +25,34 @@ struct Graph {
   double gradient_error = 0;   // of the gradient that the optimizer takes
   double statistic_error = 0;  // of a running statistic that a call changes
   double sum_error = 0;        // of the sum
+  double messages_error = 0;   // of the messages, and of the sum
   double update_error = 0;     // of the weight that the optimizer makes
   bool optimizer = true;
+  const char* rate = "0.1";  // of the optimizer
 };
 
 // Messages along edges are added up. The order of the edges is seen in the messages only: they are
 // taken by indexing, which is not recorded.
 Dump AddUp(const Graph& graph) {
   const std::string order = graph.sorted ? "sorted" : "";
+  const double by = graph.messages_error, sum_by = graph.sum_error + by;
   DumpBuilder b;
   if (graph.sorted) b.Call("Tensor.argsort.0.forward").In(Edges("")).Out(Edges("order"));
-  b.Call("Tensor.__mul__.0.forward").In(Messages(1, order)).In(Value(2));
-  b.Out(Messages(3, order));
-  b.Call("Tensor.expand_as.0.forward").In(Edges("row" + order)).In(Messages(3, order));
+  b.Call("Tensor.__mul__.0.forward").In(Scaled(Messages(1, order), by)).In(Value(2));
+  b.Out(Scaled(Messages(3, order), by));
+  b.Call("Tensor.expand_as.0.forward").In(Edges("row" + order)).In(Scaled(Messages(3, order), by));
   b.Out(Edges("rows" + order));
   b.Call("Tensor.scatter_add.0.forward").In(Value(4)).In(Edges("rows" + order));
-  b.In(Messages(3, order)).Out(Value(5, graph.sum_error));
-  b.Call("Functional.batch_norm.0.forward").In(Value(5, graph.sum_error));
-  b.Out(Value(6, graph.sum_error));
+  b.In(Scaled(Messages(3, order), by)).Out(Value(5, sum_by));
+  b.Call("Functional.batch_norm.0.forward").In(Value(5, sum_by));
+  b.Out(Value(6, sum_by));
   b.Changed("input.1", Value(7, graph.statistic_error));
   b.Call("Functional.batch_norm.0.backward").In(Value(8)).Out(Value(9));
   b.Call("Tensor.scatter_add.0.backward").In(Value(9)).Out(Value(10)).Out(Messages(11, order));
   b.Call("Tensor.__mul__.0.backward").In(Messages(11, order)).Out(Messages(12, order));
   if (!graph.optimizer) return b.Take();
   b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.weight", Value(13, graph.gradient_error));
+  b.Value("param_groups.0.lr", "float", graph.rate);
   b.Kwarg("weights.weight", Value(2))
       .OutAt("0.weights.weight", Value(14, graph.gradient_error + graph.update_error));
   return b.Take();
@@ -87,6 +91,9 @@ TEST(AgreeingGradients, ChangedMemoryIsAFaultAllTheSame) {
       MustCompare(AddUp({.sorted = true, .statistic_error = kWrong}), AddUp({.sorted = false}));
   EXPECT_TRUE(GradientsAgree(c));
   EXPECT_NE(First(c), "none");
+  // What differs in the calls between agreeing gradients had no effect.
+  EXPECT_EQ(First(MustCompare(AddUp({.sorted = true, .messages_error = kWrong}), AddUp({}))),
+            "none");
 }
 
 // The optimizer is behind the ends: another rate is a fault, whatever is computed otherwise before.
@@ -95,6 +102,54 @@ TEST(AgreeingGradients, AnotherUpdateIsNoRewrite) {
       MustCompare(AddUp({.sorted = true, .update_error = kWrong}), AddUp({.sorted = false}));
   EXPECT_TRUE(GradientsAgree(c));
   EXPECT_EQ(First(c), "Optimizer.SGD.step.0.forward");
+  // Also where it changes nothing in this step, as at the start of a schedule.
+  const Comparison rate = MustCompare(AddUp({.sorted = true, .rate = "0.2"}), AddUp({}));
+  EXPECT_EQ(Summarize(rate).verdict, RunVerdict::kDiffers);
+}
+
+// A loss of sums that is divided, or of means: each call is made with another argument, and both
+// together compute the same.
+Dump Loss(bool sum, double error = 0) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Value(1)).In(Value(2)).Out(Value(3));
+  b.Call("Functional.mse_loss.0.forward").In(Value(3)).In(Value(4));
+  b.Value("reduction", "str", sum ? "sum" : "mean").Out(Value(sum ? 30 : 5));
+  if (sum)
+    b.Call("Tensor.__truediv__.0.forward").In(Value(30)).Value("1", "int", "8").Out(Value(5));
+  if (sum) b.Call("Tensor.__truediv__.0.backward").In(Value(6)).Out(Value(7));
+  b.Call("Functional.mse_loss.0.backward").In(Value(sum ? 7 : 6)).Out(Value(8, error));
+  b.Call("Functional.linear.0.backward").In(Value(8, error)).Out(Value(9, error));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.weight", Value(10, error));
+  b.Kwarg("weights.weight", Value(2)).OutAt("0.weights.weight", Value(11, error));
+  return b.Take();
+}
+
+TEST(AgreeingGradients, OtherArgumentsMayComputeTheSameTogether) {
+  for (const bool swap : {false, true}) {
+    const Comparison c = MustCompare(Loss(!swap), Loss(swap));
+    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
+    EXPECT_EQ(First(MustCompare(Loss(!swap, kWrong), Loss(swap))), "Functional.mse_loss.0.forward");
+  }
+}
+
+// What ranks exchange are parts of weights and gradients, or what other ranks compare: no end of its
+// own.
+Dump Gathering(int weights, double gradient_error = 0) {
+  DumpBuilder b;
+  if (weights != 20) b.Call("Torch.cat.0.forward").In(Value(60)).Out(Value(weights));
+  b.Call("Distributed.all_reduce.0.forward").In(Value(weights)).Out(Value(weights + 1));
+  b.Call("Functional.linear.0.forward").In(Value(1)).In(Value(2)).Out(Value(3));
+  b.Call("Functional.linear.0.backward").In(Value(4)).Out(Value(5));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.weight", Value(10, gradient_error));
+  b.Kwarg("weights.weight", Value(2)).OutAt("0.weights.weight", Value(11, gradient_error));
+  return b.Take();
+}
+
+TEST(AgreeingGradients, WhatRanksExchangeIsDividedOtherwise) {
+  const Comparison c = MustCompare(Gathering(40), Gathering(20));
+  EXPECT_EQ(First(c), "none") << c.first.why;
+  EXPECT_NE(First(MustCompare(Gathering(40, kWrong), Gathering(20))), "none");
 }
 
 // A step of level L0, which records no optimizer. `order`: of the rows of the batch.
