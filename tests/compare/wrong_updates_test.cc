@@ -193,6 +193,22 @@ TEST_F(StepsTest, ABufferIsWrongBehindAStepThatRounds) {
   }
 }
 
+// Behind a step that agrees within rounding, an optimizer may enlarge that rounding; another update
+// is a fault all the same.
+TEST_F(StepsTest, RoundingThatAnOptimizerEnlargesIsNoWrongUpdate) {
+  const auto named = [&](const std::string& run, double target, bool agrees) {
+    std::vector<RankResult> steps = {Step(run, 0, -1, 4, 4, true),
+                                     Step(run, 1, -1, target, 6, agrees)};
+    steps[0].largest_noise = 1;
+    steps[0].summary.verdict = RunVerdict::kNoise;
+    NameWrongUpdates(steps);
+    return steps[1].wrong_update_after == 0;
+  };
+  EXPECT_FALSE(named("alike", 6.1, false)) << "the weights moved alike";
+  EXPECT_TRUE(named("otherwise", 5, false));
+  EXPECT_FALSE(named("unseen", 5, true)) << "no call shows it";
+}
+
 TEST_F(StepsTest, OnlyTheFirstWrongStepAndOnlyWhereItBegins) {
   std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, false), Step("a", 1, -1, 6, 5, false)};
   NameWrongUpdates(results);
@@ -214,6 +230,31 @@ TEST_F(StepsTest, RanksThatLoseEachOther) {
   EXPECT_THAT(results[2].first.why,
               HasSubstr("the ranks of the target no longer have the same weights, those of the "
                         "golden have: gradients or weights were not exchanged"));
+  // In both runs each rank has weights of its own.
+  results = {Step("b", 0, 0, 4, 4, true), Step("b", 0, 1, 4, 4, true),
+             Step("b", 1, 0, 6, 5, false), Step("b", 1, 1, 7, 8, false)};
+  NameWrongUpdates(results);
+  EXPECT_EQ(results[2].wrong_update_after, 0);
+  EXPECT_THAT(results[2].first.why, Not(HasSubstr("no longer have the same weights")));
+  // They had other weights before.
+  results = {Step("c", 0, 0, 4, 4, true), Step("c", 0, 1, 3, 3, true),
+             Step("c", 1, 0, 6, 5, false), Step("c", 1, 1, 7, 5, false)};
+  NameWrongUpdates(results);
+  EXPECT_THAT(results[2].first.why, Not(HasSubstr("no longer have the same weights")));
+  // One process only.
+  results = {Step("d", 0, 0, 4, 4, true), Step("d", 1, 0, 6, 5, false)};
+  NameWrongUpdates(results);
+  EXPECT_THAT(results[1].first.why, Not(HasSubstr("no longer have the same weights")));
+}
+
+// Of several steps the one just before is compared, and what a later step shows is not named again.
+TEST_F(StepsTest, TheStepJustBeforeCounts) {
+  std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, true), Step("a", 1, -1, 5, 5, true),
+                                     Step("a", 2, -1, 7, 6, false), Step("a", 3, -1, 9, 7, false)};
+  NameWrongUpdates(results);
+  EXPECT_EQ(results[1].wrong_update_after, -1);
+  EXPECT_EQ(results[2].wrong_update_after, 1);
+  EXPECT_EQ(results[3].wrong_update_after, -1);
 }
 
 TEST_F(StepsTest, DamagedFilesAreLeftOut) {
