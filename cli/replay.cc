@@ -138,25 +138,25 @@ class Replay : public Verb {
   Status NoSuchCall(const Side& side, const std::string& text) const {
     std::vector<std::string_view> names;
     for (const replay::RecordedCall& call : side.calls) names.push_back(call.name);
-    const auto names_it = [&](const Record& record) {
-      return record.name.view().find(text) != std::string_view::npos;
-    };
-    const std::vector<Record>& records = side.dump.records;
-    const auto other = std::find_if(records.begin(), records.end(), names_it);
+    const Record* other = nullptr;  // the shortest name: "a.mlp" goes before "a.mlp.down"
+    for (const Record& record : side.dump.records) {
+      if (record.name.view().find(text) == std::string_view::npos) continue;
+      if (other == nullptr || record.api.size() < other->api.size()) other = &record;
+    }
     Status status = InvalidArgument()
                         .At(flags_.dump)
                         .Expected("a call of an API, such as Functional.linear.3")
-                        .Found(other == records.end() ? fmt::format("no {} among {} calls",
-                                                                    Excerpt(text), names.size())
+                        .Found(other == nullptr ? fmt::format("no {} among {} calls", Excerpt(text),
+                                                              names.size())
                                : other->is_module ? fmt::format("the module {}", other->name.view())
                                                   : fmt::format("{}", other->name.view()));
-    if (other != records.end() && !other->is_module)
+    if (other != nullptr && !other->is_module)
       return std::move(status).Hint(
           "steps of optimizers and passes without a call are not executed");
     if (names.empty())
       return std::move(status).Hint(
           "modules are not executed, and this dump has nothing else: record with level L1 or mix");
-    if (other != records.end()) return std::move(status).Hint(CallsInside(side, text));
+    if (other != nullptr) return std::move(status).Hint(CallsInside(side, text));
     const std::string_view near = NearestSpelling(text, names);
     return std::move(status).Hint(near.empty()
                                       ? fmt::format("msprobe show {} lists the calls", flags_.dump)

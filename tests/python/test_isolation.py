@@ -129,6 +129,9 @@ def test_replay_lists_candidates_and_takes_lines(said, runs):
     line = lines.index("        return self.b(h).softmax(-1)") + 1
     assert "Functional.linear.1" in said("replay", "right_t", f"train.py:{line}", code=2)
     assert 'no "nosuch" among' in said("replay", "right_t", "nosuch", code=2)
+    error = said("replay", "right_t", "Module.b", code=2)
+    assert "found the module Module.b.Linear." in error and "does not exist" not in error
+    assert "the calls inside of it are: Functional.linear.1" in error
 
 
 def other_softmax(runs, name):
