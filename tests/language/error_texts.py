@@ -1,4 +1,4 @@
-"""The texts of the errors and log lines that the C++ sources make.
+"""The texts of the errors and log lines that the sources make.
 
     for place, text in error_texts(root):
         ...   # "engine/base/file.cc:92", "a regular file"
@@ -7,9 +7,11 @@ A text is what stands in the arguments of InvalidArgument, Says, Expected, Found
 Literals are put together as the program does; where a value of the run stands, the text has NAME,
 or NUMBER where a format of numbers is given. Of `a ? b : c` both texts are there; a constant, a
 variable or a function of the same file stands for the texts that it is set to or returns. A
-function or lambda that hands its parameter on to one of the makers is a maker, too.
+function or lambda that hands its parameter on to one of the makers is a maker, too. Of Python, a
+text is what stands in what is raised, and in what is given to the log.
 """
 
+import ast
 import itertools
 import re
 
@@ -327,4 +329,38 @@ def error_texts(root):
         for i, texts in found:
             place = f"{source.name}:{source.tokens[i][2]}"
             out += [(place, text) for text in texts if text not in ("", NAME)]
+    return out
+
+
+def texts_of_python(node):
+    """All texts that an expression of Python can be; []: it is no text."""
+    if isinstance(node, ast.Constant):
+        return [node.value] if isinstance(node.value, str) else []
+    if isinstance(node, ast.JoinedStr):
+        parts = [v.value if isinstance(v, ast.FormattedValue) else v for v in node.values]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [node.left, node.right]
+    elif isinstance(node, ast.IfExp):
+        return [t for part in (node.body, node.orelse) for t in texts_of_python(part) or [NAME]]
+    else:
+        return []
+    each = [texts_of_python(part) or [NAME] for part in parts]
+    return ["".join(p) for p in itertools.islice(itertools.product(*each), MOST)]
+
+
+def front_texts(root):
+    """As error_texts, of the fronts in Python."""
+    out = []
+    for path in sorted((root / "python").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            call = node.exc if isinstance(node, ast.Raise) else node
+            if not isinstance(call, ast.Call):
+                continue
+            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            if call is node and name not in ("log", "warn", "_log", "_warn", "warning"):
+                continue
+            for argument in call.args:
+                # An answer of a program of ours has its hint behind a tab.
+                texts = [t for text in texts_of_python(argument) for t in text.split("\t")]
+                out += [(f"{path.relative_to(root)}:{node.lineno}", text) for text in texts]
     return out

@@ -1,4 +1,4 @@
-"""Every error, warning and log line that the C++ sources make is Chinese, too."""
+"""Every error, warning and log line that the sources make is Chinese, too."""
 
 import itertools
 import json
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from language.error_texts import NAME, NUMBER, error_texts
+from language.error_texts import NAME, NUMBER, error_texts, front_texts
 
 ROOT = Path(__file__).resolve().parents[2]
 CHINESE = re.compile("[\u3400-\u9fff]")
 # What stays as it is in a Chinese sentence: quotations, code, commands, flags, words of our files.
 AS_IT_IS = re.compile(
-    r'"[^"]*"|\'[^\']*\'|`[^`]*`|\{"[^{}]*\}|[\w.]+\([^()]*\)|(?<!\w)--?[A-Za-z][\w-]*'
-    r"|\b(?:msprobe|python) [^;\uff1b]*|pip install [\w=.]+|import \w+|ray start"
+    r'"[^"]*"|\[[^\]]*\]|\'[^\']*\'|`[^`]*`|\{"[^{}]*\}|[\w.]+\([^()]*\)|(?<!\w)--?[A-Za-z][\w-]*'
+    r"|\b(?:msprobe|python) [^;\uff1b]*|pip install ['\w=.\[\]-]+|import \w+|ray \w+"
     r"|\b(?:task|level) \w+|\b(?:steps?|ranks?|task|level|fail-on|kernel|dump)\b|\w*\.\w[\w.]*"
 )
 # No sentences: values, names and examples of files.
@@ -27,12 +27,14 @@ NO_SENTENCES = {
     r"Distributed:\n  irecv:\n    input: [0, tensor]\n    output: all",
     "-api Functional.linear.3",
     "--lang zh",
+    "--ray auto",
     "--propagation forward",
     "TIME-rank0-ID/actv_0-0.csv",
     "s/from/to/",
     "done: \n",  # of an unnamed step; NAME is in its other form
     "monitor",
     "random",
+    f"parse: {NAME}",
 }
 SHOW = (
     "import msprobe, sys, json\nprint(json.dumps([msprobe.shown(t) for t in json.load(sys.stdin)]))"
@@ -87,6 +89,20 @@ def test_each_text_of_an_error_or_log_line_is_chinese():
     missing, total = english_ones(error_texts(ROOT))
     assert not missing, "add these to engine/base/translations/*.zh.po"
     assert total > 1000, "the scan finds too little"
+
+
+def test_each_text_of_the_fronts_is_chinese():
+    missing, total = english_ones(front_texts(ROOT))
+    assert not missing, "add these to engine/base/translations/*.zh.po"
+    assert total > 100, "the scan finds too little"
+
+
+def test_a_text_of_python_without_chinese_is_found(tmp_path):
+    (tmp_path / "python").mkdir()
+    code = f'def f(n):\n    raise ValueError(f"{UNKNOWN} {{n}}" if n else "an empty file")\n'
+    (tmp_path / "python/made.py").write_text(code)
+    missing, _ = english_ones(front_texts(tmp_path))
+    assert missing == [("python/made.py:2", f"{UNKNOWN} {NAME}")]
 
 
 UNKNOWN = "qwerty uiop asdf"
