@@ -168,7 +168,7 @@ class Replay {
       Raise(InvalidDump(leaf.name.view(), std::nullopt)
                 .Expected(fmt::format("a file with {} elements of {}", to.numel(),
                                       DTypeTorchName(to.dtype)))
-                .Found(fmt::format("{} of {}", from.numel(), DTypeTorchName(from.dtype))));
+                .Found(fmt::format("{} elements of {}", from.numel(), DTypeTorchName(from.dtype))));
     }
     const size_t size = DTypeSize(from.dtype);
     const auto* const source = static_cast<const std::byte*>(from.data);

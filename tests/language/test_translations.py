@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,18 @@ def test_reports_for_people_are_chinese_and_names_stay(said, tmp_path):
     assert '<failure message="首个偏差' in junit and 'name="calls" value="1 introduced"' in junit
     assert "位于 `norm (Norm)`" in markdown and "位于 norm (Norm)" in junit
     assert "output.0 的范数偏差 50%" in junit and "(inherited)" not in junit
+
+
+def test_a_log_line_of_a_finding_is_chinese():
+    code = "import msprobe; print(msprobe.shown('Torch.x.0.forward makes NaN (3 of 10): t.py:5'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MSPROBE_LANG": "zh"},
+    )
+    wanted = "Torch.x.0.forward 产生 NaN\uff083/10\uff09\uff1at.py:5\n"
+    assert done.stdout == wanted, done.stderr
 
 
 def test_names_that_are_words_of_the_table_stay(said, tmp_path):
