@@ -110,6 +110,46 @@ TEST(ExactBitsTest, ModulesAloneDoNotTellWhichOperationsRun) {
             RunVerdict::kDiffers);
 }
 
+// The first value with other bits is one that no recorded call made: code between them rounds otherwise.
+TEST(ExactBitsTest, RoundingIsAllowedWhereUnrecordedCodeBegins) {
+  const auto bits = [](int step, double by) {
+    return Value(step, by).Print(std::to_string(step) + (by == 0 ? "" : "'"));
+  };
+  struct Begin {
+    double made = 0;          // of what a recorded call makes, before
+    double weight = 0;        // of what the call takes
+    bool in_weights = false;  // the run says the weight when it starts
+    bool parameter = false, backward = false, optimizer = false;
+  };
+  const auto run = [&](const Begin& begin) {
+    DumpBuilder b;
+    b.Call("Torch.cos.0.forward").In(bits(1, 0)).Out(bits(2, begin.made));
+    b.Call(begin.optimizer   ? "Optimizer.SGD.step.0.forward"
+           : begin.parameter ? "Module.fc.Linear.forward.0"
+           : begin.backward  ? "Functional.linear.0.backward"
+                             : "Functional.linear.0.forward");
+    const Tensor weight = bits(3, begin.weight);
+    begin.parameter ? b.Parameter("weight", weight) : b.In(weight);
+    b.Out(bits(4, begin.weight));
+    if (begin.in_weights) b.dump().weights.push_back({.name = "w", .fingerprint = "3'"});
+    b.dump().provenance = kHere;
+    b.dump().dialect = Dialect::kMsprobe27;
+    return b.Take();
+  };
+  const auto exact = [&](const Begin& begin) {
+    Begin golden = begin;
+    golden.made = golden.weight = 0;
+    return !MustCompare(run(begin), run(golden)).exact.empty();
+  };
+  EXPECT_FALSE(exact({.weight = kRounding}));
+  EXPECT_TRUE(exact({.made = kRounding, .weight = kRounding})) << "a recorded call begins it";
+  EXPECT_TRUE(exact({.made = kWrong, .weight = kRounding})) << "more than rounding differs before";
+  EXPECT_TRUE(exact({.weight = kRounding, .in_weights = true}));
+  EXPECT_TRUE(exact({.weight = kRounding, .parameter = true}));
+  EXPECT_TRUE(exact({.weight = kRounding, .backward = true}));
+  EXPECT_TRUE(exact({.weight = kRounding, .optimizer = true}));
+}
+
 TEST(ExactBitsTest, TheCallerDecides) {
   CompareOptions options;
   options.exactness = Exactness::kTolerant;

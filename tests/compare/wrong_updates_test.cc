@@ -231,14 +231,14 @@ TEST_F(StepsTest, RanksThatLoseEachOther) {
               HasSubstr("the ranks of the target no longer have the same weights, those of the "
                         "golden have: gradients or weights were not exchanged"));
   // In both runs each rank has weights of its own.
-  results = {Step("b", 0, 0, 4, 4, true), Step("b", 0, 1, 4, 4, true),
-             Step("b", 1, 0, 6, 5, false), Step("b", 1, 1, 7, 8, false)};
+  results = {Step("b", 0, 0, 4, 4, true), Step("b", 0, 1, 4, 4, true), Step("b", 1, 0, 6, 5, false),
+             Step("b", 1, 1, 7, 8, false)};
   NameWrongUpdates(results);
   EXPECT_EQ(results[2].wrong_update_after, 0);
   EXPECT_THAT(results[2].first.why, Not(HasSubstr("no longer have the same weights")));
   // They had other weights before.
-  results = {Step("c", 0, 0, 4, 4, true), Step("c", 0, 1, 3, 3, true),
-             Step("c", 1, 0, 6, 5, false), Step("c", 1, 1, 7, 5, false)};
+  results = {Step("c", 0, 0, 4, 4, true), Step("c", 0, 1, 3, 3, true), Step("c", 1, 0, 6, 5, false),
+             Step("c", 1, 1, 7, 5, false)};
   NameWrongUpdates(results);
   EXPECT_THAT(results[2].first.why, Not(HasSubstr("no longer have the same weights")));
   // One process only.
