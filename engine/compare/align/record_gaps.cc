@@ -89,8 +89,6 @@ int LeafAgreement(const Leaf& a, const Leaf& b) {
   return close(a.max_value, b.max_value) && close(a.norm_value, b.norm_value) ? 1 : 0;
 }
 
-// 0 to 1: 1 - (Levenshtein distance / length of the longer name). 0.8 when one name is part
-// of the other ("linear" and "npu_linear"). Of long names the first 64 characters are compared.
 // Whether what the two calls take besides their first tensor is the same: weights, numbers, texts.
 // They tell the passes of a loop apart (`chosen == 3`, the weights of expert 3), also where the data
 // went to the wrong one. Tensors without a fingerprint tell nothing.
@@ -108,6 +106,8 @@ bool SameOtherArguments(std::span<const Leaf> a, std::span<const Leaf> b) {
   return any;
 }
 
+// 0 to 1: 1 - (Levenshtein distance / length of the longer name). 0.8 when one name is part
+// of the other ("linear" and "npu_linear"). Of long names the first 64 characters are compared.
 double NameSimilarity(std::string_view a, std::string_view b) {
   if (a == b) return 1;
   a = a.substr(0, 64), b = b.substr(0, 64);
