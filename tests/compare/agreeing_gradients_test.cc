@@ -94,6 +94,11 @@ TEST(AgreeingGradients, ChangedMemoryIsAFaultAllTheSame) {
   // What differs in the calls between agreeing gradients had no effect.
   EXPECT_EQ(First(MustCompare(AddUp({.sorted = true, .messages_error = kWrong}), AddUp({}))),
             "none");
+  // Also where the call inherits what differs, and nothing but its memory shows it later.
+  const Comparison inherited = MustCompare(
+      AddUp({.sorted = true, .statistic_error = kWrong, .messages_error = kWrong}), AddUp({}));
+  EXPECT_TRUE(GradientsAgree(inherited));
+  EXPECT_NE(First(inherited), "none");
 }
 
 // The optimizer is behind the ends: another rate is a fault, whatever is computed otherwise before.

@@ -499,6 +499,10 @@ class Rewrites {
       if (rows_.IsOpen(use.row) || !agrees) return End::kWrong;
     }
     if (used) return End::kRight;
+    // What a call leaves in memory is read in a later step, whatever this step's gradients are.
+    const Record& maker = rows_.DumpOf(target).records[leaf.record];
+    if (c_.measures[row].verdict == RowVerdict::kDiffers && IsChangedInPlace(leaf, maker))
+      return End::kWrong;
     if (rows_.RecordOf(p).direction == Direction::kBackward) {
       const Reason reason = c_.measures[row].reason;
       const bool one_side = reason == Reason::kNoPartner || reason == Reason::kKindDiffers;
@@ -511,11 +515,10 @@ class Rewrites {
     // Positions, masks and views lead to other values through calls that are not recorded, such as
     // indexing.
     const NumberKind kind = RoundingOf(leaf.dtype).kind;
-    const Record& call = rows_.DumpOf(target).records[leaf.record];
-    const auto leaves = rows_.DumpOf(target).LeavesOf(call);
+    const auto leaves = rows_.DumpOf(target).LeavesOf(maker);
     const bool is_place =
         kind == NumberKind::kInteger || kind == NumberKind::kBool ||
-        (MovesData(call.api) && std::any_of(leaves.begin(), leaves.end(), IsTensorArgument));
+        (MovesData(maker.api) && std::any_of(leaves.begin(), leaves.end(), IsTensorArgument));
     // What a batch of another size is counted with (arange) follows from the size.
     if (is_place && any_parts_ && calls_.own[p] && c_.pairs[p].matched() &&
         std::none_of(leaves.begin(), leaves.end(), IsTensorArgument))
