@@ -493,9 +493,8 @@ class Rewrites {
       if (static_cast<size_t>(use.pair) == p) continue;
       used = true;
       if (IsRight(use.pair, target)) continue;
-      const bool agrees = bits ? c_.measures[use.row].verdict == RowVerdict::kEqual ||
-                                     c_.measures[use.row].verdict == RowVerdict::kUnknown
-                               : true;
+      const RowVerdict verdict = c_.measures[use.row].verdict;
+      const bool agrees = !bits || verdict == RowVerdict::kEqual || verdict == RowVerdict::kUnknown;
       if (rows_.IsOpen(use.row) || !agrees) return End::kWrong;
     }
     if (used) return End::kRight;
@@ -508,12 +507,10 @@ class Rewrites {
       const bool one_side = reason == Reason::kNoPartner || reason == Reason::kKindDiffers;
       return EndsInSums(p, one_side) || SumsAgree(p, target) ? End::kRight : End::kWrong;
     }
-    // A loss that no call takes, and a parameter's gradient from a part of the batch, are seen in
-    // what the optimizer takes.
+    // The optimizer shows a loss that no call takes, and the gradient of a part of the batch.
     const bool differentiated = has_backward_[p] || leaf.slot == Slot::kParameterGrad;
     if (gradients_agree_ && differentiated) return End::kRight;
-    // Positions, masks and views lead to other values through calls that are not recorded, such as
-    // indexing.
+    // Positions, masks and views lead to other values by indexing, which is not recorded.
     const NumberKind kind = RoundingOf(leaf.dtype).kind;
     const auto leaves = rows_.DumpOf(target).LeavesOf(maker);
     const bool is_place =
