@@ -352,6 +352,18 @@ TEST(DivergenceTest, ANormalisationAmplifiesByNature) {
   EXPECT_THAT(norm.first.advice, HasSubstr("enlarges the rounding"));
 }
 
+TEST(DivergenceTest, ANormalisationWithAnotherArgumentDoesNotOnlyAmplify) {
+  const auto build = [](double error, const char* eps) {
+    DumpBuilder b;
+    b.Call("Functional.layer_norm.0.forward").In(Value(1, error > 0 ? kRounding : 0));
+    b.Value("eps", "float", eps).Out(Value(2, error));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(build(1e-4, "0.1"), build(0, "1e-05"));
+  EXPECT_GT(c.first.confidence, 0.8);
+  EXPECT_LT(MustCompare(build(1e-4, "0.1"), build(0, "0.1")).first.confidence, 0.2);
+}
+
 TEST(DivergenceTest, WithoutInputsOnlyASuspicion) {
   const auto build = [](double error) {
     DumpBuilder b;

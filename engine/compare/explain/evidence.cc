@@ -20,6 +20,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 // An operation that enlarges rounding by its nature may make the relative error of its inputs so
 // many times as large.
 constexpr double kNaturalAmplification = 100;
+// Roundings by which a plain argument that is a number is another one, and no rounded one.
+constexpr double kOtherArgument = 1e4;
 
 const Leaf& LeafOf(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
@@ -223,13 +225,24 @@ double JumpOf(const CallSummary& call) {
   return call.out.severity / std::max(call.in.severity, 1.0);
 }
 
+namespace {
+
+// Then the rounding of the inputs is not what the result differs by.
+bool TakesAnotherArgument(const CallSummary& call) {
+  const SideSummary& arguments = call.arguments;
+  const bool is_text = arguments.severity == 0;  // or a flag: its size is not known
+  return arguments.differs && (is_text || arguments.severity >= kOtherArgument);
+}
+
+}  // namespace
+
 double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
                     const EarlierCalls& before) {
   double confidence = c.pairs[pair].confidence;
   const bool inputs_known = call.in.any() || call.arguments.any();
   if (!inputs_known || call.in.unknown) {
     confidence *= 0.4;
-  } else if (call.in.noise) {
+  } else if (call.in.noise && !TakesAnotherArgument(call)) {
     const double natural = AmplifiesRounding(RecordOf(c, pair).api) ? kNaturalAmplification : 1;
     const double jump = JumpOf(call) / natural;
     confidence *= 0.9 * std::max(0.1, 1 - 1 / std::max(jump, 1.0));
