@@ -156,6 +156,12 @@ void CallCheck::FillTarget(const TensorValue& tensor, const Leaf& golden, Leaf* 
       *text = TextRef();
       return;
     }
+    // The judge reads the text of NaN and of what is no number only.
+    if (const std::optional<double> finite = dump::StatisticNumber(tensor, which)) {
+      *text = TextRef("finite");
+      *number = *finite;
+      return;
+    }
     std::string& kept = c_.target.arena.emplace_back();
     dump::AppendStatistic(&kept, tensor, which);
     if (kept.size() > 1 && kept.front() == '"') kept = kept.substr(1, kept.size() - 2);

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "engine/dump/read/dump_file.h"
 #include "tests/model/entry_from_json.h"
 
 namespace msprobe::dump {
@@ -85,6 +86,40 @@ TEST(EntryJson, SpellsExtremaByKindOfDtype) {
   TensorValue huge = SomeTensor(DType::kUInt64);
   huge.stats.int_max = -1;  // the bit pattern of 2^64 - 1
   EXPECT_TRUE(Contains(TensorText(huge), "\"Max\":18446744073709551615,"));
+}
+
+// Whoever takes the number without its text judges as a reader of the file does.
+TEST(EntryJson, AStatisticIsTheNumberThatAReaderHas) {
+  for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+    TensorValue t = SomeTensor(static_cast<DType>(dtype));
+    for (const double value :
+         {0.1, -1.0 / 3, 3.5799968, 0.0, -0.0, 7e-46, 1e-300, 3.4028236e38, 1e39,
+          std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+      t.stats.max = t.stats.min = t.stats.mean = t.stats.norm = value;
+      const std::string text =
+          R"({"tool": "msprobe 27.0.0", "framework": "pytorch", "data": {
+"Torch.f.0.forward": {"output": [)" +
+          TensorText(t) + "]}\n}}\n";
+      Dump read;
+      std::vector<std::string_view> stack_keys;
+      DumpFileLayout layout;
+      ASSERT_TRUE(ReadDumpFile("dump.json", text, &read, &stack_keys, &layout).ok()) << text;
+      const Leaf& leaf = read.leaves.at(0);
+      const auto check = [&](Statistic which, std::string_view spelled, double number) {
+        const bool is_float = spelled.find_first_of("0123456789") != std::string_view::npos &&
+                              spelled.find_first_of(".e") != std::string_view::npos;
+        EXPECT_EQ(StatisticNumber(t, which), is_float ? std::optional(number) : std::nullopt)
+            << t.dtype << " " << spelled;
+      };
+      check(Statistic::kMax, leaf.max, leaf.max_value);
+      check(Statistic::kMin, leaf.min, leaf.min_value);
+      check(Statistic::kMean, leaf.mean, leaf.mean_value);
+      check(Statistic::kNorm, leaf.norm, leaf.norm_value);
+    }
+  }
+  TensorValue empty = SomeTensor();
+  empty.stats.count = 0;
+  EXPECT_EQ(StatisticNumber(empty, Statistic::kMax), std::nullopt);
 }
 
 TEST(EntryJson, AChecksumStandsWhereTheOlderToolPutsIt) {

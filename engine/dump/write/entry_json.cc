@@ -1,5 +1,7 @@
 #include "engine/dump/write/entry_json.h"
 
+#include <cmath>
+
 #include "engine/base/text.h"
 #include "engine/model/guarded_text.h"
 
@@ -201,6 +203,20 @@ void AppendStatistic(std::string* out, const TensorValue& tensor, Statistic whic
     case Statistic::kNorm:
       return AppendFloat(out, tensor, stats.norm);
   }
+}
+
+std::optional<double> StatisticNumber(const TensorValue& tensor, Statistic which) {
+  const kernels::Stats& stats = tensor.stats;
+  if (stats.count == 0) return std::nullopt;
+  const DTypeKind kind = DTypeKindOf(tensor.element_type);
+  const bool is_extremum = which == Statistic::kMax || which == Statistic::kMin;
+  if (is_extremum && kind != DTypeKind::kFloat && kind != DTypeKind::kComplex) return std::nullopt;
+  const double value = which == Statistic::kMax    ? stats.max
+                       : which == Statistic::kMin  ? stats.min
+                       : which == Statistic::kMean ? stats.mean
+                                                   : stats.norm;
+  if (!std::isfinite(value)) return std::nullopt;
+  return IsNarrowFloat(tensor.element_type) ? RoundToFloat32(value) : value;
 }
 
 void AppendNumber(std::string* out, const Entry& entry, const Entry::Value& value) {

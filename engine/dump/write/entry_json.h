@@ -20,6 +20,9 @@ void AppendTensorJson(std::string* out, const TensorValue& tensor);
 // Only the statistics of that object. They must be known: TensorValue::measured().
 enum class Statistic : uint8_t { kMax, kMin, kMean, kNorm };
 void AppendStatistic(std::string* out, const TensorValue& tensor, Statistic which);
+// The number that a reader of that text has, where the text is a finite float; nullopt: it is null,
+// an integer, a truth value, NaN or infinite.
+std::optional<double> StatisticNumber(const TensorValue& tensor, Statistic which);
 // A number or truth value, as an entry spells it: kBool, kInt, kFloat, kDigits.
 void AppendNumber(std::string* out, const Entry& entry, const Entry::Value& value);
 // "[2, 3]", as Python prints a list: readers take the text as it stands.
