@@ -28,6 +28,7 @@ class CallCheck {
     kSuspect,
   };
 
+  // `golden` may have been read without its numbers (ReadOptions::parse_numbers).
   explicit CallCheck(Dump golden);
 
   // `bits_decide`: other bits are enough; else the judge of the comparison decides (judge_row.h).
@@ -53,7 +54,6 @@ class CallCheck {
 
   compare::Comparison c_;  // target: the values of one call that have other bits
   std::unordered_map<std::string_view, int32_t> by_name_;  // -> index of a record
-  std::vector<std::optional<uint64_t>> fingerprints_;      // of the golden's leaves
   std::vector<std::pair<Slot, uint32_t>> values_;          // of the entry; reused
   std::vector<Pair> others_;                               // tensors with other bits; reused
   std::string text_;                                       // reused

@@ -106,7 +106,8 @@ void LiveComparison::BeginStep(const Part& part, const std::string& own_file) {
   if (!(*location)->refused.ok()) return GiveUp((*location)->refused.message());
   file_ = (*location)->path;
   if (const std::string why = WhyNotOfThisPart(**location); !why.empty()) return GiveUp(why);
-  Result<Dump> golden = dump::ReadDump(file_, nullptr, {.side_files = false});
+  Result<Dump> golden =
+      dump::ReadDump(file_, nullptr, {.side_files = false, .parse_numbers = false});
   if (!golden.ok()) return GiveUp(golden.status().message());
   if (golden->records.empty()) return GiveUp(fmt::format("{} holds no call", file_));
   if (!golden->complete) {

@@ -163,6 +163,7 @@ struct Dump {
   Level level = Level::kOther;
   bool has_checksums = false;  // some leaf carries a checksum: compared by checksum
   bool sampled = false;        // tensor data are a sample of each tensor's elements
+  bool numbers_parsed = true;  // false: ReadOptions::parse_numbers
   // ptdbg_ascend 0.1: of tensors of more than 512 elements the files hold the first 256, each
   // sample_step-th, the last 256. 1: all elements; 0: other samples, or several runs with
   // different steps in one file.

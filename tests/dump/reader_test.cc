@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "engine/dump/read/leaf_parser.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
 
@@ -19,6 +22,46 @@ TEST(ReadDump, RowsAreThoseOfTheTableThatMsprobe26Wrote) {
   std::string rows;
   for (const Leaf& leaf : dump->leaves) rows += Row(leaf) + "\n";
   EXPECT_EQ(rows, ReadWhole(kDumps + "/26.2.0/mix_statistics/rows_pert.txt"));
+}
+
+// Numbers that are parsed later are those that are parsed at once.
+TEST(ReadDump, ParsesNumbersLater) {
+  const TemporaryFolder folder;
+  const std::string text = R"("shape": [2, 3], "Max": 0.1, "Min": -Infinity, "Mean": NaN, )"
+                           R"("Norm": null})";
+  folder.Write(
+      "own/dump.json",
+      Ours({R"("Torch.f.0.forward": {"input_args": [{"type": "torch.Tensor", "dtype": )"
+            R"("torch.float32", )" +
+            text +
+            R"(, {"type": "torch.Tensor", "dtype": "torch.bool", "shape": [2], "Max": true, )"
+            R"("Min": false, "Mean": 0.5, "Norm": 1e400, "fp": "xQBMBhBckKU"}, )"
+            R"({"type": "float", "value": 0.1}], "output": [{"type": "torch.Tensor", )"
+            R"("dtype": "torch.float64", )" +
+            text + "]}"}));
+  for (const std::string& path :
+       {folder.path() + "/own", kDumps + "/1.0.4/mix_statistics/pert/step0/rank",
+        kDumps + "/8.3.3/mix_statistics/base/step0",
+        kDumps + "/26.2.0/mix_statistics/pert/step0"}) {
+    const Result<Dump> at_once = ReadDump(path);
+    Result<Dump> later = ReadDump(path, nullptr, {.parse_numbers = false});
+    ASSERT_TRUE(at_once.ok() && later.ok()) << path;
+    EXPECT_FALSE(later->numbers_parsed);
+    ParseNumbers(&*later);
+    ASSERT_EQ(later->leaves.size(), at_once->leaves.size());
+    for (size_t i = 0; i < later->leaves.size(); ++i) {
+      const Leaf &a = at_once->leaves[i], &b = later->leaves[i];
+      EXPECT_EQ(Row(a), Row(b));
+      EXPECT_EQ(a.has_stats, b.has_stats) << a.name.view();
+      EXPECT_EQ(a.counts->nan, b.counts->nan) << a.name.view();
+      const double numbers[][2] = {{a.max_value, b.max_value},
+                                   {a.min_value, b.min_value},
+                                   {a.mean_value, b.mean_value},
+                                   {a.norm_value, b.norm_value}};
+      for (const auto& [there, here] : numbers)
+        EXPECT_TRUE(there == here || (std::isnan(there) && std::isnan(here))) << a.name.view();
+    }
+  }
 }
 
 struct Recorded {

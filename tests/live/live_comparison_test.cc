@@ -66,6 +66,20 @@ TEST_F(Live, AgreesWithEqualBits) {
   EXPECT_EQ(live_.EndStep(true), News::kNone);
 }
 
+// "fp" is base 64, "fingerprint" 16 hexadecimal digits.
+TEST_F(Live, KnowsEqualBitsInEitherSpelling) {
+  std::string first = kFirst;
+  for (const auto& [hex, base64] : {std::pair("0000000000000001", "AAAAAAAAAAE"),
+                                    std::pair("0000000000000002", "AAAAAAAAAAI")}) {
+    const std::string member = fmt::format("\"fingerprint\": \"{}\"", hex);
+    first.replace(first.find(member), member.size(), fmt::format("\"fp\": \"{}\"", base64));
+  }
+  Baseline({first, kSecond});
+  live_.BeginStep({0, std::nullopt, 0}, folder_.path() + "/now/step0/rank/dump.json");
+  EXPECT_FALSE(live_.Look(test::ParseEntry(kFirst)));
+  EXPECT_FALSE(live_.Look(test::ParseEntry(kSecond)));
+}
+
 TEST_F(Live, AnswersAtTheCallThatIsWrong) {
   Baseline({kFirst, kSecond, kThird});
   EXPECT_EQ(Record({kFirst, Call("Torch.log.0.forward", Tensor(2), Tensor(9, 1.5)), kThird}), 1);

@@ -149,8 +149,10 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
   return Status::Ok();
 }
 
-EntryParser::Options OptionsFor(const Header& header) {
-  return {.names_from_files = header.task == "tensor", .dialect = DialectOfTool(header.tool)};
+EntryParser::Options OptionsFor(const Header& header, bool parse_numbers) {
+  return {.names_from_files = header.task == "tensor",
+          .dialect = DialectOfTool(header.tool),
+          .parse_numbers = parse_numbers};
 }
 
 // Bytes that `all` needs with `more` further leaves. A vector without room for them moves, and then
@@ -267,9 +269,10 @@ Status ReadTail(std::string_view path, std::string_view text, size_t end, Header
 
 // Reads the entries from offset `data` on, and the text after them.
 Result<Parsed> ReadEntries(std::string_view path, std::string_view text, size_t data, bool mapped,
-                           MemoryShare* memory, Header* header, DumpFileLayout* layout) {
+                           MemoryShare* memory, bool parse_numbers, Header* header,
+                           DumpFileLayout* layout) {
   while (true) {
-    const EntryParser::Options options = OptionsFor(*header);
+    const EntryParser::Options options = OptionsFor(*header, parse_numbers);
     const std::vector<size_t> starts = PieceStarts(text, data, mapped);
     Parsed parsed;
     if (!ParsePieces(path, text, starts, options, mapped, memory, &parsed)) {
@@ -280,7 +283,7 @@ Result<Parsed> ReadEntries(std::string_view path, std::string_view text, size_t 
     layout->keep = parsed.all.end;
     if (parsed.truncated) return parsed;
     MSPROBE_RETURN_IF_ERROR(ReadTail(path, text, parsed.all.end, header, layout));
-    if (OptionsFor(*header) == options) return parsed;
+    if (OptionsFor(*header, parse_numbers) == options) return parsed;
     // "task" or "tool" came after "data" and asks for other options: read all entries again.
   }
 }
@@ -305,7 +308,7 @@ void NoteUnfinished(std::string_view text, size_t end, DumpFileLayout* layout, D
 
 Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
                     std::vector<std::string_view>* stack_keys, DumpFileLayout* layout, bool mapped,
-                    MemoryShare* memory) {
+                    MemoryShare* memory, bool parse_numbers) {
   MemoryShare unbounded(nullptr, path);
   if (memory == nullptr) memory = &unbounded;
   Header header;
@@ -316,10 +319,11 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
   bool has_recompute = false, unfinished = false;
   size_t end = head.offset();
   if (data != kNoData) {
-    MSPROBE_ASSIGN_OR_RETURN(Parsed parsed,
-                             ReadEntries(path, text, data, mapped, memory, &header, layout));
+    MSPROBE_ASSIGN_OR_RETURN(Parsed parsed, ReadEntries(path, text, data, mapped, memory,
+                                                        parse_numbers, &header, layout));
     end = parsed.all.end;
     unfinished = !layout->root_closed;
+    dump->numbers_parsed = parse_numbers;
     dump->has_checksums = parsed.all.has_checksums;
     has_recompute = parsed.all.has_recompute;
     dump->records = std::move(parsed.all.records);

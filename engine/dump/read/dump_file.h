@@ -23,8 +23,9 @@ struct DumpFileLayout {
 // complete, note. Views point into `text`. `stack_keys` gets the member "stack" of each record.
 // `mapped`: the text belongs to a MappedFile; its pages are released once they are read. Errors:
 // kInvalidDump with path and offset; kUnsupported when `memory` is too small for the dump.
+// `parse_numbers`: ReadOptions.
 Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
                     std::vector<std::string_view>* stack_keys, DumpFileLayout* layout,
-                    bool mapped = false, MemoryShare* memory = nullptr);
+                    bool mapped = false, MemoryShare* memory = nullptr, bool parse_numbers = true);
 
 }  // namespace msprobe::dump

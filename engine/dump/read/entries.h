@@ -64,10 +64,11 @@ class EntryParser {
   struct Options {
     bool names_from_files = false;  // rows are named after their tensor file, as in tensor tables
     Dialect dialect = Dialect::kNone;  // as far as the header says it: DialectOfTool
+    bool parse_numbers = true;         // ReadOptions
     bool operator==(const Options&) const = default;
   };
   explicit EntryParser(const Options& options)
-      : leaves_(options.dialect, options.names_from_files) {}
+      : leaves_(options.dialect, options.names_from_files, options.parse_numbers) {}
 
   // Reads entries until '}' or the end of the text. After an error `entries` holds the whole
   // entries before it. `room` is the memory of an earlier run, to be used again. `check` is called

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/text.h"
 #include "engine/dump/read/entries.h"
@@ -56,7 +57,35 @@ bool Is(std::string_view key, const char (&word)[kSize]) {
   return key.size() == kSize - 1 && std::memcmp(key.data(), word, kSize - 1) == 0;
 }
 
+// The statistics of narrow floats are float32 numbers.
+void RoundNumbers(const DialectFacts& facts, Leaf* leaf) {
+  if (!facts.writes_float32_statistics || !leaf->dtype.dtype() ||
+      !IsNarrowFloat(*leaf->dtype.dtype()))
+    return;
+  for (double* value : {&leaf->max_value, &leaf->min_value, &leaf->mean_value, &leaf->norm_value})
+    *value = RoundToFloat32(*value);
+}
+
+void ParseNumbersOf(const DialectFacts& facts, Leaf* leaf) {
+  if (leaf->kind != LeafKind::kTensor || !leaf->value.empty()) return;
+  const std::pair<TextRef, double*> statistics[] = {{leaf->max, &leaf->max_value},
+                                                    {leaf->min, &leaf->min_value},
+                                                    {leaf->mean, &leaf->mean_value},
+                                                    {leaf->norm, &leaf->norm_value}};
+  for (const auto& [text, value] : statistics) {
+    const bool is_word = text.empty() || text == "null" || text == "True" || text == "False";
+    if (!is_word) *value = formats::JsonNumber(text);
+  }
+  RoundNumbers(facts, leaf);
+}
+
 }  // namespace
+
+void ParseNumbers(Dump* dump) {
+  if (dump->numbers_parsed) return;
+  for (Leaf& leaf : dump->leaves) ParseNumbersOf(FactsOf(dump->dialect), &leaf);
+  dump->numbers_parsed = true;
+}
 
 void LeafParser::Begin(formats::JsonCursor* json, Entries* entries) {
   json_ = json;
@@ -226,7 +255,8 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
         leaf->checksum = number;  // 0-d tensors under xor: the value itself
     }
   } else if (Is(k, "fp") || Is(k, "fingerprint")) {
-    if (json_->String(&text)) leaf->fingerprint = FingerprintText(Text(text), &out_->arena);
+    if (!json_->String(&text)) return;
+    leaf->fingerprint = parse_numbers_ ? FingerprintText(Text(text), &out_->arena) : Text(text);
   } else if (Is(k, "data_name")) {
     if (json_->String(&text)) leaf->data_name = Text(text);
   } else if (int64_t* count = CountNamed(k, &read->counts); count != nullptr) {
@@ -264,12 +294,7 @@ void LeafParser::ReadObject(std::string_view path, Leaf* leaf) {
 
   if (read.has_dtype && read.has_shape) {
     leaf->has_stats = !std::isnan(leaf->max_value) || leaf->max == "NaN";
-    if (facts_.writes_float32_statistics && leaf->dtype.dtype() &&
-        IsNarrowFloat(*leaf->dtype.dtype())) {
-      for (double* value :
-           {&leaf->max_value, &leaf->min_value, &leaf->mean_value, &leaf->norm_value})
-        *value = RoundToFloat32(*value);
-    }
+    if (parse_numbers_) RoundNumbers(facts_, leaf);
     if (facts_.leaves_out_counts_of_zero && leaf->has_stats) {
       leaf->counts = &kNoneOfAKind;
       for (int64_t* count :
@@ -321,7 +346,7 @@ void LeafParser::SetStatistic(TextRef* text, double* value) {
     default:
       if (!json_->Number(&number)) return;
       *text = number;
-      *value = formats::JsonNumber(number);
+      *value = parse_numbers_ ? formats::JsonNumber(number) : 0;  // 0: it is a number
   }
 }
 

@@ -22,10 +22,17 @@ namespace msprobe::dump {
 
 struct Entries;
 
+// Parses the statistics of a dump that was read without them (ReadOptions::parse_numbers). Changes
+// no other dump.
+void ParseNumbers(Dump* dump);
+
 class LeafParser {
  public:
-  LeafParser(Dialect dialect, bool names_from_files)
-      : names_from_files_(names_from_files), facts_(FactsOf(dialect)) {}
+  // `parse_numbers`: as in ReadOptions.
+  LeafParser(Dialect dialect, bool names_from_files, bool parse_numbers = true)
+      : names_from_files_(names_from_files),
+        parse_numbers_(parse_numbers),
+        facts_(FactsOf(dialect)) {}
 
   // Texts, shapes and counts of the leaves go to `entries`, which outlives them.
   void Begin(formats::JsonCursor* json, Entries* entries);
@@ -62,7 +69,7 @@ class LeafParser {
   std::string_view ValueText(formats::JsonText text);
   std::string_view PythonText();
 
-  const bool names_from_files_;
+  const bool names_from_files_, parse_numbers_;
   const DialectFacts& facts_;
   formats::JsonCursor* json_ = nullptr;
   Entries* out_ = nullptr;

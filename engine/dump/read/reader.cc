@@ -34,7 +34,8 @@ Status ReadJson(MappedFile file, const ReadOptions& options, MemoryShare* memory
   DumpFileLayout layout;
   const uint64_t size = file.bytes().size();
   MSPROBE_RETURN_IF_ERROR(ReadDumpFile(dump->path, file.bytes(), dump, &stack_keys, &layout,
-                                       file.bytes().size() >= kLargeFile, memory));
+                                       file.bytes().size() >= kLargeFile, memory,
+                                       options.parse_numbers));
   dump->files.push_back(std::move(file));
   if (options.tensor_folder) {
     dump->tensor_folder = *options.tensor_folder;

@@ -5,6 +5,7 @@
 //   AppendEntryJson(&line, entry);   // "Functional.relu.0.forward": {"input_args":[{"type": ...}]}
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "engine/model/entry.h"
