@@ -1,4 +1,4 @@
-#include "engine/compare/explain/new_values.h"
+#include "engine/compare/regions/new_values.h"
 
 #include <gmock/gmock.h>
 

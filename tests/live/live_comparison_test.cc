@@ -80,6 +80,21 @@ TEST_F(Live, KnowsEqualBitsInEitherSpelling) {
   EXPECT_FALSE(live_.Look(test::ParseEntry(kSecond)));
 }
 
+// The judge has the numbers of a baseline that was read without them.
+TEST_F(Live, ParsesNumbersBeforeItJudges) {
+  Baseline({kFirst});
+  Result<Dump> golden = dump::ReadDump(folder_.path() + "/golden/step0/rank/dump.json", nullptr,
+                                       {.parse_numbers = false});
+  ASSERT_TRUE(golden.ok());
+  CallCheck check(*std::move(golden));
+  const auto look = [&](double max) {
+    return check.Look(test::ParseEntry(Call("Torch.exp.0.forward", Tensor(1), Tensor(9, max))),
+                      false);
+  };
+  EXPECT_EQ(look(1.0000002), CallCheck::Answer::kAgrees);
+  EXPECT_EQ(look(1.5), CallCheck::Answer::kSuspect);
+}
+
 TEST_F(Live, AnswersAtTheCallThatIsWrong) {
   Baseline({kFirst, kSecond, kThird});
   EXPECT_EQ(Record({kFirst, Call("Torch.log.0.forward", Tensor(2), Tensor(9, 1.5)), kThird}), 1);

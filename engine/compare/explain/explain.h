@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "engine/compare/explain/new_values.h"
 #include "engine/compare/model/comparison.h"
+#include "engine/compare/regions/new_values.h"
 
 namespace msprobe::compare {
 

@@ -1,4 +1,4 @@
-#include "engine/compare/explain/new_values.h"
+#include "engine/compare/regions/new_values.h"
 
 #include <algorithm>
 #include <array>
@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/content_ids.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/regions/pair_rows.h"
 
 namespace msprobe::compare {
 namespace {
@@ -87,7 +87,7 @@ class Search {
     const int32_t end = std::min<int32_t>(p + kNear, static_cast<int32_t>(c_.pairs.size()));
     for (; p < end; ++p) {
       const RecordPair& pair = c_.pairs[p];
-      const Record& record = RecordOf(c_, p);
+      const Record& record = PairRows(c_).RecordOf(p);
       if (IsOptimizerCall(record.api)) break;  // what it takes was made in the backward pass
       if (!pair.matched() || record.direction != Direction::kForward) continue;
       for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
@@ -138,7 +138,7 @@ class Search {
 
 NewValue FirstNewValue(const Comparison& c, int32_t p) {
   if (!HasOperations(c.target) || !HasOperations(c.golden) || OfTwoFrameworks(c.target, c.golden) ||
-      RecordOf(c, p).direction != Direction::kForward)
+      PairRows(c).RecordOf(p).direction != Direction::kForward)
     return {};
   return Search(c, p).Find();
 }
