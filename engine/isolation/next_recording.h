@@ -29,8 +29,7 @@ struct NextRecording {
 // - a call that only one run makes: nothing, the programs differ there
 // - a call with other arguments (numbers, text), which introduces the error: nothing, they are why
 // - a step of an optimizer: nothing, it has no tensors of its own; level mix where L0 was recorded
-// - a value that no recorded call made is wrong when it comes in: nothing where the operations before
-//   were recorded, else level mix, what runs before it
+// - a wrong value that no recorded call made: nothing if operations were recorded, else level mix
 // - modules only (L0), or the culprit is a module: level mix, what runs inside that module
 // - the same, and its input is wrong already: level mix, what runs inside the module around it
 // - an operation without its tensors: task tensor, that call and the calls that made its inputs

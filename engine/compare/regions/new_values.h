@@ -1,8 +1,8 @@
 // Where the two runs make other calls on the way to a wrong value: the first call of the target whose
 // results the golden has nowhere. The calls before it make what the golden makes, too.
 //
-//   const NewValue found = FirstNewValue(comparison, pair);   // `pair` takes the wrong value
-//   if (found.pair >= 0) Name(found.pair);
+//   const NewValue found = FirstNewValue(comparison, /*pair=*/7);   // which takes the wrong value
+//   if (found.pair >= 0) Print("the call {}, for {}", found.pair, found.taker);
 #pragma once
 
 #include <cstdint>
