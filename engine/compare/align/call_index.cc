@@ -38,8 +38,9 @@ CallIndex::CallIndex(const Dump& dump) : slots_(64, -1) {
     }
   }
   for (const Group& group : groups_) {
+    if (group.by_number) continue;
     const auto begin = sorted_.begin() + static_cast<ptrdiff_t>(group.first);
-    if (!group.by_number) std::sort(begin, begin + group.count);
+    std::sort(begin, begin + group.count);
   }
 }
 

@@ -256,8 +256,7 @@ std::optional<FirstDivergence> ExplainOtherLoss(const Comparison& c, int32_t bac
   f.confidence = kFlowConfidence * before.JudgedFactor();
   f.why = fmt::format(
       "{}; the backward pass begins from its result, which is {}, and in the golden from that of "
-      "{}, "
-      "which is {}: the gradients differ from there on",
+      "{}, which is {}: the gradients differ from there on",
       DescribeEarlierCalls(c, before), t.max.view(), EntryName(c, golden.pair), g.max.view());
   f.advice = "the two programs compute the loss by other calls: compare their lines";
   return f;

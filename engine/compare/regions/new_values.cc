@@ -38,7 +38,11 @@ bool IsArgument(const Leaf& leaf) {
 class Search {
  public:
   Search(const Comparison& c, int32_t first)
-      : c_(c), content_(ContentOf(c)), known_(*content_), maker_(content_->size(), -1) {
+      : c_(c),
+        content_(ContentOf(c)),
+        known_(*content_),
+        opened_(*content_),
+        maker_(content_->size(), -1) {
     for (const Leaf& leaf : c.golden.leaves) known_.Insert(content_->Of(false, leaf));
     for (size_t i = 0; i < c.rows.size(); ++i) {
       const RowVerdict verdict = c.measures[i].verdict;
@@ -62,7 +66,8 @@ class Search {
     std::vector<int32_t> open;  // contents on the way to the wrong value
     Open(content_->Of(true, c_.rows[taker_.row].target), &open);
     int32_t first = -1;  // record
-    for (size_t i = 0; i < open.size() && i < kMost; ++i) {
+    for (size_t i = 0; i < open.size(); ++i) {
+      if (open.size() > kMost) return {};  // not all were looked at
       const int32_t made = open[i], maker = maker_[made];
       bool takes_new = false;
       for (const Leaf& leaf : c_.target.LeavesOf(c_.target.records[maker])) {
@@ -103,20 +108,24 @@ class Search {
   }
 
   // Whether a recorded call made the value, and the golden has it in no form.
-  bool IsNew(int32_t id) const { return IsUnknown(id) && !ShowsKnown(id, 0); }
+  bool IsNew(int32_t id) { return IsUnknown(id) && !ShowsKnown(id, 0); }
   bool IsUnknown(int32_t id) const { return id >= 0 && !known_.Has(id) && maker_[id] >= 0; }
-  void Open(int32_t id, std::vector<int32_t>* open) const {
-    if (IsNew(id) && std::find(open->begin(), open->end(), id) == open->end()) open->push_back(id);
+  void Open(int32_t id, std::vector<int32_t>* open) {
+    if (opened_.Has(id) || !IsNew(id)) return;
+    opened_.Insert(id);
+    open->push_back(id);
   }
-  // Whether an unknown value shows a known one in another form.
-  bool ShowsKnown(int32_t id, int depth) const {
+  // Whether an unknown value shows a known one in another form: then it is known from now on, so that
+  // each value is gone through once, however many calls show it.
+  bool ShowsKnown(int32_t id, int depth) {
     constexpr int kDeepest = 16;
     const Record& maker = c_.target.records[maker_[id]];
     if (!ShowsOtherwise(maker.api) || depth > kDeepest) return false;
     for (const Leaf& leaf : c_.target.LeavesOf(maker)) {
       const int32_t from = IsArgument(leaf) ? content_->Of(true, leaf) : -1;
-      if (from >= 0 && from != id && IsUnknown(from) && !ShowsKnown(from, depth + 1)) return false;
+      if (from != id && IsUnknown(from) && !ShowsKnown(from, depth + 1)) return false;
     }
+    known_.Insert(id);
     return true;
   }
 
@@ -130,6 +139,7 @@ class Search {
   const Comparison& c_;
   const std::shared_ptr<const ContentIds> content_;
   ContentSet known_;            // contents that the golden has, or that agree with their partners
+  ContentSet opened_;           // contents that are on the way
   std::vector<int32_t> maker_;  // of each content: the target's record that made it; -1: none
   Taker taker_;
 };

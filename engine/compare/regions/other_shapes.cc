@@ -49,7 +49,8 @@ bool MakesNewValue(const Comparison& c, const ContentIds& content, const Content
   bool makes = false;
   rows.EachRow(p, [&](uint32_t i) {
     const RowVerdict verdict = c.measures[i].verdict;
-    if (verdict != RowVerdict::kEqual && verdict != RowVerdict::kNoise) return;
+    const bool agrees = verdict == RowVerdict::kEqual || verdict == RowVerdict::kNoise;
+    if (!agrees || c.rows[i].target < 0) return;
     const Leaf& leaf = c.target.leaves[c.rows[i].target];
     const int32_t id = IsTensorResult(leaf) ? content.Of(true, leaf) : -1;
     makes |= id >= 0 && leaf.shape.elements() > 0 && !known.Has(id);
