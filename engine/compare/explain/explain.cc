@@ -112,6 +112,15 @@ Children ChildrenOf(const Comparison& c, int32_t module) {
   return children;
 }
 
+// The call as a whole introduces the error; `before`: the calls before it.
+FirstDivergence StartIntroduced(const Comparison& c, int32_t p, double confidence,
+                                const EarlierCalls& before) {
+  FirstDivergence f = StartExplanation(c, p, -1);
+  f.call_class = CallClass::kIntroduced;
+  f.confidence = confidence * before.JudgedFactor();
+  return f;
+}
+
 // A number from which the backward pass begins.
 struct Loss {
   int32_t pair = -1;            // the call that made it, an index into Comparison::pairs
@@ -201,13 +210,11 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
 }
 
 FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int32_t row, Tie tie) {
-  FirstDivergence f = StartExplanation(c, u, -1);
   const bool inserted = c.pairs[u].target >= 0;
   const EarlierCalls before = CountEarlierCalls(c, u);
-  f.call_class = CallClass::kIntroduced;
+  FirstDivergence f =
+      StartIntroduced(c, u, tie == Tie::kPlace ? kNeighbourConfidence : kFlowConfidence, before);
   f.leads_to_it = tie != Tie::kPlace;
-  f.confidence =
-      (tie == Tie::kPlace ? kNeighbourConfidence : kFlowConfidence) * before.JudgedFactor();
   f.why = fmt::format("{}; this call exists only in the {}; ", DescribeEarlierCalls(c, before),
                       inserted ? "target" : "golden");
   switch (tie) {
@@ -231,10 +238,8 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
 }
 
 FirstDivergence ExplainNewValue(const Comparison& c, const NewValue& value) {
-  FirstDivergence f = StartExplanation(c, value.pair, -1);
   const EarlierCalls before = CountEarlierCalls(c, value.pair);
-  f.call_class = CallClass::kIntroduced;
-  f.confidence = kNewValueConfidence * before.JudgedFactor();
+  FirstDivergence f = StartIntroduced(c, value.pair, kNewValueConfidence, before);
   f.why = fmt::format(
       "{}; of the calls that lead to {}, where {}, it is the first whose result the golden has "
       "nowhere",
@@ -250,10 +255,8 @@ std::optional<FirstDivergence> ExplainOtherLoss(const Comparison& c, int32_t bac
   const double apart = std::abs(t.max_value - g.max_value);
   const double size = std::max(std::abs(t.max_value), std::abs(g.max_value));
   if (!(apart > kOtherLoss * CoarserRounding(t.dtype, g.dtype).epsilon * size)) return std::nullopt;
-  FirstDivergence f = StartExplanation(c, target.pair, -1);
   const EarlierCalls before = CountEarlierCalls(c, target.pair);
-  f.call_class = CallClass::kIntroduced;
-  f.confidence = kFlowConfidence * before.JudgedFactor();
+  FirstDivergence f = StartIntroduced(c, target.pair, kFlowConfidence, before);
   f.why = fmt::format(
       "{}; the backward pass begins from its result, which is {}, and in the golden from that of "
       "{}, which is {}: the gradients differ from there on",
