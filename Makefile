@@ -43,7 +43,10 @@ peer_mindspore := .cache/peer-mindspore
 peer_mindspore_stamp := $(peer_mindspore)/.ready-$(call sum,packaging/peer-mindspore-requirements.txt)
 BENCH ?=
 
-.PHONY: help setup browser build test test-all test-real test-torch-1.13 test-mindspore setup-mindspore sanitize fuzz wheel demo demo-mindspore bench bench-peer bench-mindspore diagnosis lint tidy format clean
+# Arguments for bench/reports/run.py.
+REPORTS ?=
+
+.PHONY: help setup browser build test test-all test-real test-torch-1.13 test-mindspore setup-mindspore sanitize fuzz wheel demo demo-mindspore bench bench-peer bench-mindspore diagnosis reports lint tidy format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -132,6 +135,9 @@ bench-peer: build $(peer_stamp) $(peer8_stamp) ## the same beside the older tool
 
 diagnosis: build ## count which planted faults compare names, and which harmless changes it blames: docs/diagnosis.md
 	@$(bin)/python bench/diagnosis/run.py --docs docs/diagnosis.md $(if $(wildcard $(peer)/bin/python),--peer $(peer)/bin/python)
+
+reports: build ## bugs of public reports as small programs: which are named, and which sentences are false; REPORTS="--only gan --keep DIR"
+	@$(bin)/python bench/reports/run.py $(REPORTS)
 
 bench-mindspore: build $(mindspore_stamp) $(peer_mindspore_stamp) ## what recording adds to a MindSpore step; BENCH="--only idle" selects
 	@SCRIPT=bench/mindspore/run.py FRAMEWORK=mindspore tools/test_torch.sh $(PYTHON) $(mindspore) $(build) $(venv) \

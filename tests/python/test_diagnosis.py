@@ -1,4 +1,4 @@
-"""Ten cases of bench/diagnosis: faults are named, harmless changes are not blamed."""
+"""Ten cases of bench/diagnosis (and the lists of bench/reports): faults are named, harmless changes are not blamed."""
 
 import json
 import subprocess
@@ -39,8 +39,9 @@ def test_a_harmless_change_is_blamed_on_nothing(name, scores):
     assert not scores[name]["blamed"], scores[name]["said"]
 
 
-def test_the_held_out_cases_are_listed(root):
+@pytest.mark.parametrize("bench", ["diagnosis", "reports"])
+def test_the_held_out_cases_are_listed(bench, root):
     """held_out.txt fits the hash of the names, and every fault declares a place that exists."""
-    command = [sys.executable, str(root / "bench/diagnosis/run.py"), "--check"]
+    command = [sys.executable, str(root / "bench" / bench / "run.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -20,11 +20,11 @@ def load(path):
 
 
 def tensors(value):
-    """Fingerprints of the tensors in a slot of an entry, in order."""
+    """Fingerprints of the tensors in a slot of an entry, in order; those with names by name."""
     if isinstance(value, dict):
         if "fp" in value:
             return [value["fp"]]
-        value = list(value.values())
+        value = [each for _, each in sorted(value.items())]
     if isinstance(value, list):
         return [fp for each in value for fp in tensors(each)]
     return []
