@@ -13,6 +13,7 @@
 #include "engine/compare/explain/grown_rounding.h"
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/shape_effects.h"
 #include "engine/compare/measure/common_data.h"
 #include "engine/compare/measure/dtype_arguments.h"
 #include "engine/compare/measure/exact_bits.h"
@@ -214,6 +215,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   ForgiveUnwritten(&c);
   JoinBatchParts(&c);
   JoinWeights(&c);
+  JudgeShapeEffects(&c);
   ClassifyCalls(&c);
   if (ForgiveRewrites(&c)) ClassifyCalls(&c);
   if (spread.empty() && ForgiveGrownRounding(&c)) {

@@ -20,10 +20,12 @@ bool CanChange(const Measure& m) {
   return m.verdict == RowVerdict::kNoise || m.verdict == RowVerdict::kDiffers;
 }
 
-// Whether the row is a pair of tensors with digests that is noise or differs.
+// Whether the row is a pair of tensors with digests that is noise or differs. A shape that has an
+// effect in one place says nothing of the elements.
 bool IsJudged(const Comparison& c, uint32_t i) {
   const Row& row = c.rows[i];
   if (row.target < 0 || row.golden < 0 || !CanChange(c.measures[i])) return false;
+  if (c.measures[i].reason == Reason::kShapeDiffers) return false;
   const auto has_digest = [](const Leaf& leaf) {
     return leaf.kind == LeafKind::kTensor && (!leaf.fingerprint.empty() || !leaf.checksum.empty());
   };
