@@ -4,24 +4,13 @@ import dataclasses
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
+import claims
+
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parents[1] / "tests" / "real"))
-import sentences  # noqa: E402
 
 CONFIDENT = 0.5  # a module that is named with less confidence is not accused
-# False for every pair here: both sides have the same seed, initialisation and data.
-NEVER = (
-    r"[Ff]ix the seed",
-    r"[Ff]ix the initialisation",
-    r"(?:rewrites?:|;) (\w+(?: \(backward\))?) for \1(?:[ ;]|$)",
-    r"\b0 values of paired calls",
-    r"normal overflow",
-    r"\b0 differ\b",
-    r"TF32",
-)
 
 
 @dataclasses.dataclass
@@ -114,26 +103,6 @@ def names_place(truth, report) -> bool:
     return bool(truth.true_lines().intersection(map(int, numbers)))
 
 
-def false_sentences(truth, variant, reports, text) -> list[str]:
-    plain = re.sub(r"\n\s*(?:\| )?", " ", text)  # sentences are continued on the next line
-    found = [
-        f"says {match[0]!r}"
-        for each in [*NEVER, *truth.never]
-        for match in [re.search(each, plain)]
-        if match
-    ]
-    if variant == "BUG" and truth.says and not re.search(truth.says, plain):
-        found.append(f"does not say {truth.says!r}")
-    for step, rank, report in reports:
-        try:
-            sentences.check(report)
-        except AssertionError as error:
-            found.append(f"step {step} rank {rank}: {str(error).splitlines()[0]}")
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            found.append(f"step {step} rank {rank}: not checked: {error!r}")
-    return found
-
-
 def score(truth, level, variant, reports, text) -> Score:
     wrong = blaming(reports)
     said = headline(*wrong[0]) if wrong else "nothing was blamed"
@@ -149,5 +118,5 @@ def score(truth, level, variant, reports, text) -> Score:
         sure = wrong[0][2].get("wrong_update") or first["confidence"] >= CONFIDENT
         result = "innocent" if sure else "missed"
     return Score(
-        truth.name, level, variant, result, said, false_sentences(truth, variant, reports, text)
+        truth.name, level, variant, result, said, claims.false_ones(truth, variant, reports, text)
     )
