@@ -136,8 +136,7 @@ class Bisect : public Verb {
                         .next = isolation::NextOf(c)});
       const bool more_ranks = i + 1 < paired.pairs.size() && paired.pairs[i + 1].step == pair.step;
       if (more_ranks) continue;
-      compare::ForgiveCarriedRounding(results);
-      compare::NameWrongUpdates(results);
+      compare::JudgeSteps(results);
       const std::vector<compare::StepOrigins> steps = compare::OriginsOfSteps(results);
       const auto first = compare::FirstWithOrigin(steps);
       if (first != steps.end()) return PlaceIn(*first, results, rounds);

@@ -18,7 +18,10 @@
 #include "engine/base/file.h"
 #include "engine/base/memory_size.h"
 #include "engine/compare/compare.h"
-#include "engine/compare/explain/evidence.h"
+#include "engine/compare/ranks/rank_result.h"
+#include "engine/compare/ranks/wrong_updates.h"
+#include "engine/compare/report/report_ranks.h"
+#include "engine/compare/report/report_terminal.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/tag_folder.h"
 #include "engine/exports/databases/vis_db.h"
@@ -180,14 +183,15 @@ class GraphVisualize : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target_, golden_, selection));
     for (const std::string& what : paired.left_out)
       out.Warn(MakePrintable("not compared: " + what) + "\n");
-    std::vector<std::string> lines(paired.pairs.size());
+    std::vector<compare::RankResult> results(paired.pairs.size());
+    std::vector<std::string> saved(paired.pairs.size());  // the files of the mappings
     Status single;
     const uint64_t all_memory = AvailableMemory();
     ForEachPair(paired.pairs, log_rows_, all_memory, [&](size_t i, uint64_t memory) {
       const DumpPair& pair = paired.pairs[i];
       out.Progress("comparing {} with {}", pair.target, pair.golden);
       MemoryBudget budget({.bytes = memory, .file_bytes = FileSizes(pair), .asked_for = false});
-      const Status status = AddPair(pair, &budget, &lines[i], out);
+      const Status status = AddPair(pair, &budget, &results[i], &saved[i], out);
       if (budget.exceeded() && memory < all_memory) return false;
       if (!status.ok() && paired.pairs.size() == 1) {
         single = status;
@@ -197,11 +201,30 @@ class GraphVisualize : public Verb {
       return true;
     });
     MSPROBE_RETURN_IF_ERROR(single);
-    for (const std::string& line : lines) out.Write(line);
+    compare::JudgeSteps(results);
+    constexpr int kLinesBehind = 2;  // the file, the prompt
+    const compare::TerminalOptions look{.width = out.width(),
+                                        .lines = out.height() - kLinesBehind,
+                                        .colors = out.colors(),
+                                        .whole = !out.is_terminal()};
+    out.Write(results.size() == 1 ? compare::TerminalReport(results[0], look)
+                                  : compare::RanksReport(results, {target_, golden_, {}}, look));
+    for (const std::string& path : saved) {
+      if (!path.empty()) out.Print("written: {}\n", path);
+    }
     return Status::Ok();
   }
 
-  Status AddPair(const DumpPair& pair, MemoryBudget* memory, std::string* line, Console& out) {
+  Status AddPair(const DumpPair& pair, MemoryBudget* memory, compare::RankResult* result,
+                 std::string* saved, Console& out) {
+    const Status status = AddComparison(pair, memory, result, saved, out);
+    result->step = pair.step, result->rank = pair.rank;
+    if (!status.ok()) result->failed = status;
+    return status;
+  }
+
+  Status AddComparison(const DumpPair& pair, MemoryBudget* memory, compare::RankResult* result,
+                       std::string* saved, Console& out) {
     MSPROBE_ASSIGN_OR_RETURN(Dump target, dump::ReadDump(pair.target, memory));
     MSPROBE_ASSIGN_OR_RETURN(Dump golden, dump::ReadDump(pair.golden, memory));
     MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, mapping_.Memory(target, golden)));
@@ -211,14 +234,9 @@ class GraphVisualize : public Verb {
     options.max_resident_tensor_bytes = std::min(options.max_resident_tensor_bytes, memory->left());
     MSPROBE_ASSIGN_OR_RETURN(const compare::Comparison c,
                              compare::Compare(std::move(target), std::move(golden), options));
-    MSPROBE_ASSIGN_OR_RETURN(const std::string saved, mapping_.Save(output_, pair.rank, c));
+    MSPROBE_ASSIGN_OR_RETURN(*saved, mapping_.Save(output_, pair.rank, c));
     if (log_rows_) LogRows(c, out);
-    *line = fmt::format("{}: {}\n", PlaceText(pair.step, pair.rank),
-                        c.first.pair < 0 ? "no call introduces a difference"
-                                         : MakePrintable(fmt::format(
-                                               "first divergence at {}: {}",
-                                               compare::EntryName(c, c.first.pair), c.first.why)));
-    if (!saved.empty()) *line += fmt::format("written: {}\n", saved);
+    *result = compare::SummarizeRank(c, pair.step, pair.rank);
     return graph_->AddComparison(c, {.step = pair.step, .rank = pair.rank});
   }
 

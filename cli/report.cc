@@ -8,6 +8,7 @@
 #include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/compare/ranks/rank_result.h"
+#include "engine/compare/ranks/wrong_updates.h"
 #include "engine/dump/read/reader.h"
 #include "engine/gradients/recorded_norms.h"
 #include "engine/gradients/written_comparison.h"
@@ -134,7 +135,7 @@ class Report : public Verb {
       failed.step = table.step, failed.rank = table.rank, failed.failed = c.status();
       parts_.emplace_back();
     }
-    compare::ForgiveCarriedRounding(results_);
+    compare::JudgeSteps(results_);
     const std::string& named = found.tables.size() == 1 ? found.tables[0].path : source_;
     return PageOfComparison({named, "", found.notes});
   }

@@ -409,8 +409,7 @@ Status CompareOutput::WriteFilesOnAllPairs() {
 
 Status CompareOutput::Finish() {
   for (Kept& kept : kept_) results_.push_back(std::move(kept.result));
-  compare::ForgiveCarriedRounding(results_);
-  compare::NameWrongUpdates(results_);
+  compare::JudgeSteps(results_);
   if (results_.size() == 1 && !results_[0].failed.ok()) return results_[0].failed;
   // What was found may have taken hours: it is printed even if no file can be written.
   Status unwritten;

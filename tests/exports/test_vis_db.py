@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -333,6 +334,19 @@ def test_the_command_of_msprobe_8(pair, msprobe_bin):
     done = run(msprobe_bin, "-f", "pytorch", "graph", "-i", "merge.json", "-o", "one", cwd=pair)
     assert done.returncode == 2
     assert "not merged" in done.stderr
+
+
+def test_steps_are_judged_as_compare_judges_them(pair, msprobe_bin):
+    for side in ("target", "golden"):
+        for step in ("step0", "step1"):
+            shutil.copytree(pair / side, pair / "runs" / side / step / "rank0")
+    both = ("-tp", "runs/target", "-gp", "runs/golden", "-o", "out")
+    graph = run(msprobe_bin, "graph_visualize", *both, cwd=pair).stdout
+    compared = run(msprobe_bin, "compare", *both, cwd=pair).stdout
+    report = graph[: graph.index("written:")].split()
+    assert report == compared[: compared.index("written:")].split()
+    assert "step 1: differs, inherited from step 0" in graph
+    assert graph.count("FIRST DIVERGENCE") == 1
 
 
 def test_what_cannot_be_shown_is_said(pair, msprobe_bin):

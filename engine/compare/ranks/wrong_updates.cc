@@ -196,6 +196,11 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
   return updates;
 }
 
+void JudgeSteps(std::span<RankResult> results) {
+  ForgiveCarriedRounding(results);
+  NameWrongUpdates(results);
+}
+
 void NameWrongUpdates(std::span<RankResult> results) {
   int32_t named = INT32_MAX;  // the first step that is wrong
   for (RankResult& r : results) {

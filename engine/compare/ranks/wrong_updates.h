@@ -2,8 +2,7 @@
 // step 4 begins with other parameters or buffers. weights.json of the steps shows it, so that the
 // step is named and not the first layer that uses the weights.
 //
-//   ForgiveCarriedRounding(results);
-//   NameWrongUpdates(results);
+//   JudgeSteps(results);
 //   if (results[i].wrong_update_after >= 0) Print(results[i].first.why);
 #pragma once
 
@@ -20,6 +19,11 @@ namespace msprobe::compare {
 // other weights, where the step before of the same rank agrees. Nothing happens to results whose
 // dumps have no weights.json, and where rounding explains the weights. `results` are ordered by step.
 void NameWrongUpdates(std::span<RankResult> results);
+
+// What the results of several steps say together: steps that carry on the rounding of the step before
+// (ForgiveCarriedRounding), then updates between steps. Every command that compares steps judges them
+// by this, so that all name the same place.
+void JudgeSteps(std::span<RankResult> results);
 
 // Makes the update of the weights behind the step the first divergence of the result.
 void NameWrongUpdate(int32_t after_step, std::string why, RankResult* result);
