@@ -14,6 +14,7 @@
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/shape_effects.h"
+#include "engine/compare/left_gradients.h"
 #include "engine/compare/measure/common_data.h"
 #include "engine/compare/measure/dtype_arguments.h"
 #include "engine/compare/measure/exact_bits.h"
@@ -180,6 +181,8 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   MSPROBE_ASSIGN_OR_RETURN(const Mode mode, ChooseMode(target, golden, options.mode));
   MSPROBE_RETURN_IF_ERROR(CheckMapping(target, options.mapping));
   ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
+  const LeftGradients left(&target, &golden);
+  for (Dump& repeat : repeats) DropGradientsBefore(&repeat);
   std::string reduced;
   if (mode == Mode::kStatistics) reduced = ReduceToStatistics(options, pool, &target, &golden);
   Comparison c;
@@ -226,6 +229,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   if (ForgiveWithoutEffect(&c) || ForgiveOtherShapes(&c)) ClassifyCalls(&c);
   FindFirstDivergence(&c);
   c.first.why += spread.Sentence(c, c.first.row);
+  left.Name(&c);
   FindFirstBits(&c);
   // Each of the two goes through all rows, and writes what nobody else reads.
   ThreadPool::Default().ParallelFor(

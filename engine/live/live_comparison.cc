@@ -7,9 +7,11 @@
 
 #include "engine/base/log.h"
 #include "engine/compare/compare.h"
+#include "engine/compare/left_gradients.h"
 #include "engine/compare/report/findings_screen.h"
 #include "engine/dump/session/reference_dump.h"
 #include "engine/live/other_program.h"
+#include "engine/model/gradients_before.h"
 
 namespace msprobe::live {
 namespace {
@@ -19,8 +21,10 @@ void DropFrom(size_t leaf, Items* items) {
   std::erase_if(*items, [&](const auto& item) { return item.leaf >= leaf; });
 }
 
-// Leaves the first `count` records.
+// Leaves the first `count` records that CallCheck counts.
 void Cut(size_t count, Dump* dump) {
+  for (size_t i = 0; i < std::min(count, dump->records.size()); ++i)
+    count += IsGradientsBefore(dump->records[i].name);
   if (count >= dump->records.size()) return;
   const size_t leaves = dump->records[count].first_leaf;
   dump->records.resize(count);
@@ -114,13 +118,15 @@ void LiveComparison::BeginStep(const Part& part, const std::string& own_file) {
     Log(LogLevel::kWarning,
         fmt::format("{} ends early: step {} is compared as far as it goes", file_, part.step));
   }
+  compare::DropGradientsBefore(&*golden);
   check_ = std::make_unique<CallCheck>(*std::move(golden));
 }
 
 bool LiveComparison::Look(const Entry& entry) {
   wants_look_ = false;
   ++entries_;
-  if (!on()) return false;
+  // It tells why a later call differs, and nothing by itself.
+  if (!on() || IsGradientsBefore(entry.name())) return false;
   if (check_->Look(entry, bits_decide_) != CallCheck::Answer::kSuspect) return false;
   suspects_left_ = true;
   // Among other calls, what looks wrong may be a rewrite whose results agree later: the whole step

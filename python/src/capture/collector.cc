@@ -89,7 +89,7 @@ Result<bool> Collector::StartSession(std::optional<int> rank) {
     if (!found) return false;
   }
   if (run_.session->begins_step() && run_.session->filter().WantsStep(run_.session->step()))
-    run_.session->SetProvenance(ProvenanceJson());
+    run_.session->SetProvenance(ProvenanceJson(tells_gradients_before_));
   Result<bool> started = run_.session->Start(rank);
   if (baseline_.on() && started.ok() && *started) baseline_.Begin(rank);
   return started;
@@ -97,13 +97,14 @@ Result<bool> Collector::StartSession(std::optional<int> rank) {
 
 Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models, bool compiled) {
   if (run_.session->config().level == Level::kDebug) return false;  // Save starts by itself
+  tells_gradients_before_ = gradients_before_.Begin(!models.empty());
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, StartSession(rank));
   run_.options.slicer = run_.session->slicer().empty() ? nullptr : &run_.session->slicer();
   run_.sees_calls = false;
   tokens_ = 0;
   if (!collecting) return false;
   rank_ = rank;
-  optimizers_.SetModels(models);
+  parameter_names_.SetModels(models);
   optimizers_.SetStopped(false);
   // Where modules have no entries, as under level L1, only their names are needed.
   // The same holds for the modules that have MindSpore's Primitives.
@@ -190,6 +191,7 @@ void Collector::WriteWeights(const NamedModels& models) {
 Status Collector::Stop() {
   modules_.RecordAll();
   StopCalls();
+  gradients_before_.End();
   api_calls_.FlushCollectives();
   run_.unwritten.Clear();
   run_.known.Forget();  // what runs now is not observed
@@ -288,7 +290,10 @@ void Collector::WriteSignatures() {
 
 void Collector::OnGradient(PyObject* module, const std::string& parameter, PyObject* gradient) {
   if (token_range_ && tokens_ <= token_range_->first) return;  // the range is still to come
-  Guarded([&] { parameter_gradients_.OnGradient(module, parameter, gradient); });
+  Guarded([&] {
+    gradients_before_.OnArrival(gradient);
+    parameter_gradients_.OnGradient(module, parameter, gradient);
+  });
 }
 
 void Collector::ForgetModules() {

@@ -21,6 +21,7 @@
 #include "capture/apis/custom_apis.h"
 #include "capture/gradients/parameter_hooks.h"
 #include "capture/modules/module_tree.h"
+#include "capture/modules/parameter_names.h"
 #include "capture/recorders/api_recorder.h"
 #include "capture/recorders/call_recorder.h"
 #include "capture/recorders/gradient_recorder.h"
@@ -33,6 +34,7 @@
 #include "capture/tasks/baseline_check.h"
 #include "capture/tasks/debug_saves.h"
 #include "capture/tasks/findings.h"
+#include "capture/tasks/gradients_before.h"
 #include "capture/tasks/overflow_check.h"
 #include "capture/tasks/parameter_gradients.h"
 #include "capture/tasks/reference_check.h"
@@ -131,7 +133,9 @@ class Collector final : public ParameterObserver {
   ModuleTree module_tree_{&run_.counters, this};
   ModuleTree followed_{&run_.counters, nullptr};  // level L1: names for the entries of APIs
   ParameterGradients parameter_gradients_{&run_, &module_tree_, &overflow_};
-  GradientRecorder gradients_{&run_, &overflow_};
+  ParameterNames parameter_names_;
+  GradientsBefore gradients_before_{&run_, &parameter_names_};
+  GradientRecorder gradients_{&run_, &overflow_, &gradients_before_};
   CallRecorder calls_{&run_, &overflow_, &reference_, &baseline_, &gradients_};
   ModuleRecorder modules_{&run_, &module_tree_, &followed_, &calls_};
   GraphRecorder graphs_{&run_};
@@ -142,7 +146,7 @@ class Collector final : public ParameterObserver {
                       return started.ok() && *started;
                     }};
   // Steps of optimizers that run after Stop belong to the step, until Step.
-  OptimizerRecorder optimizers_{&run_, &calls_,
+  OptimizerRecorder optimizers_{&run_, &calls_, &parameter_names_,
                                 [this] {
                                   const Result<bool> started = StartSession(rank_);
                                   return started.ok() && *started;
@@ -152,6 +156,7 @@ class Collector final : public ParameterObserver {
   std::optional<std::pair<int64_t, int64_t>> token_range_;
   int64_t weights_step_ = -1;  // the step whose weights were read last
   int64_t tokens_ = 0;         // number of forwards of the model since Start
+  bool tells_gradients_before_ = false;
   bool wrote_weights_ = false, said_coverage_ = false, said_no_modules_ = false;
 };
 

@@ -11,6 +11,7 @@
 #include "engine/base/text.h"
 #include "engine/dump/write/provenance.h"
 #include "engine/kernels/stats.h"
+#include "engine/model/gradients_before.h"
 
 namespace msprobe::capture {
 namespace {
@@ -149,13 +150,14 @@ void AddTorch(JsonObject* out) {
 
 }  // namespace
 
-std::string ProvenanceJson() {
+std::string ProvenanceJson(bool gradients_before) {
   JsonObject json;
   const std::string_view version = Py_GetVersion();
   json.Text("python", version.substr(0, version.find(' ')));
   Framework::Get().is_torch() ? AddTorch(&json) : AddMindSpore(&json);
   static const std::string revision = dump::GitRevision(ScriptFolder());
   json.Text("git", revision);
+  if (gradients_before) json.Plain(kTellsGradientsBefore, PyRef::Borrow(Py_True));
   return json.Finish();
 }
 

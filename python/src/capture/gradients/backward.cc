@@ -162,6 +162,7 @@ void RunTask(Task& task, PyObject* incoming, PyObject* outgoing) {
       p.place = Waiting().insert(Waiting().end(), keep);
       p.listed = true;
     }
+    p.sink->OnArrival();
     Take(p, task, incoming, outgoing);
     p.sink->OnNodeDone(p.name);
     --(task.when == NodeHooks::kAfter ? p.hooks_left : p.prehooks_left);

@@ -40,6 +40,8 @@ class GradientSink {
   // Whether gradients of calls that were armed in `step` are still recorded: collection is on and
   // the step has not changed.
   virtual bool Accepts(int64_t step) const = 0;
+  // Called when gradients have arrived, before they are measured.
+  virtual void OnArrival() {}
   // Measures one gradient; null: it is not recorded. `is_input`: it is the gradient of an output of
   // the forward call, and so an input of the backward call. Never leaves a Python error set.
   virtual Gradient Compose(const std::string& name, bool is_input, size_t index,

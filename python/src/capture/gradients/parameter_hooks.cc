@@ -35,18 +35,6 @@ struct HeldHook {
 // Never destroyed: at exit the interpreter is gone before static destructors run.
 std::vector<HeldHook>& places = *new std::vector<HeldHook>;
 
-// Null when it has none.
-PyRef GradientOf(PyObject* parameter) {
-  const TorchApi& torch = TorchApi::Get();
-  const Interposer::Pause pause;
-  const QuietTorch quiet;
-  PyRef gradient =
-      PyRef::Steal(torch.IsPlainTensor(parameter) ? torch.grad(parameter)
-                                                  : PyObject_GetAttrString(parameter, "grad"));
-  ClearError();
-  return gradient && gradient.get() != Py_None ? std::move(gradient) : PyRef();
-}
-
 PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
   auto* hook = reinterpret_cast<Hook*>(self);
   if (PyVectorcall_NARGS(nargsf) > 0) {
@@ -119,6 +107,17 @@ bool AddToNode(PyObject* parameter, PyRef hook) {
 }
 
 }  // namespace
+
+PyRef GradientOf(PyObject* parameter) {
+  const TorchApi& torch = TorchApi::Get();
+  const Interposer::Pause pause;
+  const QuietTorch quiet;
+  PyRef gradient =
+      PyRef::Steal(torch.IsPlainTensor(parameter) ? torch.grad(parameter)
+                                                  : PyObject_GetAttrString(parameter, "grad"));
+  ClearError();
+  return gradient && gradient.get() != Py_None ? std::move(gradient) : PyRef();
+}
 
 bool ParameterHooks::Init() {
   return ReadyCallableType<Hook>(&hook_type, "msprobe._engine.ParameterHook", DeallocHook);

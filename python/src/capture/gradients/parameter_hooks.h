@@ -9,7 +9,12 @@
 
 #include <string>
 
+#include "capture/python/py_ref.h"
+
 namespace msprobe::capture {
+
+// What lies in .grad of a parameter of PyTorch; null: nothing. Never leaves a Python error set.
+PyRef GradientOf(PyObject* parameter);
 
 class ParameterObserver {
  public:

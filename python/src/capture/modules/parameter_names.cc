@@ -24,9 +24,15 @@ const std::string* ParameterNames::Find(PyObject* parameter) {
   return found == names_.end() ? nullptr : &found->second;
 }
 
+const std::vector<std::pair<std::string, PyRef>>& ParameterNames::InOrder() {
+  if (!known_) Read();
+  return in_order_;
+}
+
 void ParameterNames::Read() {
   known_ = true;
   names_.clear();
+  in_order_.clear();
   std::unordered_set<std::string> taken;
   std::string room;
   for (const auto& [prefix, weak] : models_) {
@@ -35,6 +41,9 @@ void ParameterNames::Read() {
       std::string shown = prefix + std::string(WithoutWrappers(name, &room));
       // A model may have a part that is called as a wrapper is.
       if (!taken.insert(shown).second) shown = prefix + name;
+      PyRef reference = PyRef::Steal(PyWeakref_NewRef(tensor.get(), nullptr));
+      ClearError();
+      if (reference) in_order_.emplace_back(shown, std::move(reference));
       names_.emplace(tensor.get(), std::move(shown));
     }
   }

@@ -3,6 +3,7 @@
 //
 //   names.SetModels(models);
 //   const std::string* name = names.Find(parameter);   // null: a parameter of no model
+//   for (const auto& [name, weak] : names.InOrder()) ...
 //   names.Renew();                                     // the models may have changed
 #pragma once
 
@@ -22,13 +23,16 @@ class ParameterNames {
   // Models, each with the prefix of its names. Keeps the former ones when there are none.
   void SetModels(const std::vector<std::pair<std::string, PyObject*>>& models);
   const std::string* Find(PyObject* parameter);
+  // All of them, each with a weak reference, in the order of the models.
+  const std::vector<std::pair<std::string, PyRef>>& InOrder();
   void Renew() { known_ = false; }
 
  private:
   void Read();
 
   std::vector<std::pair<std::string, PyRef>> models_;  // weak references
-  std::unordered_map<PyObject*, std::string> names_;   // the keys are never dereferenced
+  std::vector<std::pair<std::string, PyRef>> in_order_;
+  std::unordered_map<PyObject*, std::string> names_;  // the keys are never dereferenced
   bool known_ = false;
 };
 

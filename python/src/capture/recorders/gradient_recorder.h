@@ -16,14 +16,15 @@
 #include "capture/gradients/backward.h"
 #include "capture/recording/open_call.h"
 #include "capture/recording/recording.h"
+#include "capture/tasks/gradients_before.h"
 #include "capture/tasks/overflow_check.h"
 
 namespace msprobe::capture {
 
 class GradientRecorder final : public GradientSink {
  public:
-  GradientRecorder(Recording* recording, OverflowCheck* overflow)
-      : recording_(recording), overflow_(overflow) {}
+  GradientRecorder(Recording* recording, OverflowCheck* overflow, GradientsBefore* before)
+      : recording_(recording), overflow_(overflow), before_(before) {}
 
   // The gradients of a call that has returned `outputs` are recorded when they come.
   void Expect(const OpenCall& call, const std::vector<PyObject*>& outputs);
@@ -33,6 +34,7 @@ class GradientRecorder final : public GradientSink {
   bool Accepts(int64_t step) const override {
     return recording_->session->collecting() && recording_->session->step() == step;
   }
+  void OnArrival() override { before_->OnArrival(); }
   Gradient Compose(const std::string& call, bool is_input, size_t index,
                    PyObject* gradient) override;
   void OnNodeDone(const std::string& call) override;
@@ -54,6 +56,7 @@ class GradientRecorder final : public GradientSink {
 
   Recording* recording_;
   OverflowCheck* overflow_;
+  GradientsBefore* before_;
   Entry entry_;  // reused; the GIL is held while it is filled
   std::unordered_map<std::string, BackwardCall> backward_calls_;
   // Filled for pkl files only, which show the stack of the forward call for backward calls as well.

@@ -149,7 +149,7 @@ struct OptimizerRecorder::Step {
 };
 
 std::string OptimizerRecorder::NameOf(PyObject* parameter, const std::string& otherwise) {
-  const std::string* name = names_.Find(parameter);
+  const std::string* name = names_->Find(parameter);
   return name != nullptr ? *name : otherwise;
 }
 

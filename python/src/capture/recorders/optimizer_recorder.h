@@ -3,7 +3,6 @@
 // state before the call, the outputs those after it, under the names of the parameters.
 //
 //   OptimizerCalls::Install(&optimizers);
-//   optimizers.SetModels(models);     // whose parameters have names
 //   optimizers.SetStopped(true);      // from now on, a call opens the files of the step again
 #pragma once
 
@@ -25,15 +24,16 @@ namespace msprobe::capture {
 
 class OptimizerRecorder final : public OptimizerObserver {
  public:
-  // `open` goes on with the step after a stop, and `close` ends that. `open` returns false when the
-  // step is not recorded.
-  OptimizerRecorder(Recording* recording, CallRecorder* calls, std::function<bool()> open,
-                    std::function<void()> close)
-      : recording_(recording), calls_(calls), open_(std::move(open)), close_(std::move(close)) {}
+  // `names`: of the models' parameters. `open` goes on with the step after a stop, and `close` ends
+  // that. `open` returns false when the step is not recorded.
+  OptimizerRecorder(Recording* recording, CallRecorder* calls, ParameterNames* names,
+                    std::function<bool()> open, std::function<void()> close)
+      : recording_(recording),
+        calls_(calls),
+        names_(names),
+        open_(std::move(open)),
+        close_(std::move(close)) {}
 
-  void SetModels(const std::vector<std::pair<std::string, PyObject*>>& models) {
-    names_.SetModels(models);
-  }
   void SetStopped(bool stopped) { stopped_ = stopped; }
   // `again(values, error)`: a generator of the values, which then raises the error, if it is not
   // None.
@@ -60,9 +60,9 @@ class OptimizerRecorder final : public OptimizerObserver {
 
   Recording* recording_;
   CallRecorder* calls_;
+  ParameterNames* names_;
   std::function<bool()> open_;
   std::function<void()> close_;
-  ParameterNames names_;
   PyRef again_;
   bool stopped_ = false;  // stop() was called in a step that was recorded, and step() was not
   int resumed_ = 0;       // number of running calls since the step was opened again

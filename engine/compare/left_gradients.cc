@@ -1,0 +1,363 @@
+#include "engine/compare/left_gradients.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/compare/explain/classify.h"
+#include "engine/compare/explain/divergence.h"
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/explanation.h"
+#include "engine/compare/explain/suspects.h"
+#include "engine/compare/judge/judge.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/model/gradients_before.h"
+#include "engine/model/names.h"
+
+namespace msprobe::compare {
+namespace {
+
+constexpr double kConfidence = 0.95;
+constexpr double kByShape = 0.7;  // the wrong value is only known to look like such a gradient
+
+// The parameter of a leaf "Optimizer.gradients_before.1.forward.output.0.fc.weight": "fc.weight".
+std::string_view ParameterOf(const Record& record, const Leaf& leaf) {
+  constexpr std::string_view kPlace = ".output.0.";
+  const std::string_view suffix = LeafSuffix(leaf, record);
+  return suffix.starts_with(kPlace) ? suffix.substr(kPlace.size()) : suffix;
+}
+
+// What a device measured is recorded although it is zeros: nothing is lost by adding to them.
+bool IsNothing(const Leaf& leaf) {
+  return leaf.kind != LeafKind::kTensor ||
+         (leaf.has_stats && leaf.max_value == 0 && leaf.min_value == 0);
+}
+
+template <typename Items>
+void MoveLeaves(const std::vector<uint32_t>& places, Items* items) {
+  std::erase_if(*items, [&](const auto& item) { return places[item.leaf] == UINT32_MAX; });
+  for (auto& item : *items) item.leaf = places[item.leaf];
+}
+
+// Takes out the records for which `taken(index, record)` is true, with their leaves.
+template <typename Taken>
+void TakeRecords(Dump* d, const Taken& taken) {
+  std::vector<uint32_t> places(d->leaves.size(), UINT32_MAX);  // of the leaves that stay
+  size_t records = 0, leaves = 0;
+  for (size_t i = 0; i < d->records.size(); ++i) {
+    Record record = d->records[i];
+    if (taken(static_cast<int32_t>(records), record)) continue;
+    const uint32_t first = std::exchange(record.first_leaf, static_cast<uint32_t>(leaves));
+    for (uint32_t leaf = first; leaf < first + record.leaf_count; ++leaf) {
+      places[leaf] = static_cast<uint32_t>(leaves);
+      d->leaves[leaves] = d->leaves[leaf];
+      d->leaves[leaves++].record = static_cast<uint32_t>(records);
+    }
+    if (!d->micro_steps.empty()) d->micro_steps[records] = d->micro_steps[i];
+    d->records[records++] = record;
+  }
+  d->records.resize(records);
+  d->leaves.resize(leaves);
+  if (!d->micro_steps.empty()) d->micro_steps.resize(records);
+  MoveLeaves(places, &d->unwritten);
+  MoveLeaves(places, &d->unreadable);
+  MoveLeaves(places, &d->strides);
+  MoveLeaves(places, &d->rests);
+}
+
+// "fc.weight" of the gradient that a row of the pair shows; "": the row shows none.
+std::string ParameterOfGradient(const Comparison& c, int32_t pair, int32_t row) {
+  constexpr std::string_view kOfOptimizer = "input.gradients.";
+  const Record& record = RecordOf(c, pair);
+  const std::string_view path = LeafPath(c, row);
+  std::string room;
+  if (IsOptimizerCall(record.api)) {
+    if (!path.starts_with(kOfOptimizer)) return "";
+    return std::string(WithoutWrappers(path.substr(kOfOptimizer.size()), &room));
+  }
+  if (record.direction != Direction::kParameterGrad) return "";
+  // "Module.fc.Linear": the path of the module is between the first and the last word.
+  std::string_view module = record.api;
+  module.remove_prefix(std::min(module.size(), module.find('.') + 1));
+  module = module.substr(0, std::min(module.size(), module.rfind('.')));
+  return std::string(WithoutWrappers(fmt::format("{}.{}", module, path), &room));
+}
+
+}  // namespace
+
+void DropGradientsBefore(Dump* dump) {
+  std::erase_if(dump->provenance,
+                [](const auto& item) { return item.first == kTellsGradientsBefore; });
+  if (std::any_of(dump->records.begin(), dump->records.end(),
+                  [](const Record& record) { return IsGradientsBefore(record.name); }))
+    TakeRecords(dump, [](int32_t, const Record& record) { return IsGradientsBefore(record.name); });
+}
+
+LeftGradients::LeftGradients(Dump* target, Dump* golden)
+    : target_(Take(target)), golden_(Take(golden)) {}
+
+const LeftGradients::Pass* LeftGradients::Side::Find(int64_t number) const {
+  const auto found = std::find_if(passes.begin(), passes.end(),
+                                  [&](const Pass& pass) { return pass.record.call == number; });
+  return found == passes.end() ? nullptr : &*found;
+}
+
+LeftGradients::Side LeftGradients::Take(Dump* dump) {
+  Side side;
+  side.tells = std::any_of(dump->provenance.begin(), dump->provenance.end(), [](const auto& item) {
+    return item.first == kTellsGradientsBefore && item.second == "true";
+  });
+  int32_t behind = 0;
+  for (const Record& record : dump->records) {
+    if (!IsGradientsBefore(record.name)) {
+      ++behind;
+      continue;
+    }
+    const auto leaves = dump->LeavesOf(record);
+    side.passes.push_back({record, {leaves.begin(), leaves.end()}, behind});
+  }
+  DropGradientsBefore(dump);
+  return side;
+}
+
+std::vector<LeftGradients::Difference> LeftGradients::DifferencesOf(const Comparison& c,
+                                                                    int64_t number) const {
+  const Pass *t = target_.Find(number), *g = golden_.Find(number);
+  std::unordered_map<std::string_view, const Leaf*> of_golden;
+  for (size_t i = 0; g != nullptr && i < g->leaves.size(); ++i) {
+    if (!IsNothing(g->leaves[i]))
+      of_golden.emplace(ParameterOf(g->record, g->leaves[i]), &g->leaves[i]);
+  }
+  std::vector<Difference> found;
+  for (size_t i = 0; t != nullptr && i < t->leaves.size(); ++i) {
+    const Leaf& leaf = t->leaves[i];
+    if (IsNothing(leaf)) continue;
+    const std::string_view name = ParameterOf(t->record, leaf);
+    const auto other = of_golden.find(name);
+    if (other == of_golden.end()) {
+      found.push_back({name, &leaf, nullptr, {.reason = Reason::kNoPartner}});
+      continue;
+    }
+    Measure m;
+    JudgeLeaves(leaf, *other->second, c.mode == Mode::kChecksum ? c.mode : Mode::kStatistics,
+                {.tolerance = c.tolerance}, &m);
+    const bool differs =
+        m.verdict == RowVerdict::kDiffers || (m.verdict == RowVerdict::kNoise && !c.exact.empty());
+    if (differs) {
+      m.verdict = RowVerdict::kDiffers;
+      found.push_back({name, &leaf, other->second, m});
+    }
+    of_golden.erase(other);
+  }
+  // In the order of the file.
+  for (size_t i = 0; g != nullptr && i < g->leaves.size(); ++i) {
+    const std::string_view name = ParameterOf(g->record, g->leaves[i]);
+    if (of_golden.count(name) > 0)
+      found.push_back({name, nullptr, &g->leaves[i], {.reason = Reason::kNoPartner}});
+  }
+  return found;
+}
+
+namespace {
+
+// How sure it is that the call `pair` shows one of these gradients; 0: it does not.
+template <typename Differences>
+double ShowsOne(const Comparison& c, int32_t pair, const Differences& differences) {
+  const Record& record = RecordOf(c, pair);
+  if (record.direction == Direction::kBackward) return 0;
+  const auto any = [&](const auto& fits) {
+    return std::any_of(differences.begin(), differences.end(), fits);
+  };
+  const RecordPair& p = c.pairs[pair];
+  bool shows_gradients = false;
+  for (uint32_t i = p.first_row; i < p.first_row + p.row_count; ++i) {
+    const bool alone = c.rows[i].target < 0 || c.rows[i].golden < 0;
+    if (c.measures[i].verdict != RowVerdict::kDiffers && !alone) continue;
+    const std::string name = ParameterOfGradient(c, pair, static_cast<int32_t>(i));
+    shows_gradients |= !name.empty();
+    if (any([&](const auto& d) { return d.parameter == name; })) return kConfidence;
+  }
+  // A parameter that several modules share has the name of the first of them.
+  const bool parameters = record.direction == Direction::kParameterGrad;
+  const int32_t input = parameters ? -1 : FirstWrongInput(c, pair);
+  if (shows_gradients && !parameters) return 0;
+  for (uint32_t i = p.first_row; i < p.first_row + p.row_count; ++i) {
+    if (parameters ? c.measures[i].verdict != RowVerdict::kDiffers
+                   : static_cast<int32_t>(i) != input)
+      continue;
+    const Row& row = c.rows[i];
+    const Shape shape =
+        (row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden]).shape;
+    if (any([&](const auto& d) {
+          return (d.target ? d.target : d.golden)->shape.view() == shape.view();
+        }))
+      return kByShape;
+  }
+  return 0;
+}
+
+}  // namespace
+
+// The sentence about the first parameter of the pass.
+std::string LeftGradients::Describe(const Comparison& c, int32_t pair,
+                                    const std::vector<Difference>& differences, int64_t number) {
+  const Difference& d = differences.front();
+  const size_t more = differences.size() - 1;
+  std::string text;
+  if (d.target == nullptr || d.golden == nullptr) {
+    text = fmt::format(
+        "`{}` had a gradient before this backward pass in the {}, none in the {}: zero_grad was "
+        "not "
+        "called, or called elsewhere",
+        d.parameter, d.target ? "target" : "golden", d.target ? "golden" : "target");
+  } else {
+    text = fmt::format(
+        "`{}` had another gradient before this backward pass in the target than in the golden: {}; "
+        "{}",
+        d.parameter,
+        number == 0 ? "it was left by an earlier step"
+                    : "after the backward pass before, something changed it in one run only",
+        DescribeRow(c, static_cast<int32_t>(c.pairs[pair].first_row)));
+  }
+  if (more > 0) text += fmt::format("; so had {} more parameter{}", more, more == 1 ? "" : "s");
+  return text;
+}
+
+// The differing gradients of parameters, where the comparison has no other difference and the runs
+// agree on each of these parameters later: what lay there was cleared before anything took it.
+template <typename Differences>
+std::vector<uint32_t> ClearedLater(const Comparison& c, const Differences& differences) {
+  std::vector<uint32_t> rows;
+  std::set<std::string> open;  // parameters whose gradient differs so far
+  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
+    const RecordPair& pair = c.pairs[p];
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const RowVerdict verdict = c.measures[i].verdict;
+      if (verdict == RowVerdict::kUnknown) continue;
+      const bool differs = verdict == RowVerdict::kDiffers;
+      if (!differs && open.empty()) continue;
+      std::string name = ParameterOfGradient(c, p, static_cast<int32_t>(i));
+      if (!differs) {
+        open.erase(name);
+        continue;
+      }
+      const bool left = std::any_of(differences.begin(), differences.end(),
+                                    [&](const auto& d) { return d.parameter == name; });
+      if (!left || RecordOf(c, p).direction != Direction::kParameterGrad) return {};
+      rows.push_back(i);
+      open.insert(std::move(name));
+    }
+  }
+  return open.empty() ? rows : std::vector<uint32_t>();
+}
+
+void LeftGradients::Name(Comparison* c) const {
+  const int32_t first = FirstWrongCall(*c);
+  if (first < 0 || !c->pairs[first].matched()) return;
+  // A backward call made the wrong gradient of a parameter (MakerOfGradient in divergence.cc).
+  if (c->first.pair != first && RecordOf(*c, c->first.pair).direction == Direction::kBackward)
+    return;
+  std::set<int64_t> numbers;
+  for (const Side* side : {&target_, &golden_}) {
+    for (const Pass& pass : side->passes) numbers.insert(pass.record.call);
+  }
+  for (const int64_t number : numbers) {
+    const Pass *t = target_.Find(number), *g = golden_.Find(number);
+    if ((t == nullptr && !target_.tells) || (g == nullptr && !golden_.tells)) continue;
+    const RecordPair& pair = c->pairs[first];
+    if ((t != nullptr && t->behind > pair.target) || (g != nullptr && g->behind > pair.golden))
+      return;
+    const std::vector<Difference> differences = DifferencesOf(*c, number);
+    const double confidence = ShowsOne(*c, first, differences);
+    if (confidence == 0) continue;
+    if (const std::vector<uint32_t> rows = ClearedLater(*c, differences); !rows.empty()) {
+      for (const uint32_t row : rows)
+        c->measures[row] = {.verdict = RowVerdict::kUnknown, .reason = Reason::kOverwritten};
+      ClassifyCalls(c);
+      c->first = {};
+      c->runners_up.clear();
+      return;
+    }
+    const std::string shown(EntryName(*c, first));
+    Insert(differences, number, first, c);
+    const EarlierCalls before = CountEarlierCalls(*c, first);
+    const bool both = differences.front().target && differences.front().golden;
+    const auto row = static_cast<int32_t>(c->pairs[first].first_row);
+    FirstDivergence f = StartExplanation(*c, first, both ? row : -1);
+    f.confidence = confidence * before.JudgedFactor();
+    f.why = fmt::format("{}; {}; it shows first in {}", DescribeEarlierCalls(*c, before),
+                        Describe(*c, first, differences, number), shown);
+    f.advice =
+        both ? "compare what the two programs do with .grad between the backward passes: "
+               "zero_grad, no_sync, clipping"
+             : "compare where the two programs call zero_grad and backward, and which optimizer "
+               "has this parameter";
+    c->first = std::move(f);
+    // What shows it got it.
+    c->classes[first + 1] = CallClass::kInherited;
+    std::erase_if(c->runners_up, [&](const FirstDivergence& r) { return r.pair == first + 1; });
+    return;
+  }
+}
+
+// The entry of the pass becomes pair `at`, with the rows that differ. A run in which nothing lay has
+// an entry without values.
+void LeftGradients::Insert(const std::vector<Difference>& differences, int64_t number, int32_t at,
+                           Comparison* c) const {
+  RecordPair pair{.first_row = c->pairs[at].first_row,
+                  .row_count = static_cast<uint32_t>(differences.size())};
+  std::vector<Row> rows(differences.size());
+  for (const bool is_target : {true, false}) {
+    Dump& dump = is_target ? c->target : c->golden;
+    const Side &own = is_target ? target_ : golden_, &other = is_target ? golden_ : target_;
+    const Pass* const pass = own.Find(number);
+    Record record = pass != nullptr ? pass->record : other.Find(number)->record;
+    if (pass == nullptr) record.stack = -1;
+    record.first_leaf = static_cast<uint32_t>(dump.leaves.size());
+    (is_target ? pair.target : pair.golden) = static_cast<int32_t>(dump.records.size());
+    for (size_t i = 0; i < differences.size(); ++i) {
+      const Leaf* const leaf = is_target ? differences[i].target : differences[i].golden;
+      if (leaf == nullptr) continue;
+      (is_target ? rows[i].target : rows[i].golden) = static_cast<int32_t>(dump.leaves.size());
+      dump.leaves.push_back(*leaf);
+      dump.leaves.back().record = static_cast<uint32_t>(dump.records.size());
+    }
+    record.leaf_count = static_cast<uint32_t>(dump.leaves.size()) - record.first_leaf;
+    dump.records.push_back(record);
+    if (!dump.micro_steps.empty()) dump.micro_steps.push_back(dump.micro_steps.back());
+  }
+  for (Row& row : rows) {
+    if (row.target < 0 || row.golden < 0)
+      row.match = row.golden < 0 ? Match::kTargetOnly : Match::kGoldenOnly;
+  }
+  const auto more = [&](auto* items, auto item) {
+    if (!items->empty()) items->insert(items->begin() + pair.first_row, rows.size(), item);
+  };
+  c->rows.insert(c->rows.begin() + pair.first_row, rows.begin(), rows.end());
+  more(&c->measures, Measure());
+  for (size_t i = 0; i < rows.size(); ++i) c->measures[pair.first_row + i] = differences[i].measure;
+  more(&c->notes, std::string());
+  more(&c->noise_dtypes, ElementType());
+  if (c->coarse_row != UINT32_MAX && c->coarse_row >= pair.first_row)
+    c->coarse_row += pair.row_count;
+  for (auto later = c->pairs.begin() + at; later != c->pairs.end(); ++later)
+    later->first_row += pair.row_count;
+  c->pairs.insert(c->pairs.begin() + at, pair);
+  c->classes.insert(c->classes.begin() + at, CallClass::kIntroduced);
+  for (int32_t& forward : c->forward_of) forward += forward >= at;
+  if (!c->forward_of.empty()) c->forward_of.insert(c->forward_of.begin() + at, -1);
+  if (!c->rewritten.empty()) c->rewritten.insert(c->rewritten.begin() + at, 0);
+  if (!c->stated_regions.empty()) c->stated_regions.insert(c->stated_regions.begin() + at, 0);
+  for (FirstDivergence& f : c->runners_up) {
+    f.pair += f.pair >= at;
+    if (f.row >= static_cast<int32_t>(pair.first_row))
+      f.row += static_cast<int32_t>(pair.row_count);
+  }
+  c->content = nullptr;
+}
+
+}  // namespace msprobe::compare

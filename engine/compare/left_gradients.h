@@ -1,0 +1,65 @@
+// Gradients that lay in .grad when a backward pass began, and that the pass added its own to: of a
+// zero_grad that was not called, of another optimizer's loss, of the pass before. Where they are not
+// the same in both runs, they are the first wrong number, and no call of the pass is to blame.
+//
+//   LeftGradients left(&target, &golden);   // before the alignment: takes their entries out
+//   left.Name(&comparison);                 // after FindFirstDivergence: puts back the one it names
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare {
+
+// Takes the entries of gradients_before.h out of a dump, and from its provenance that it has them.
+void DropGradientsBefore(Dump* dump);
+
+class LeftGradients {
+ public:
+  LeftGradients(Dump* target, Dump* golden);
+
+  // The rule. The first wrong call is explained by a backward pass before it, if
+  // - both dumps say what lay in .grad when the pass began;
+  // - for some parameter it is not the same: nothing (or zeros) in one run, or beyond what the
+  //   comparison takes for noise;
+  // - the first wrong call is the first that shows a gradient of such a parameter: gradients of
+  //   parameters, an optimizer, or a call that takes a value of its shape which no call made.
+  // A wrong call inside the backward pass is never explained: it does not read .grad. Then the entry
+  // becomes a pair of the comparison, in front of that call, and its first divergence. Where all that
+  // differs are such gradients, and the runs agree on each of these parameters later in the step, they
+  // were cleared before anything took them: nothing is wrong. A comparison without such a finding
+  // is what it would be without the entries.
+  void Name(Comparison* comparison) const;
+
+ private:
+  struct Pass {
+    Record record;
+    std::vector<Leaf> leaves;  // one for each parameter; names as in the file
+    int32_t behind = 0;        // number of records before it
+  };
+  struct Side {
+    bool tells = false;
+    std::vector<Pass> passes;
+    const Pass* Find(int64_t number) const;
+  };
+  // Of one parameter; null: nothing lay there.
+  struct Difference {
+    std::string_view parameter;
+    const Leaf *target, *golden;
+    Measure measure;
+  };
+  static Side Take(Dump* dump);
+  std::vector<Difference> DifferencesOf(const Comparison& c, int64_t number) const;
+  static std::string Describe(const Comparison& c, int32_t pair,
+                              const std::vector<Difference>& differences, int64_t number);
+  void Insert(const std::vector<Difference>& differences, int64_t number, int32_t at,
+              Comparison* c) const;
+
+  Side target_, golden_;
+};
+
+}  // namespace msprobe::compare
