@@ -194,7 +194,19 @@ void Append(std::vector<std::string>* to, std::vector<std::string> more) {
   std::move(more.begin(), more.end(), std::back_inserter(*to));
 }
 
-constexpr FallRule kAnyDifference{.lowest_first = 1, .largest_drop = 0};
+constexpr FallRule kAnyDifference{.lowest_first = 1, .largest_drop = 0, .rounding = 0};
+
+// A sentence on the gradients whose directions are not judged; "": there are none.
+std::string RoundingNote(const SimilarityTable& table, const FallRule& rule,
+                         const std::string& label) {
+  const std::vector<std::string> names = OnlyRounding(table, rule);
+  if (names.empty()) return "";
+  return fmt::format(
+      "{}gradients as small as the rounding of the terms that they sum up, as where mathematics "
+      "makes "
+      "them zero: {}{}; their directions are not judged",
+      label, names[0], names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "");
+}
 
 // Replaces `first`, which `rank_of_first` has, by what another rank has in an earlier step.
 bool TakeEarlier(const std::optional<GradientFall>& other, size_t rank,
@@ -238,6 +250,8 @@ Result<GradientComparison> CompareGradients(const std::string& target, const std
     if (TakeEarlier(rank.fall, result.ranks.size(), &result.fall, &result.fall_rank))
       result.fall_norms = NormsOf(pair.folders, *rank.fall);
     result.ranks.push_back(std::move(rank));
+    if (std::string note = RoundingNote(table, options.rule, pair.folders.label); !note.empty())
+      result.notes.push_back(std::move(note));
     sum.Add(table);
   }
   result.all = sum.Finish(&result.notes);

@@ -1,7 +1,53 @@
 #include "engine/gradients/gradient_fall.h"
 
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <unordered_map>
+
 namespace msprobe::gradients {
 namespace {
+
+// Tells for each cell whether its gradient is rounding, as FallRule says.
+class Sizes {
+ public:
+  Sizes(const SimilarityTable& table, double rounding) : table_(table), rounding_(rounding) {
+    std::unordered_map<std::string_view, size_t> modules;  // "layers.1.fc" of "layers.1.fc.bias"
+    for (const std::string& name : table.parameters()) {
+      const std::string_view module = std::string_view(name).substr(0, name.rfind('.') + 1);
+      module_of_.push_back(modules.emplace(module, modules.size()).first->second);
+    }
+    largest_.resize(modules.size());
+  }
+
+  // Makes IsRounding answer for this step.
+  void Begin(size_t step) {
+    std::fill(largest_.begin(), largest_.end(), 0);
+    for (size_t row = 0; row < module_of_.size(); ++row) {
+      double& largest = largest_[module_of_[row]];
+      largest = std::max(largest, SizeOf(table_.At(row, step)));  // NaN changes nothing
+    }
+    step_ = step;
+  }
+  bool IsRounding(size_t row) const {
+    return SizeOf(table_.At(row, step_)) < rounding_ * largest_[module_of_[row]];
+  }
+
+ private:
+  // The root mean square of the larger side; NaN: not known.
+  static double SizeOf(const Similarity& cell) {
+    if (cell.count <= 0 || std::isnan(cell.target_norm)) return std::nan("");
+    const double larger =
+        cell.target_norm > cell.golden_norm ? cell.target_norm : cell.golden_norm;  // or NaN
+    return larger / std::sqrt(static_cast<double>(cell.count));
+  }
+
+  const SimilarityTable& table_;
+  const double rounding_;
+  size_t step_ = 0;
+  std::vector<size_t> module_of_;  // of each row
+  std::vector<double> largest_;    // of each module
+};
 
 struct Fallen {
   size_t row = 0;
@@ -13,11 +59,13 @@ struct Fallen {
 // of this step. `last_compared`: the last row of
 // this step.
 std::vector<Fallen> FallenIn(const SimilarityTable& table, size_t step, const FallRule& rule,
-                             std::vector<std::optional<double>>* before, size_t* last_compared) {
+                             const Sizes& sizes, std::vector<std::optional<double>>* before,
+                             size_t* last_compared) {
   std::vector<Fallen> fallen;
   for (size_t row = 0; row < table.parameters().size(); ++row) {
     const Similarity& cell = table.At(row, step);
     if (!cell.known() || cell.count == 0) continue;
+    if (sizes.IsRounding(row)) continue;
     *last_compared = row;
     std::optional<double>& former = (*before)[row];
     const double now = cell.share();
@@ -32,11 +80,29 @@ std::vector<Fallen> FallenIn(const SimilarityTable& table, size_t step, const Fa
 
 }  // namespace
 
+std::vector<std::string> OnlyRounding(const SimilarityTable& table, const FallRule& rule) {
+  std::vector<char> found(table.parameters().size(), 0);
+  Sizes sizes(table, rule.rounding);
+  for (size_t step = 0; step < table.steps().size(); ++step) {
+    sizes.Begin(step);
+    for (size_t row = 0; row < found.size(); ++row) {
+      const Similarity& cell = table.At(row, step);
+      if (cell.same < cell.count && sizes.IsRounding(row)) found[row] = 1;
+    }
+  }
+  std::vector<std::string> names;
+  for (size_t row = 0; row < found.size(); ++row)
+    if (found[row]) names.push_back(table.parameters()[row]);
+  return names;
+}
+
 std::optional<GradientFall> FirstFall(const SimilarityTable& table, const FallRule& rule) {
   std::vector<std::optional<double>> before(table.parameters().size());
+  Sizes sizes(table, rule.rounding);
   for (size_t step = 0; step < table.steps().size(); ++step) {
     size_t last = 0;
-    const std::vector<Fallen> fallen = FallenIn(table, step, rule, &before, &last);
+    sizes.Begin(step);
+    const std::vector<Fallen> fallen = FallenIn(table, step, rule, sizes, &before, &last);
     if (fallen.empty()) continue;
     const Fallen* named = &fallen.back();
     GradientFall fall{.step = table.steps()[step]};

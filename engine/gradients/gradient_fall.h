@@ -15,8 +15,14 @@ namespace msprobe::gradients {
 
 // The rule of the older tools: a parameter falls when its first similarity is below `lowest_first`,
 // or is lower by more than `largest_drop` than in the step before.
+//
+// A gradient that is zero by mathematics (of a bias before a norm, of the bias of keys under a
+// softmax) holds what rounding left of a sum whose terms are as large as those of the weight beside
+// it. Its directions are chance. A parameter whose gradient is on both sides at most `rounding` times
+// as large, by root mean square, as the largest of its module's parameters does not fall. 0: all may.
 struct FallRule {
   double lowest_first = 0.97, largest_drop = 0.03;
+  double rounding = 64 * 0x1p-23;  // float32, as many roundings as compare explains of one call
 };
 
 struct GradientFall {
@@ -29,6 +35,10 @@ struct GradientFall {
   std::vector<std::string> others;  // which also fall in this step, in the order of the table
   std::string why;                  // this parameter and no other: a sentence
 };
+
+// The parameters whose gradients are rounding in a step in which their directions differ: in the order
+// of the table.
+std::vector<std::string> OnlyRounding(const SimilarityTable& table, const FallRule& rule);
 
 // Parameters stand in the order of the model. A backward pass runs from the last to the first: when
 // the last ones do not fall, an error begins at the last one that falls. When all fall, the one that

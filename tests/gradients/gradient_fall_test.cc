@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace msprobe::gradients {
 namespace {
 
@@ -25,6 +27,41 @@ SimilarityTable Table(const std::vector<std::pair<std::string, std::vector<int64
 TEST(FirstFall, NothingFallsWithinTheRule) {
   EXPECT_FALSE(FirstFall(Table({{"a", {97, 94, 91, 99}}, {"b", {100, 100, 98, 98}}}), {}));
   EXPECT_FALSE(FirstFall(SimilarityTable({}), {}));
+}
+
+// Rows with norms: 100 elements, all of whose directions differ.
+SimilarityTable Sized(const std::vector<std::pair<std::string, double>>& rows) {
+  SimilarityTable table({0});
+  for (const auto& [name, norm] : rows)
+    table.At(table.Row(name), 0) = {
+        .same = 0, .count = 100, .target_norm = norm, .golden_norm = norm};
+  return table;
+}
+
+TEST(FirstFall, AGradientThatIsZeroByMathematics) {
+  // A hundred-millionth of the weight's: what rounding left. The next bias is small, and real.
+  const SimilarityTable table = Sized({{"conv.weight", 2}, {"conv.bias", 2e-8}});
+  EXPECT_EQ(FirstFall(table, {})->parameter, "conv.weight");
+  EXPECT_THAT(OnlyRounding(table, {}), ElementsAre("conv.bias"));
+  EXPECT_EQ(FirstFall(table, {.rounding = 0})->others.size(), 1u);
+  SimilarityTable right = Sized({{"conv.weight", 2}, {"conv.bias", 2e-8}});
+  right.At(0, 0).same = 100;
+  EXPECT_FALSE(FirstFall(right, {}));
+  EXPECT_EQ(FirstFall(right, {.lowest_first = 1, .largest_drop = 0, .rounding = 0})->parameter,
+            "conv.bias");
+}
+
+TEST(FirstFall, ASmallGradientOfAModuleOfItsOwnFalls) {
+  EXPECT_EQ(FirstFall(Sized({{"a.weight", 2e-9}, {"b.weight", 1}}), {})->others.size(), 1u);
+  EXPECT_THAT(OnlyRounding(Sized({{"a.weight", 2e-4}, {"a.bias", 1e-6}}), {}), ElementsAre());
+}
+
+// A table that was read has no norms, and a gradient without elements or with NaN is not small.
+TEST(FirstFall, UnknownSizesAreJudged) {
+  const double nan = std::nan("");
+  EXPECT_THAT(OnlyRounding(Sized({{"a.weight", nan}, {"a.bias", nan}}), {}), ElementsAre());
+  EXPECT_THAT(OnlyRounding(Sized({{"a.weight", 1}, {"a.bias", nan}}), {}), ElementsAre());
+  EXPECT_THAT(OnlyRounding(Table({{"a.weight", {50}}, {"a.bias", {50}}}), {}), ElementsAre());
 }
 
 TEST(FirstFall, TheFirstStepAndADrop) {
