@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/compare/explain/summary.h"
+#include "engine/compare/model/optimizer_groups.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_ranks.h"
 #include "tests/compare/divergence_values.h"
@@ -76,6 +77,67 @@ TEST(OptimizerSteps, AHyperParameterIsNamed) {
   EXPECT_THAT(clipped.first.why,
               ::testing::StartsWith("max_norm is \"2.0\" in the target, \"1.0\" in"));
   EXPECT_THAT(clipped.first.source_line, HasSubstr("train.py:20"));
+}
+
+// A group of parameters: their names, and how much of their weights decays.
+struct Group {
+  std::string decay;
+  std::vector<int> weights;
+};
+
+// `wrong`: the weight whose update is another one; 0: none.
+Dump Grouped(const std::vector<Group>& groups, int wrong = 0, bool counted = true) {
+  DumpBuilder b;
+  b.Call("Optimizer.AdamW.step.0.forward");
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const std::string group = "param_groups." + std::to_string(g) + ".";
+    b.Value(group + "weight_decay", "float", groups[g].decay);
+    if (counted) b.Value(group + "params", "int", std::to_string(groups[g].weights.size()));
+  }
+  for (const bool after : {false, true}) {
+    for (const Group& group : groups) {
+      for (const int w : group.weights) {
+        const std::string name = "weights.fc" + std::to_string(w);
+        after ? b.OutAt("0." + name, Value(10 + w, w == wrong ? kWrong : 0))
+              : b.Kwarg(name, Value(w));
+      }
+    }
+  }
+  return b.Take();
+}
+
+TEST(OptimizerSteps, GroupsInAnotherOrder) {
+  const Comparison c = MustCompare(Grouped({{"0.0", {3, 4}}, {"0.1", {1, 2, 5}}}),
+                                   Grouped({{"0.1", {1, 2, 5}}, {"0.0", {3, 4}}}));
+  EXPECT_EQ(First(c), "none");
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kEqual) << DescribeHyperParameters(c, 0);
+}
+
+TEST(OptimizerSteps, AParameterInAnotherGroup) {
+  const Comparison c = MustCompare(Grouped({{"0.1", {1, 2, 3, 5}}, {"0.0", {4}}}, 3),
+                                   Grouped({{"0.1", {1, 2, 5}}, {"0.0", {3, 4}}}));
+  EXPECT_EQ(First(c), "Optimizer.AdamW.step.0.forward");
+  EXPECT_EQ(DescribeHyperParameters(c, 0),
+            "weight_decay of fc3 is \"0.1\" in the target, \"0.0\" in the golden");
+}
+
+// The settings of two groups are exchanged, not the groups.
+TEST(OptimizerSteps, SettingsOfTwoGroupsExchanged) {
+  const Comparison c = MustCompare(Grouped({{"0.0", {1, 2, 5}}, {"0.1", {3, 4}}}, 1),
+                                   Grouped({{"0.1", {1, 2, 5}}, {"0.0", {3, 4}}}));
+  EXPECT_THAT(DescribeHyperParameters(c, 0), HasSubstr("weight_decay is \"0.0\" in the target"));
+}
+
+// An entry that does not say how many parameters a group has, or says it wrongly.
+TEST(OptimizerSteps, GroupsWithoutTheirParameters) {
+  const std::vector<Group> groups = {{"0.1", {1, 2, 5}}, {"0.0", {3, 4}}};
+  const Dump plain = Grouped(groups, 0, false);
+  EXPECT_TRUE(OptimizerGroups(plain, plain.records[0]).empty());
+  Dump hostile = Grouped(groups);
+  for (Leaf& leaf : hostile.leaves)
+    if (leaf.name.view().ends_with("1.params")) leaf.value = "99";
+  EXPECT_TRUE(OptimizerGroups(hostile, hostile.records[0]).empty());
+  EXPECT_EQ(First(MustCompare(Grouped(groups, 0, false), Grouped(groups))), "none");
 }
 
 TEST(OptimizerSteps, WrongGradientsAreInherited) {

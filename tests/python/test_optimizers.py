@@ -181,6 +181,8 @@ def test_the_way_to_compute_a_step_is_recorded_where_it_is_chosen(tmp_path, choi
     run_forked(record_choice, tmp_path, choice)
     found = entries(tmp_path)
     (group,) = found["Optimizer.AdamW.step.0.forward"]["input_kwargs"]["param_groups"]
+    weights = found["Optimizer.AdamW.step.0.forward"]["input_kwargs"]["weights"]
+    assert group["params"]["value"] == len(weights)
     assert group.get("implementation", {}).get("value") == implementation
     clip = found["Optimizer.clip_grad_norm_.0.forward"]["input_kwargs"]
     assert ("implementation" in clip) is ("foreach" in choice)
@@ -235,7 +237,8 @@ def test_inputs_and_outputs_are_those_of_the_step(tmp_path):
         (group,) = inputs["param_groups"]
         assert group["lr"] == {"type": "float", "value": 0.02}
         assert [beta["value"] for beta in group["betas"]] == [0.8, 0.9]
-        assert group["weight_decay"]["value"] == 0.1 and "params" not in group
+        assert group["weight_decay"]["value"] == 0.1
+        assert group["params"]["value"] == len(before)
         assert ("0.weight" in inputs["state"]) == (step == 1)
         assert {"step", "exp_avg", "exp_avg_sq"} == set(outputs["state"]["0.weight"])
     stack = json.loads((tmp_path / "dump/step0/rank/stack.json").read_text())

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/compare/align/align.h"
+#include "engine/compare/model/optimizer_groups.h"
 #include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
@@ -61,6 +62,32 @@ class PlaceMapping {
   const NameMapping::Places* places_ = nullptr;
 };
 
+// Where the settings of an optimizer's groups are in the golden, which may list its groups otherwise.
+class GroupMapping {
+ public:
+  GroupMapping(const Dump& target, const Record& target_record, const Dump& golden,
+               const Record& golden_record) {
+    const OptimizerGroups of_target(target, target_record), of_golden(golden, golden_record);
+    if (!of_target.empty() && !of_golden.empty()) partners_ = of_target.PartnersIn(of_golden);
+  }
+  // Changes `place` from the target's to the golden's. The new place may point into `text`. A group
+  // without a partner keeps its settings for itself: false.
+  bool Move(Place* place, std::string* text) const {
+    if (partners_.empty() || place->first != SlotClass(Slot::kInput)) return true;
+    const GroupSetting setting = GroupSettingOf(place->second);
+    if (setting.group < 0 || static_cast<size_t>(setting.group) >= partners_.size()) return true;
+    const int32_t partner = partners_[static_cast<size_t>(setting.group)];
+    if (partner == setting.group) return true;
+    if (partner < 0) return false;
+    *text = "param_groups." + std::to_string(partner) + "." + std::string(setting.name);
+    place->second = *text;
+    return true;
+  }
+
+ private:
+  std::vector<int32_t> partners_;  // of each group of the target; empty: not known
+};
+
 // Pairs the leaves of two calls, step by step: links, then places, then kinds and shapes.
 class LeafPairs {
  public:
@@ -101,7 +128,7 @@ class LeafPairs {
 
   // The golden's leaves are sorted by place and looked up by binary search. A hostile record may
   // have so many leaves that a comparison of each with each would take hours.
-  void PairByPlace(const PlaceMapping& moved) {
+  void PairByPlace(const PlaceMapping& moved, const GroupMapping& groups) {
     std::vector<uint32_t> order(b_.size()), taken_of_group(b_.size(), 0);
     for (uint32_t j = 0; j < b_.size(); ++j) order[j] = j;
     std::stable_sort(order.begin(), order.end(),
@@ -110,8 +137,9 @@ class LeafPairs {
       if (partner_[i] != -1 || settled_[i]) continue;
       Place wanted(SlotClass(a_[i].slot), LeafPlace(a_[i], target_record_));
       std::string text;
-      if (!moved.Move(&wanted, &text)) {
-        settled_[i] = 1;  // no partner: the api mapping lists other values of the slot only
+      if (!moved.Move(&wanted, &text) || !groups.Move(&wanted, &text)) {
+        // No partner: the api mapping lists other values of the slot only, or the group is of one run.
+        settled_[i] = 1;
         continue;
       }
       const auto it = std::lower_bound(order.begin(), order.end(), wanted,
@@ -304,7 +332,7 @@ void AlignLeaves(const Dump& target, const Record* target_record, const Dump& go
   }
   LeafPairs pairs(target, *target_record, golden, *golden_record, which);
   if (links != nullptr) pairs.Link(golden, *links);
-  pairs.PairByPlace(moved);
+  pairs.PairByPlace(moved, GroupMapping(target, *target_record, golden, *golden_record));
   pairs.PairRenamedParameters();
   pairs.PairByShape();
   pairs.AppendRows(rows);

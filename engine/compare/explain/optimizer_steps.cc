@@ -3,29 +3,72 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/update_pattern.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/optimizer_groups.h"
 #include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
 namespace {
 
-constexpr std::string_view kState = "input.state.", kGroups = "input.param_groups.";
+constexpr std::string_view kState = "input.state.";
 
 // "param_groups.1.lr" -> "lr of group 1"; of the first group "lr".
 std::string NameOf(std::string_view label) {
-  if (label.starts_with(kGroups)) {
-    label.remove_prefix(kGroups.size());
-    const size_t dot = label.find('.');
-    const std::string_view group = label.substr(0, dot), name = label.substr(dot + 1);
-    return group == "0" ? std::string(name) : fmt::format("{} of group {}", name, group);
-  }
   if (label.starts_with("input.")) label.remove_prefix(6);
-  return std::string(label);
+  const GroupSetting setting = GroupSettingOf(label);
+  if (setting.group < 0) return std::string(label);
+  return setting.group == 0 ? std::string(setting.name)
+                            : fmt::format("{} of group {}", setting.name, setting.group);
+}
+
+// The plain settings of one group by their names: "lr" -> "0.1".
+std::map<std::string_view, std::string> SettingsOf(const Dump& dump, const Record& record,
+                                                   int32_t group) {
+  std::map<std::string_view, std::string> settings;
+  for (const Leaf& leaf : dump.LeavesOf(record)) {
+    if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput ||
+        IsImplementation(record, leaf))
+      continue;
+    const GroupSetting setting = GroupSettingOf(LeafPlace(leaf, record));
+    if (setting.group == group) settings.emplace(setting.name, PlainValue(leaf));
+  }
+  return settings;
+}
+
+// Settings of parameters that one run has put into another group than the other: "weight_decay of
+// norm.weight and 9 more".
+void AddMovedParameters(const Comparison& c, const RecordPair& pair,
+                        std::vector<HyperParameter>* found) {
+  const Record &t = c.target.records[pair.target], &g = c.golden.records[pair.golden];
+  const OptimizerGroups target(c.target, t), golden(c.golden, g);
+  if (target.empty() || golden.empty()) return;
+  const std::vector<int32_t> partners = target.PartnersIn(golden);
+  std::map<std::pair<int32_t, int32_t>, std::vector<std::string_view>> moved;
+  for (const auto& [name, group] : target.group_of()) {
+    const auto other = golden.group_of().find(name);
+    if (other == golden.group_of().end()) continue;
+    if (partners[static_cast<size_t>(group)] != other->second)
+      moved[{group, other->second}].push_back(name);
+  }
+  for (auto& [groups, names] : moved) {
+    std::sort(names.begin(), names.end());
+    const auto ours = SettingsOf(c.target, t, groups.first),
+               theirs = SettingsOf(c.golden, g, groups.second);
+    for (const auto& [setting, value] : ours) {
+      const auto other = theirs.find(setting);
+      if (other == theirs.end() || other->second == value) continue;
+      const std::string more =
+          names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : std::string();
+      found->push_back({fmt::format("{} of {}{}", setting, names[0], more), value, other->second});
+    }
+  }
 }
 
 }  // namespace
@@ -55,6 +98,7 @@ std::vector<HyperParameter> DifferingHyperParameters(const Comparison& c, int32_
     found.push_back({NameOf(LeafPath(c, static_cast<int32_t>(i))), value(c.target, row.target),
                      value(c.golden, row.golden)});
   }
+  AddMovedParameters(c, pair, &found);
   return found;
 }
 

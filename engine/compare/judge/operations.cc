@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/model/optimizer_groups.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/model/names.h"
 
@@ -182,7 +183,8 @@ bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf) {
 
 bool IsImplementation(const Record& record, const Leaf& leaf) {
   return IsOptimizerCall(record.api) && leaf.kind == LeafKind::kScalar && GoesIn(leaf) &&
-         leaf.name.view().ends_with(".implementation");
+         (leaf.name.view().ends_with(".implementation") ||
+          GroupSettingOf(LeafPlace(leaf, record)).name == "params");
 }
 
 double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "capture/calls/call_place.h"
 #include "capture/python/torch_api.h"
 
@@ -59,6 +61,12 @@ PyRef HyperParameters(PyObject* optimizer) {
         PyDict_DelItemString(copy.get(), name.data());
     }
     Set(copy, "implementation", implementation);
+    // `weights` lists the parameters of the first group, then those of the second one, ...
+    const std::vector<PyRef> members = Elements(PyDict_GetItemString(group.get(), "params"));
+    const auto tensors = std::count_if(members.begin(), members.end(), [](const PyRef& member) {
+      return TorchApi::Get().IsTensor(member.get());
+    });
+    Set(copy, "params", PyRef::Steal(PyLong_FromSsize_t(tensors)));
     PyList_Append(list.get(), copy.get());
   }
   return list;
