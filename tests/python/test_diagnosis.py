@@ -1,4 +1,4 @@
-"""Ten cases of bench/diagnosis, and the lists of bench/reports: faults are named, twins are calm."""
+"""Ten cases of bench/diagnosis, lists of bench/reports: faults are named, twins are calm."""
 
 import json
 import subprocess

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <compare>
 #include <map>
 #include <utility>
 
@@ -33,12 +34,21 @@ GroupSetting GroupSettingOf(std::string_view place) {
 OptimizerGroups::OptimizerGroups(const Dump& dump, const Record& record) {
   if (!IsOptimizerCall(record.api)) return;
   std::map<int32_t, int64_t> counts;  // group -> parameters
+  std::map<int32_t, std::string> settings;
   std::vector<std::string_view> names;
   for (const Leaf& leaf : dump.LeavesOf(record)) {
     if (leaf.slot == Slot::kOutput) continue;
     const std::string_view place = LeafPlace(leaf, record);
     const GroupSetting setting = GroupSettingOf(place);
-    if (setting.name == "params") counts[setting.group] = NumberOf(leaf.value);
+    if (setting.name == "params") {
+      counts[setting.group] = NumberOf(leaf.value);
+    } else if (setting.group >= 0 && setting.name != "implementation") {
+      settings[setting.group]
+          .append(setting.name)
+          .append("=")
+          .append(leaf.value.view())
+          .append(" ");
+    }
     if (leaf.kind == LeafKind::kTensor && place.starts_with(kWeights))
       names.push_back(place.substr(kWeights.size()));
   }
@@ -48,6 +58,8 @@ OptimizerGroups::OptimizerGroups(const Dump& dump, const Record& record) {
     if (count < 0 || static_cast<uint64_t>(count) > names.size() - at) break;
     for (int64_t i = 0; i < count; ++i) group_of_.emplace(names[at++], group);
     size_ = group + 1;
+    settings_.resize(static_cast<size_t>(size_));
+    settings_.back() = std::move(settings[group]);
   }
   if (at != names.size()) group_of_.clear();
 }
@@ -63,17 +75,32 @@ std::vector<int32_t> OptimizerGroups::PartnersIn(const OptimizerGroups& other) c
     const auto found = other.group_of_.find(name);
     if (found != other.group_of_.end()) ++shared[{group, found->second}];
   }
-  // The pairs that share most first; of two that share as much, the lower groups.
-  std::vector<std::pair<int64_t, std::pair<int32_t, int32_t>>> order;
-  for (const auto& [pair, count] : shared) order.emplace_back(-count, pair);
-  std::sort(order.begin(), order.end());
+  struct Candidate {
+    bool other_settings;
+    int64_t not_shared;  // minus the number that is shared
+    std::pair<int32_t, int32_t> groups;
+    auto operator<=>(const Candidate&) const = default;
+  };
+  std::vector<Candidate> candidates;
+  for (const auto& [groups, count] : shared) {
+    const bool same = settings_[static_cast<size_t>(groups.first)] ==
+                      other.settings_[static_cast<size_t>(groups.second)];
+    candidates.push_back({!same, -count, groups});
+  }
+  std::sort(candidates.begin(), candidates.end());
   std::vector<char> taken(static_cast<size_t>(other.size_), 0);
-  for (const auto& [count, pair] : order) {
-    int32_t& partner = partners[static_cast<size_t>(pair.first)];
-    char& is_taken = taken[static_cast<size_t>(pair.second)];
+  for (const Candidate& candidate : candidates) {
+    int32_t& partner = partners[static_cast<size_t>(candidate.groups.first)];
+    char& is_taken = taken[static_cast<size_t>(candidate.groups.second)];
     if (partner >= 0 || is_taken) continue;
-    partner = pair.second;
+    partner = candidate.groups.second;
     is_taken = 1;
+  }
+  for (int32_t& partner : partners) {
+    const auto free = std::find(taken.begin(), taken.end(), 0);
+    if (partner >= 0 || free == taken.end()) continue;
+    partner = static_cast<int32_t>(free - taken.begin());
+    *free = 1;
   }
   return partners;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -26,12 +27,15 @@ class OptimizerGroups {
   // The group of each parameter, from 0. Names point into the dump.
   const std::unordered_map<std::string_view, int32_t>& group_of() const { return group_of_; }
 
-  // For each group of this run the group of the other run with which it shares most parameters; each
-  // has one partner at most; -1: none. Groups have equal numbers where nothing is known of one run.
+  // For each group of this run its partner in the other run; each has one at most; -1: none. Of the
+  // groups that share parameters those with equal settings are partners first, then those that share
+  // most; groups that are left over are partners in order. Where nothing is known of one run: those
+  // of equal number.
   std::vector<int32_t> PartnersIn(const OptimizerGroups& other) const;
 
  private:
   int32_t size_ = 0;
+  std::vector<std::string> settings_;  // of each group: names and values of all that is plain
   std::unordered_map<std::string_view, int32_t> group_of_;
 };
 
