@@ -160,6 +160,28 @@ TEST(ExactBitsTest, TheCallerDecides) {
   EXPECT_EQ(First(c), "Functional.linear.0.forward");
 }
 
+// This process makes the same calls in both runs; the other one rounds otherwise, and sends it.
+TEST(ExactBitsTest, RoundingThatAnotherProcessSends) {
+  const auto run = [](double own, double received) {
+    const auto bits = [&](int step, double by) {
+      return Value(step, by).Print(std::to_string(step) + (by == 0 ? "" : "'"));
+    };
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(bits(1, 0)).Out(bits(2, own));
+    b.Call("Distributed.all_reduce.0.forward").In(bits(2, own));
+    b.Changed("input.0", bits(3, received));
+    b.Call("Functional.relu.0.forward").In(bits(3, received)).Out(bits(4, received));
+    b.dump().provenance = kHere;
+    b.dump().dialect = Dialect::kMsprobe27;
+    return b.Take();
+  };
+  const Comparison c = MustCompare(run(0, kRounding), run(0, 0));
+  EXPECT_EQ(c.exact, "");
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
+  // What it makes itself is its own.
+  EXPECT_NE(MustCompare(run(kRounding, kRounding), run(0, 0)).exact, "");
+}
+
 TEST(ExactBitsTest, PlainValuesThatDifferSaySo) {
   const auto run = [](const char* value) {
     DumpBuilder b;

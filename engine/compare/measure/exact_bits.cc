@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/fingerprint_set.h"
 
 namespace msprobe::compare {
@@ -63,9 +65,16 @@ bool SameCalls(const Comparison& c) {
   return true;
 }
 
-// Whether the first value with other bits, within rounding, is one that no recorded call made: then code
-// between the recorded calls computes it in another way (the weight of a parametrization), or the data
-// are in another order, in which sums run.
+// Whether another process gave the value to this one, which gave what it gives in the golden.
+bool IsReceived(const Dump& dump, const Record& record, const Leaf& leaf) {
+  const std::optional<Exchange> exchange = ExchangeOf(dump, record);
+  return exchange && PartOf(*exchange, record, leaf) == ExchangePart::kReceived;
+}
+
+// Whether the first value with other bits, within rounding, is one that no recorded call of this process
+// made: then code between the recorded calls computes it in another way (the weight of a
+// parametrization), the data are in another order, in which sums run, or another process computes
+// what it sends in another way.
 bool BeginsUnrecorded(const Comparison& c) {
   FingerprintSet made;
   for (const Weight& weight : c.target.weights) made.Insert(weight.fingerprint);
@@ -77,6 +86,7 @@ bool BeginsUnrecorded(const Comparison& c) {
       if (verdict == RowVerdict::kDiffers) return false;
       if (verdict == RowVerdict::kNoise) {
         const Record& record = c.target.records[pair.target];
+        if (IsReceived(c.target, record, leaf)) return true;
         return leaf.slot != Slot::kOutput && leaf.slot != Slot::kParameter &&
                leaf.kind == LeafKind::kTensor && record.direction == Direction::kForward &&
                !IsOptimizerCall(record.api) && !made.Has(leaf.fingerprint);

@@ -37,7 +37,7 @@ void Add(const Findings& more, Findings* all) {
     all->why_largest_noise = more.why_largest_noise;
   }
   Keep(more.first_bits, &all->first_bits);
-  Keep(more.exact, &all->exact);
+  if (more.exact != all->exact) all->exact.clear();  // bits do not decide in all of them
   Keep(more.other_arguments, &all->other_arguments);
   Keep(more.unmatched_calls, &all->unmatched_calls);
   Keep(more.compared_nowhere, &all->compared_nowhere);
