@@ -15,7 +15,7 @@ build := build
 
 # The name of a stamp contains the checksum of its package list: only a changed list is installed again.
 sum = $(firstword $(shell cksum < $(1)))
-venv_stamp := $(venv)/.ready-$(call sum,packaging/python-requirements.txt)
+venv_stamp := $(venv)/.ready-$(call sum,packaging/python-requirements.txt)-$(call sum,packaging/compile_imports.py)
 peer_stamp := $(peer)/.ready-$(call sum,packaging/peer-requirements.txt)
 peer8_stamp := $(peer8)/.ready-$(call sum,packaging/peer8-requirements.txt)
 
@@ -54,12 +54,13 @@ help: ## show this list
 setup: $(venv_stamp) ## install Debian packages and .venv/
 	@packaging/install-debian.sh
 
-$(venv_stamp): packaging/python-requirements.txt
+$(venv_stamp): packaging/python-requirements.txt packaging/compile_imports.py
 	@packaging/install-debian.sh
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 10) and "error: python3 is %d.%d, expected 3.10 or newer; type: make PYTHON=/path/to/python3 ..." % v[:2])'
 	@echo "== Python packages into $(venv)/ (PyTorch is large; once)"
 	@test -x $(bin)/python || $(PYTHON) -m venv $(venv)
 	@$(bin)/python -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check -r $<
+	@$(bin)/python packaging/compile_imports.py
 	@rm -f $(venv)/.ready-*
 	@touch $@
 
@@ -82,6 +83,7 @@ $(real_stamp): tests/real/requirements.txt tests/real/timm.txt
 	@$(real)/bin/python -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check -r $<
 	@rm -rf $(real)/timm $(real)/.ready-*
 	@$(real)/bin/python -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check --no-deps --target $(real)/timm -r tests/real/timm.txt
+	@$(real)/bin/python packaging/compile_imports.py
 	@touch $@
 
 test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.13.1
@@ -100,6 +102,7 @@ $(mindspore_stamp): tests/mindspore/requirements.txt
 	@mkdir -p $(dir $(mindspore))
 	@test -x $(mindspore)/bin/python || $(PYTHON) -m venv $(mindspore)
 	@$(mindspore)/bin/python packaging/install_mindspore.py $<
+	@$(mindspore)/bin/python packaging/compile_imports.py
 	@rm -f $(mindspore)/.ready-*
 	@touch $@
 
