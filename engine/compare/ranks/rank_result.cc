@@ -19,6 +19,7 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   r.rank = rank;
   r.target = DirectoryName(c.target.path);
   r.golden = DirectoryName(c.golden.path);
+  r.is_empty = c.target.records.empty() && c.golden.records.empty();
   r.judged = CheckSomethingWasJudged(c, r.summary);
   const RunVerdict verdict = r.summary.verdict;
   if (c.first.pair < 0 && (verdict == RunVerdict::kDiffers || verdict == RunVerdict::kStructure)) {
@@ -83,6 +84,23 @@ void ForgiveCarriedRounding(std::span<RankResult> results) {
     const RankResult* before = ResultBefore(results, r);
     if (before != nullptr && CarriesRounding(AsStep(*before), AsStep(r)))
       CountAsCarriedRounding(before->step, &r);
+  }
+}
+
+void CountEmptyPairsAsEqual(std::span<RankResult> results) {
+  const auto judged = [](const RankResult& r) { return r.failed.ok() && r.judged.ok(); };
+  if (std::none_of(results.begin(), results.end(), judged)) return;
+  for (RankResult& r : results) {
+    if (!r.failed.ok() || !r.is_empty) continue;
+    std::erase_if(r.not_observed,
+                  [](const std::string& line) { return line.ends_with(" holds no record"); });
+    r.not_observed.push_back(
+        r.rank < 0
+            ? fmt::format("step {} holds no record on either side", r.step)
+            : fmt::format("step {}, rank {} holds no record on either side", r.step, r.rank));
+    r.summary.verdict = RunVerdict::kEqual;
+    r.judged = Status::Ok();
+    r.not_judged.clear();
   }
 }
 

@@ -27,6 +27,7 @@ struct RankResult : Findings {
   int32_t step = -1, rank = -1;  // -1: without a number
   Status failed;                 // not ok: the pair could not be compared; all else is empty
   std::string target, golden;    // folders
+  bool is_empty = false;         // neither side holds a record
   Status judged;                 // not ok: the dumps were read, but no value was judged; says why
   // When all numbers agree: which calls and arguments differ (unmatched_calls.h); else "".
   std::string otherwise;
@@ -52,6 +53,11 @@ RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t ran
 // and not bit-equal (CarriesRounding): their first divergence is no one's fault. `results` are
 // ordered by step.
 void ForgiveCarriedRounding(std::span<RankResult> results);
+
+// Counts pairs of which neither side holds a record as equal, if a value of another pair was judged:
+// a server that waits for a request has begun a step on both sides. Nothing is said of a run when no
+// pair holds a record.
+void CountEmptyPairsAsEqual(std::span<RankResult> results);
 
 // Makes the result that of a step whose differences are the rounding of the step before.
 void CountAsCarriedRounding(int32_t step_before, RankResult* result);

@@ -197,6 +197,7 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
 }
 
 void JudgeSteps(std::span<RankResult> results) {
+  CountEmptyPairsAsEqual(results);
   ForgiveCarriedRounding(results);
   NameWrongUpdates(results);
 }
