@@ -240,9 +240,15 @@ void BindCapture(nb::module_& m) {
       "step_is_wanted", [=] { return collector().session().StepIsWanted(); },
       "Whether start() would begin to record now.");
   m.def(
-      "say_end", [=] { collector().Guarded([&] { collector().SayEnd(); }); },
-      "At the end of the run: log what task free_benchmark has found, and the configured steps "
-      "that the run did not reach.");
+      "say_end",
+      [=] {
+        collector().Guarded([&] {
+          collector().SayEnd();
+          capture::GradientProbe::Get().SayUnmet(&collector().session());
+        });
+      },
+      "At the end of the run: log what task free_benchmark has found, and what the configuration "
+      "asked for and the run did not have.");
   m.def(
       "start",
       [=](std::optional<int> rank, nb::list models, bool compiled) {

@@ -35,6 +35,7 @@ TEST_F(SessionTest, OneFolderAStepAndRank) {
   ASSERT_TRUE(session.Stop().ok());
   session.Step();
   ASSERT_TRUE(*session.Start(3));
+  RecordOne(session, "Torch.a.0.forward");
   EXPECT_EQ(session.folder(), config_.dump_path + "/step1/rank3");
   session.Step();
   EXPECT_EQ(Records("step0/rank"), 1u);
@@ -58,6 +59,7 @@ TEST_F(SessionTest, SaysThatAnEarlierDumpIsReplaced) {
     testing::internal::CaptureStderr();
     for (int step = 0; step < 2; ++step) {
       ASSERT_TRUE(*session.Start(std::nullopt));
+      RecordOne(session, "Torch.a.0.forward");
       session.Step();
     }
     const std::string said = testing::internal::GetCapturedStderr();
@@ -115,12 +117,32 @@ TEST_F(SessionTest, OnlyWantedStepsAndRanks) {
 TEST_F(SessionTest, AFaultTurnsCollectionOffForGood) {
   temporary_.Write("dump", "a file where the folder should be");
   Session session(config_);
-  const Result<bool> started = session.Start(std::nullopt);
-  ASSERT_FALSE(started.ok());
-  EXPECT_EQ(started.status().code(), ErrorCode::kIo);
+  ASSERT_TRUE(*session.Start(std::nullopt));
+  testing::internal::CaptureStderr();
+  RecordOne(session, "Torch.a.0.forward");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("collection is off, the run goes on: "));
   EXPECT_FALSE(session.collecting());
   EXPECT_FALSE(*session.Start(std::nullopt));  // the run continues without recording
-  RecordOne(session, "Torch.a.0.forward");
+  RecordOne(session, "Torch.a.1.forward");
+}
+
+TEST_F(SessionTest, AStepWithoutEntriesHasNoFolder) {
+  Session session(config_);
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_TRUE(*session.Start(std::nullopt));
+    EXPECT_FALSE(Exists(config_.dump_path));
+    session.WriteBeside("weights.json", "{}");  // waits for the first entry
+    if (step == 1) RecordOne(session, "Torch.a.0.forward");
+    ASSERT_TRUE(session.Stop().ok());
+    if (step == 1) break;
+    session.Step();
+  }
+  EXPECT_EQ(*ListDirectory(config_.dump_path), std::vector<std::string>{"step1"});
+  EXPECT_TRUE(Exists(config_.dump_path + "/step1/rank/weights.json"));
+  session.Step();
+  ASSERT_TRUE(*session.Start(std::nullopt));  // waits until the process ends
+  EXPECT_EQ(*ListDirectory(config_.dump_path), std::vector<std::string>{"step1"});
 }
 
 // A call that is active when collection fails still requests its stack and stores its tensors.
@@ -148,6 +170,7 @@ TEST_F(SessionTest, NothingIsWrittenAfterAFault) {
 TEST_F(SessionTest, ARemovedDumpIsAFault) {
   Session session(config_);
   ASSERT_TRUE(*session.Start(std::nullopt));
+  RecordOne(session, "Torch.a.0.forward");
   ASSERT_TRUE(RemoveFile(session.folder() + "/dump.json").ok());
   EXPECT_THAT(session.Stop().message(), ::testing::HasSubstr("somebody removed this file"));
   EXPECT_FALSE(*session.Start(std::nullopt));
@@ -199,10 +222,12 @@ TEST_F(SessionTest, AChangedConfigurationHoldsFromTheNextStart) {
 TEST_F(SessionTest, AnotherDumpPathBeginsNewFilesAtOnce) {
   Session session(config_);
   ASSERT_TRUE(*session.Start(std::nullopt));
+  RecordOne(session, "Torch.a.0.forward");
   ASSERT_TRUE(session.Stop().ok());
   config_.dump_path += "_more";
   session.Reconfigure(config_);
   ASSERT_TRUE(*session.Start(std::nullopt));
+  RecordOne(session, "Torch.a.0.forward");
   EXPECT_EQ(session.folder(), config_.dump_path + "/step0/rank");
   session.Step();
 }

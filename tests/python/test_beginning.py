@@ -112,6 +112,7 @@ def record_odd_models(folder):
             tensors = [*model.named_parameters(), *model.named_buffers()]
             expected[f"step{step}"] = (name, {key: list(t.shape) for key, t in tensors})
         debugger.start(model)
+        torch.ones(1).abs()
         debugger.stop()
         debugger.step()
     (folder / "expected.json").write_text(json.dumps(expected))

@@ -181,6 +181,7 @@ def before_the_group(rank, folder, everyone, environment):
     torch.relu(torch.tensor(float(rank + 1)))
     debugger.step()
     debugger.start()
+    torch.relu(torch.tensor(float(rank + 1)))
     debugger.stop()
     everyone.wait()  # a rank that exits early breaks the connection
     return os.getpid()

@@ -1,13 +1,14 @@
 """`with debugger.step(model)`, and what the debugger says of steps and arguments."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 import torch
-from recording import forked, read_dump
+from recording import forked, read_dump, run_ranks
 
-from msprobe import UsageError
+from msprobe import UsageError, _engine
 from msprobe.pytorch import PrecisionDebugger
 
 MODEL = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
@@ -110,6 +111,69 @@ def test_steps_that_the_run_did_not_reach(tmp_path, wanted, steps, sentence):
     found = [line for line in lines if "asked for" in line]
     assert len(found) == (sentence is not None), lines
     assert sentence is None or sentence in found[0]
+
+
+@pytest.mark.parametrize(
+    ("section", "sentence"),
+    [
+        (
+            {"list": ["Relu"]},
+            '"list": no name of the 3 calls contains "Relu": nothing was recorded',
+        ),
+        ({"list": ["relu", "conv"]}, '"list": no name of the 3 calls contains "conv"'),
+        ({"scope": ["Torch.exp.0.forward"] * 2}, "none of the 3 calls has this name: nothing"),
+        ({"data_mode": ["backward"]}, "nothing was recorded: between start() and stop() no call"),
+        ({"tensor_list": ["conv"]}, '"tensor_list": no name of the recorded calls contains "conv"'),
+        ({"list": ["relu"], "scope": ["Torch.relu.0.forward"] * 2}, None),
+    ],
+)
+@forked
+def test_what_selects_nothing_is_named(tmp_path, capfd, section, sentence):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"dump_path": str(tmp_path / "out"), "statistics": section}))
+    debugger = PrecisionDebugger(str(config))
+    for _ in range(3):
+        with debugger.step():
+            torch.relu(torch.ones(2))
+    _engine.say_end()
+    lines = [line for line in capfd.readouterr().err.splitlines() if "[WARNING]" in line]
+    assert len(lines) == (sentence is not None), lines
+    assert sentence is None or sentence in lines[0]
+
+
+def _rank_of_two(rank, folder):
+    config = folder / "config.json"
+    debugger = PrecisionDebugger(str(config), dump_path=str(folder / "out"))
+    with debugger.step():
+        torch.relu(torch.ones(2))
+    _engine.say_end()
+
+
+def test_ranks_that_the_run_does_not_have(tmp_path, capfd):
+    (tmp_path / "config.json").write_text('{"rank": [4, 5], "statistics": {}}')
+    run_ranks(2, _rank_of_two, tmp_path)
+    said = [line for line in capfd.readouterr().err.splitlines() if "[WARNING]" in line]
+    assert len(said) == 1 and said[0].endswith(
+        "ranks 4, 5 were asked for, the run has ranks 0 to 1: nothing was recorded"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+@forked
+def test_a_server_that_waits_has_begun_no_step(tmp_path):
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    for _ in range(2):
+        debugger.start(model)
+        debugger.stop()
+        debugger.start(model)
+        model(torch.ones(1, 2))
+        debugger.stop()
+        debugger.step()
+    debugger.start(model)
+    assert steps(tmp_path) == ["step0", "step1"]
+    # The weights that were read when the step began are there, though no entry had come yet.
+    assert (tmp_path / "step0" / "rank" / "weights.json").exists()
 
 
 def test_nothing_is_said_of_steps_when_nothing_was_asked(tmp_path):

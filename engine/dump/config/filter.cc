@@ -3,15 +3,25 @@
 #include <algorithm>
 
 namespace msprobe::dump {
-namespace {
 
-bool ContainsAny(std::string_view name, const std::vector<std::string>& parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
-    return name.find(part) != std::string_view::npos;
-  });
+bool NameParts::OccurIn(std::string_view name) {
+  bool found = false;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (found && occurred_[i]) continue;
+    if (name.find(parts_[i]) == std::string_view::npos) continue;
+    found = true;
+    occurred_[i] = 1;
+  }
+  return found;
 }
 
-}  // namespace
+std::vector<std::string> NameParts::Missing() const {
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (!occurred_[i]) missing.push_back(parts_[i]);
+  }
+  return missing;
+}
 
 Filter::Filter(const Config& config)
     : data_mode(config.data_mode),
@@ -35,20 +45,27 @@ std::vector<int64_t> Filter::StepsAfter(int64_t step) const {
   return {std::upper_bound(steps_.begin(), steps_.end(), step), steps_.end()};
 }
 
+std::vector<int64_t> Filter::StepsUpTo(int64_t step) const {
+  return {steps_.begin(), std::upper_bound(steps_.begin(), steps_.end(), step)};
+}
+
 bool Filter::WantsRank(int64_t rank) const {
   return rank < 0 || ranks_.empty() || std::binary_search(ranks_.begin(), ranks_.end(), rank);
 }
 
-bool Filter::InList(std::string_view name) const {
-  return list_.empty() || ContainsAny(name, list_);
+bool Filter::InScope(std::string_view name, bool closes_at_once) {
+  ++met_.calls;
+  if (scope_begin_.empty()) return ++met_.in_scope, true;
+  if (name == scope_begin_) open_ = met_.began = true;
+  const bool inside = open_;
+  met_.in_scope += inside;
+  if (closes_at_once && name == scope_end_) CloseScope();
+  return inside;
 }
 
-bool Filter::InScope(std::string_view name, bool closes_at_once) {
-  if (scope_begin_.empty()) return true;
-  if (name == scope_begin_) open_ = true;
-  const bool inside = open_;
-  if (closes_at_once && name == scope_end_) open_ = false;
-  return inside;
+void Filter::CloseScope() {
+  met_.ended |= open_;
+  open_ = false;
 }
 
 bool Filter::WantsEntry(std::string_view name) {
@@ -66,7 +83,7 @@ bool Filter::EnterModule(std::string_view name) {
 }
 
 void Filter::LeaveModule(std::string_view name) {
-  if (name == scope_end_) open_ = false;
+  if (name == scope_end_) CloseScope();
   if (expand_modules_ && !list_.empty() && InList(name) && matching_modules_ > 0)
     --matching_modules_;
 }
@@ -76,7 +93,5 @@ void Filter::NewStep() {
   matching_modules_ = 0;
   pkl_.NewStep();
 }
-
-bool Filter::WantsTensor(std::string_view name) const { return ContainsAny(name, tensor_list_); }
 
 }  // namespace msprobe::dump

@@ -7,12 +7,29 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/dump/config/config.h"
 #include "engine/dump/config/pkl_scope.h"
 
 namespace msprobe::dump {
+
+// Texts of which one must occur in a name, and which of them have occurred so far.
+class NameParts {
+ public:
+  NameParts() = default;
+  explicit NameParts(std::vector<std::string> parts)
+      : parts_(std::move(parts)), occurred_(parts_.size()) {}
+
+  bool empty() const { return parts_.empty(); }
+  bool OccurIn(std::string_view name);
+  std::vector<std::string> Missing() const;  // those that occurred in no name
+
+ private:
+  std::vector<std::string> parts_;
+  std::vector<uint8_t> occurred_;
+};
 
 class Filter {
  public:
@@ -24,6 +41,7 @@ class Filter {
   bool WantsRank(int64_t rank) const;
   // The wanted steps after `step`, ascending; empty when the configuration names no steps.
   std::vector<int64_t> StepsAfter(int64_t step) const;
+  std::vector<int64_t> StepsUpTo(int64_t step) const;  // the others
   // Whether no later step is wanted.
   bool IsPastLastStep(int64_t step) const { return !steps_.empty() && step > steps_.back(); }
 
@@ -38,7 +56,17 @@ class Filter {
   void NewStep();  // forgets an open range
 
   // Whether `tensor_list` names the entry: its tensors are saved although the task is statistics.
-  bool WantsTensor(std::string_view name) const;
+  bool WantsTensor(std::string_view name) { return tensor_list_.OccurIn(name); }
+
+  // What `scope`, `list` and `tensor_list` have met since the construction, over all steps.
+  struct Met {
+    int64_t calls = 0;  // calls that were asked about, when there is a scope or a list
+    int64_t in_scope = 0;
+    bool began = false, ended = false;  // a call had the first name of the scope, then the second
+  };
+  const Met& met() const { return met_; }
+  const NameParts& list() const { return list_; }
+  const NameParts& tensor_list() const { return tensor_list_; }
 
   DataMode data_mode;
   // There is neither scope nor list: every entry is wanted, and WantsEntry need not be called.
@@ -47,12 +75,14 @@ class Filter {
   }
 
  private:
-  bool InList(std::string_view name) const;
+  bool InList(std::string_view name) { return list_.empty() || list_.OccurIn(name); }
   bool InScope(std::string_view name, bool closes_at_once);
+  void CloseScope();
 
   std::vector<int64_t> steps_, ranks_;   // sorted; empty: all
   std::string scope_begin_, scope_end_;  // empty: no scope
-  std::vector<std::string> list_, tensor_list_;
+  NameParts list_, tensor_list_;
+  Met met_;
   PklScope pkl_;                 // of the fronts of the older tools, which have none of those above
   bool expand_modules_ = false;  // level mix
   bool open_ = false;            // inside the scope

@@ -1,7 +1,6 @@
 #include "engine/dump/session/session.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,26 +22,20 @@ Session::Session(Config config, std::string framework)
   if (disabled_) Log(LogLevel::kInfo, "MSPROBE_DISABLE is 1: nothing is recorded");
 }
 
-void Session::SayUnreachedSteps() {
-  if (disabled_ || failed_ || concluded_ || abandoned_ || !enabled() || last_started_ < 0 ||
+void Session::SayUnmet() {
+  if (disabled_ || failed_ || concluded_ || abandoned_ || !enabled() ||
       config_.level == Level::kL2 || config_.task == Task::kGradProbe ||
-      std::exchange(said_unreached_, true))
+      std::exchange(said_unmet_, true))
     return;
-  const std::vector<int64_t> steps = filter_.StepsAfter(last_started_);
-  if (steps.empty()) return;
-  constexpr size_t kMost = 5;
-  const std::vector<int64_t> shown(
-      steps.begin(), steps.begin() + static_cast<int64_t>(std::min(kMost, steps.size())));
-  Log(LogLevel::kWarning,
-      fmt::format("step{} {}{} {} asked for, the run ended at step {}{}",
-                  steps.size() == 1 ? "" : "s", fmt::join(shown, ", "),
-                  steps.size() > kMost ? fmt::format(" and {} more", steps.size() - kMost) : "",
-                  steps.size() == 1 ? "was" : "were", last_started_,
-                  recorded_ ? "" : ": nothing was recorded"));
+  const std::vector<std::string> lines = UnmetRequests(config_, filter_, extent_);
+  for (const std::string& line : lines) Log(LogLevel::kWarning, line);
+  if (lines.empty() && extent_.collected && !extent_.recorded &&
+      config_.task == Task::kOverflowCheck)
+    Log(LogLevel::kInfo, "no call made NaN or infinities: nothing was recorded");
 }
 
 bool Session::StepIsWanted() {
-  last_started_ = std::max(last_started_, step_);
+  extent_.last_step = std::max(extent_.last_step, step_);
   started_ = true;
   if (disabled_ || failed_ || concluded_ || !enabled()) return false;
   if (collecting_) return true;
@@ -65,21 +58,26 @@ bool Session::StepIsWanted() {
 Result<bool> Session::Start(std::optional<int> rank) {
   if (!StepIsWanted()) return false;
   if (collecting_) return true;
-  if (!filter_.WantsRank(rank.value_or(-1))) {
-    said_unreached_ = true;  // the steps were asked of other ranks
-    return false;
-  }
+  extent_.rank = rank;
+  if (!filter_.WantsRank(rank.value_or(-1))) return false;
   if (request_is_absent_) {
     Log(LogLevel::kWarning, fmt::format("step {} is not collected: request {} has no tokens in it",
                                         step_, Excerpt(config_.request_id)));
     return false;
   }
-  if (const Status status = files_.is_open() ? files_.Reopen() : Open(rank); !status.ok()) {
+  if (rank) SetLogRank(*rank);
+  Status status = Status::Ok();
+  if (files_.is_open()) {
+    status = files_.Reopen();
+  } else if (config_.pkl) {
+    status = Open();
+  }
+  if (!status.ok()) {
     Fail(status);
     return status;
   }
   ++epoch_;
-  collecting_ = recorded_ = true;
+  collecting_ = extent_.collected = true;
   return true;
 }
 
@@ -103,11 +101,19 @@ void Session::ApplyTokens() {
   slicer_.SetRequest(std::move(rule));
 }
 
-Status Session::Open(std::optional<int> rank) {
-  MSPROBE_RETURN_IF_ERROR(files_.Open(config_, step_, rank, provenance_));
+Status Session::Open() {
+  MSPROBE_RETURN_IF_ERROR(files_.Open(config_, step_, extent_.rank, provenance_));
   if (config_.pkl) calls_.BeginPklFile();
-  if (rank) SetLogRank(*rank);
+  for (const auto& [name, text] : std::exchange(waiting_files_, {}))
+    MSPROBE_RETURN_IF_ERROR(files_.WriteBeside(name, text));
   return Status::Ok();
+}
+
+bool Session::OpenFiles() {
+  if (files_.is_open()) return true;
+  const Status status = Open();
+  if (!status.ok()) Fail(status);
+  return status.ok();
 }
 
 void Session::ApplyConfig(Config config) {
@@ -184,6 +190,7 @@ void Session::BeginAtStep(int64_t step) {
     if (const Status status = files_.Finish(); !status.ok()) Fail(status);
   }
   files_.Forget();
+  waiting_files_.clear();
   step_ = step;
   started_ = after_empty_step_ = false;
   ++epoch_;
@@ -223,22 +230,28 @@ void Session::DrainDeferred(bool give_up) {
 }
 
 void Session::Write(const Item& item) {
-  if (!collecting_) return;
+  if (!collecting_ || !OpenFiles()) return;
   const bool watched = watcher_ != nullptr && item.entry != nullptr;
   if (watched) watcher_->BeforeWrite(*item.entry);
   Status status = item.entry == nullptr ? Status::Ok() : files_.Write(*item.entry);
   if (status.ok() && item.construct) status = files_.AppendConstruct(item.name, item.parent);
   if (!status.ok()) return Fail(status);
+  extent_.recorded = true;
+  if (!config_.step.empty()) extent_.steps.insert(step_);
   if (watched) watcher_->AfterWrite();
 }
 
 void Session::WriteBeside(const std::string& file_name, std::string_view text) {
   if (!collecting_) return;
+  if (!files_.is_open()) {
+    waiting_files_[file_name] = text;
+    return;
+  }
   if (const Status status = files_.WriteBeside(file_name, text); !status.ok()) Fail(status);
 }
 
 bool Session::Store(const std::string& file_name, const TensorView& view) {
-  if (!collecting_) return false;
+  if (!collecting_ || !OpenFiles()) return false;
   const Status status = files_.Store(file_name, view);
   if (!status.ok()) Fail(status);
   return status.ok();

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include "engine/dump/config/filter.h"
 #include "engine/dump/session/call_names.h"
 #include "engine/dump/session/step_files.h"
+#include "engine/dump/session/unmet.h"
 #include "engine/dump/write/deferred_entries.h"
 
 namespace msprobe::dump {
@@ -44,12 +46,18 @@ class Session {
 
   // Whether Start would record anything now. Cheap, so that steps that are not recorded cost little.
   bool StepIsWanted();
-  // At the end of the run: logs which wanted steps the run did not reach. Once.
-  void SayUnreachedSteps();
+  // At the end of the run: logs what the configuration asked for and the run did not have. Once.
+  void SayUnmet();
   // Begins to collect the current step, or goes on with it. False: the step, the rank or the request
   // is not wanted, or the last wanted step is over. `rank` is nullopt when the run is not
-  // distributed. Errors: kIo when the folder or its files cannot be made; collection is off then.
+  // distributed. The folder and its files are made when the first entry comes: a step without
+  // entries has none. (A .pkl file is made at once.) Errors: kIo when a file cannot be made or gone
+  // on with; collection is off then.
   Result<bool> Start(std::optional<int> rank);
+  // Number of ranks of the run, for SayUnmet; 0: not known.
+  void SetRanks(int ranks) { extent_.ranks = ranks; }
+  // Makes the folder and its files now. False: they cannot be made, and collection is off.
+  bool OpenFiles();
   // Closes the files and waits for stored tensors. Another Start in the same step continues the same
   // files.
   Status Stop();
@@ -81,10 +89,13 @@ class Session {
   bool disabled() const { return disabled_; }  // MSPROBE_DISABLE=1
   // Sets the provenance of the run, a JSON object, for the headers of files opened from now on.
   void SetProvenance(std::string json) { provenance_ = std::move(json); }
-  // Writes another file into the folder of dump.json. A failure turns collection off, as in Record.
+  // Writes another file into the folder of dump.json, as soon as there is one. A failure turns
+  // collection off, as in Record.
   void WriteBeside(const std::string& file_name, std::string_view text);
-  // Whether the next Start, if the step is wanted, begins new files.
+  // Whether the step has no files yet.
   bool begins_step() const { return !files_.is_open(); }
+  // Whether some step of the run has entries.
+  bool recorded() const { return extent_.recorded; }
   // Grows with every Start and Step, so that a hook can tell that it belongs to an earlier one.
   uint64_t epoch() const { return epoch_; }
   int64_t step() const { return step_; }
@@ -110,7 +121,7 @@ class Session {
   int64_t NoteStack(int64_t stack, std::string_view name, Frames&& frames);
   // Writes a tensor file. False when it could not be queued; collection is off then.
   bool Store(const std::string& file_name, const TensorView& view);
-  bool storing() const { return files_.storing(); }
+  bool storing() const { return files_.is_open() ? files_.storing() : StoresTensors(config_); }
   // Whether a pkl file was begun since the last call of TakeNewPkl, and the pkl file that the last
   // entry went to.
   bool TakeNewPkl() { return files_.TakeNewPkl(); }
@@ -124,7 +135,8 @@ class Session {
   void Fail(const Status& status) noexcept;
   const Config& config() const { return config_; }
   Filter& filter() { return filter_; }
-  // The folder of the current step and rank; "" before the first Start.
+  // The folder of the current step and rank, or of an earlier step when this one has no files yet;
+  // "" before the first files.
   const std::string& folder() const { return files_.folder(); }
   // In a forked child: forgets the files without a change to them.
   void Abandon();
@@ -132,7 +144,7 @@ class Session {
  private:
   void Write(const Item& item);
   void DrainDeferred(bool give_up);
-  Status Open(std::optional<int> rank);
+  Status Open();
   void ApplyTokens();
   void ApplyConfig(Config config);
 
@@ -149,11 +161,11 @@ class Session {
   uint64_t epoch_ = 0;
   bool disabled_ = false;
   bool collecting_ = false, failed_ = false, concluded_ = false;
-  int64_t last_started_ = -1;  // the last step for which a start was asked
-  bool started_ = false;       // a start was asked for the current step
+  RunExtent extent_;
+  std::map<std::string, std::string> waiting_files_;  // for WriteBeside: name -> text
+  bool started_ = false;                              // a start was asked for the current step
   bool after_empty_step_ = false;
-  bool recorded_ = false;  // some step was recorded
-  bool said_end_ = false, said_unreached_ = false, said_later_ = false, said_no_request_ = false;
+  bool said_end_ = false, said_unmet_ = false, said_later_ = false, said_no_request_ = false;
   CallNames calls_;
   StepFiles files_;
   DeferredEntries deferred_;
@@ -162,7 +174,7 @@ class Session {
 
 template <typename Frames>
 int64_t Session::NoteStack(int64_t stack, std::string_view name, Frames&& frames) {
-  if (!collecting_) return -1;
+  if (!collecting_ || !OpenFiles()) return -1;
   const Result<int64_t> number = files_.NoteStack(stack, name, frames);
   if (number.ok()) return *number;
   Fail(number.status());

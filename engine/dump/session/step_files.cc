@@ -88,6 +88,7 @@ Status StepFiles::OpenPkl(const Config& config, std::optional<int> rank) {
 }
 
 Status StepFiles::Close() {
+  if (writer_ == nullptr) return Status::Ok();
   Status first = tensors_ ? tensors_->Drain() : Status::Ok();
   Status closed = writer_->Close();
   return first.ok() ? closed : first;

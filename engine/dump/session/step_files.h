@@ -36,7 +36,7 @@ class StepFiles {
               const std::string& provenance);
   bool is_open() const { return writer_ != nullptr; }
   Status Reopen() { return writer_->Reopen(); }
-  Status Close();   // waits for stored tensors
+  Status Close();   // waits for stored tensors; has no effect when none are open
   Status Finish();  // completes the files; has no effect when none are open
   void Forget();    // forgets the files, so that the next step opens new ones
   void ReleaseTensors() { tensors_.reset(); }  // frees the memory of the tensor queue

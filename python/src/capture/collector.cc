@@ -6,6 +6,7 @@
 #include "capture/calls/optimizer_calls.h"
 #include "capture/provenance.h"
 #include "capture/python/framework.h"
+#include "capture/python/process_group.h"
 #include "capture/values/weights.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
@@ -90,6 +91,7 @@ Result<bool> Collector::StartSession(std::optional<int> rank) {
   }
   if (run_.session->begins_step() && run_.session->filter().WantsStep(run_.session->step()))
     run_.session->SetProvenance(ProvenanceJson(tells_gradients_before_));
+  if (!run_.config().rank.empty()) run_.session->SetRanks(RanksOfRun(rank));
   Result<bool> started = run_.session->Start(rank);
   if (baseline_.on() && started.ok() && *started) baseline_.Begin(rank);
   return started;
@@ -177,7 +179,8 @@ void Collector::WriteWeights(const NamedModels& models) {
     return;
   const bool each = config.weights == dump::WeightSteps::kEach &&
                     (config.task == Task::kStatistics || config.task == Task::kTensor);
-  const bool is_first = !std::exchange(wrote_weights_, true);
+  // Those that were read for a step without entries are in no file.
+  const bool is_first = !std::exchange(wrote_weights_, true) || !run_.session->recorded();
   const bool is_new = std::exchange(weights_step_, run_.session->step()) != run_.session->step();
   if (config.pkl ? !run_.session->TakeNewPkl() : !is_first && !(each && is_new)) return;
   // Copied to the host once in a run, for the fingerprints.
@@ -250,7 +253,7 @@ void Collector::Step() {
 void Collector::SayEnd() {
   baseline_.EndStep(/*is_over=*/true);
   free_benchmark_.Report();
-  run_.session->SayUnreachedSteps();
+  run_.session->SayUnmet();
 }
 
 void Collector::ForgetOptimizers() {
@@ -266,6 +269,14 @@ void Collector::WriteCoverage() {
   coverage.bytes_saved = run_.known.saved().bytes;
   if (run_.session->config().level == Level::kDebug)
     coverage.why_not_counted = "level debug records what save() is given";
+  // A dump without entries says what was seen and left out; a step in which nothing ran has none.
+  const auto calls = [](const dump::CallCounts& c) {
+    return c.recorded + c.ignored + c.traced + c.wrappers;
+  };
+  const int64_t seen = calls(coverage.apis) + calls(coverage.modules) + coverage.recorded +
+                       coverage.nested + coverage.gradient + coverage.ignored +
+                       coverage.compiled_regions + coverage.not_observed_count();
+  if (seen > 0 && run_.session->collecting()) (void)run_.session->OpenFiles();  // logs what fails
   run_.session->WriteBeside(dump::kCoverageFile, dump::CoverageJson(coverage));
   if (std::exchange(said_coverage_, true)) return;
   for (const std::string& line : dump::CoverageLines(coverage, 3)) Log(LogLevel::kInfo, line);

@@ -7,6 +7,7 @@
 #include "capture/calls/interpose.h"
 #include "capture/python/framework.h"
 #include "capture/python/named_tensors.h"
+#include "capture/python/process_group.h"
 #include "capture/python/torch_api.h"
 #include "capture/values/framework_tensor.h"
 #include "capture/values/tensor_access.h"
@@ -116,6 +117,9 @@ std::vector<GradientProbe::Named> GradientProbe::Zip(PyObject* gradients) {
 template <typename Collect>
 void GradientProbe::Step(dump::Session* session, std::optional<int> rank, Collect&& gradients) {
   const dump::Filter& filter = session->filter();
+  extent_.last_step = step_;
+  extent_.rank = rank;
+  if (!session->config().rank.empty()) extent_.ranks = RanksOfRun(rank);
   if (filter.WantsStep(step_) && filter.WantsRank(rank.value_or(-1))) {
     off_ = true;  // stays so if an error follows
     const KeepError keep;
@@ -124,10 +128,17 @@ void GradientProbe::Step(dump::Session* session, std::optional<int> rank, Collec
     const Status status = Summarise(*session, rank, gradients());
     if (!status.ok()) return session->Fail(status);
     off_ = false;
+    extent_.collected = true;
   } else if (filter.IsPastLastStep(step_) && !std::exchange(said_end_, true)) {
     Log(LogLevel::kInfo, "all wanted steps are recorded; the run goes on without collection");
   }
   ++step_;
+}
+
+void GradientProbe::SayUnmet(dump::Session* session) {
+  if (off_ || session->disabled() || session->config().task != Task::kGradProbe) return;
+  for (const std::string& line : dump::UnmetRequests(session->config(), session->filter(), extent_))
+    Log(LogLevel::kWarning, line);
 }
 
 void GradientProbe::StepBegins(dump::Session* session, PyObject* optimizer,
@@ -163,7 +174,9 @@ Status GradientProbe::Summarise(const dump::Session& session, std::optional<int>
   for (const auto& [name, gradient] : gradients) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
     MSPROBE_RETURN_IF_ERROR(Add(&summary, name, gradient.get()));
+    extent_.recorded = true;
   }
+  if (!config.step.empty()) extent_.steps.insert(step_);
   return summary.Finish();
 }
 

@@ -41,7 +41,8 @@ class GradientProbe {
   // NumPy; anything else, as None, has no row. False: no later step is wanted.
   bool TakeStep(dump::Session* session, PyObject* gradients, std::optional<int> rank);
   void BeginAtStep(int64_t step) { step_ = step; }
-  void Abandon() { off_ = true; }  // in a forked child
+  void SayUnmet(dump::Session* session);  // at the end of the run
+  void Abandon() { off_ = true; }         // in a forked child
 
  private:
   // A parameter or its gradient, with the name of the parameter.
@@ -63,6 +64,7 @@ class GradientProbe {
   std::vector<std::string> names_;  // of the gradients that TakeStep gets
   PyObject* running_ = nullptr;     // the outermost optimizer whose step runs; never dereferenced
   int64_t step_ = 0;
+  dump::RunExtent extent_;
   bool off_ = false, said_end_ = false, said_replaces_ = false, said_unreadable_ = false,
        said_count_ = false;
 };

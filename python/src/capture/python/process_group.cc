@@ -1,5 +1,8 @@
 #include "capture/python/process_group.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "capture/python/py_ref.h"
 #include "engine/base/text.h"
 #include "engine/formats/archive/zip.h"
@@ -70,6 +73,27 @@ GroupNames NamesOfGroup(PyObject* group) {
     names.members.push_back(PyLong_AsLongLong(PyList_GET_ITEM(ranks.get(), i)));
   ClearError();
   return names;
+}
+
+int RanksOfRun(std::optional<int> rank) {
+  if (!rank) return 0;
+  const auto number = [](const char* name) {
+    const PyRef function = Distributed(name);
+    const PyRef value = function ? PyRef::Steal(PyObject_CallNoArgs(function.get())) : PyRef();
+    const long found = value ? PyLong_AsLong(value.get()) : -1;
+    ClearError();
+    return static_cast<int>(found);
+  };
+  if (number("is_initialized") == 1)
+    return number("get_rank") == *rank ? std::max(0, number("get_world_size")) : 0;
+  constexpr const char* kLaunchers[][2] = {
+      {"RANK", "WORLD_SIZE"}, {"RANK_ID", "RANK_SIZE"}, {"MS_NODE_ID", "MS_WORKER_NUM"}};
+  for (const auto& [own, all] : kLaunchers) {
+    const char *given = std::getenv(own), *size = std::getenv(all);
+    if (given != nullptr && size != nullptr && given == std::to_string(*rank))
+      return std::max(0, std::atoi(size));
+  }
+  return 0;
 }
 
 std::string NameOfReduceOp(PyObject* op) {

@@ -5,6 +5,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct GroupNames {
   std::vector<int64_t> members;  // the same ranks
 };
 GroupNames NamesOfGroup(PyObject* group);
+
+// The number of ranks of the run in which this process has `rank`: by torch.distributed once its group
+// is made, before that and under MindSpore by the variables of the launcher. 0: not known.
+int RanksOfRun(std::optional<int> rank);
 
 // "RedOpType.SUM". A reduction with a factor would print its address, and is named "ReduceOp".
 std::string NameOfReduceOp(PyObject* op);

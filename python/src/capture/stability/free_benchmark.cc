@@ -95,8 +95,17 @@ void FreeBenchmark::Configure() {
 
 void FreeBenchmark::Begin(std::optional<int> rank) {
   rank_ = rank.value_or(0);
-  if (const Status status = report_.Open(recording_->session->folder()); !status.ok())
-    recording_->session->Fail(status);
+  opened_ = false;
+}
+
+// The first call of a step makes the folder.
+bool FreeBenchmark::OpenReport() {
+  if (opened_) return true;
+  dump::Session& session = *recording_->session;
+  if (!session.OpenFiles()) return false;
+  const Status status = report_.Open(session.folder());
+  if (!status.ok()) session.Fail(status);
+  return opened_ = status.ok();
 }
 
 void FreeBenchmark::EndStep() {
@@ -150,7 +159,7 @@ void* FreeBenchmark::EnterCall(const Api& api, const CallArgs& args) {
   thread_local std::string name, backward;  // reused: most calls are not chosen
   recording_->session->calls().Name(api.stem, recording_->session->calls().Next(api.counter), false,
                                     &name, &backward);
-  if (!recording_->session->filter().WantsEntry(name)) return nullptr;
+  if (!recording_->session->filter().WantsEntry(name) || !OpenReport()) return nullptr;
   if (const char* why = WhyNotApi(api)) return Skip(why), nullptr;
   const double begin = Seconds();
   if (preheating() && !TakesPreheat()) return report_.NotSampled(), nullptr;

@@ -69,6 +69,7 @@ class FreeBenchmark final : public CallObserver, public GradientVerdicts {
   bool TakesPreheat();
   void* EnterCall(const Api& api, const CallArgs& args);
   const char* WhyNotApi(const Api& api) const;
+  bool OpenReport();
   // Null: judged. Otherwise why not, in words that follow a number of calls.
   const char* LeaveCall(Chosen* call, PyObject* result);
   const char* RunAgain(Chosen* call, const RandomState& after, PyObject* result);
@@ -90,6 +91,7 @@ class FreeBenchmark final : public CallObserver, public GradientVerdicts {
   Recording* recording_;
   bool on_ = false, said_ = false;
   int rank_ = 0;
+  bool opened_ = false;                   // free_benchmark.csv of this step
   double share_ = -1;                     // what the budget was made with
   int64_t steps_ = 0, preheated_ = 0;     // steps so far; calls of this step that have set limits
   int64_t calls_ = 0, calls_before_ = 0;  // while limits are set: of this step, of the step before

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "capture/python/framework.h"
+#include "capture/python/process_group.h"
 #include "capture/tasks/findings.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -13,23 +14,6 @@ namespace {
 
 constexpr int64_t kNeighbours = 10;  // entries after the first difference whose tensors are stored
 
-int WorldSize() {
-  PyObject* const distributed =  // borrowed; null when the program has not imported it
-      PyDict_GetItemString(PyImport_GetModuleDict(), "torch.distributed");
-  if (distributed == nullptr) return 0;
-  const auto call = [&](const char* name) {
-    return PyRef::Steal(PyObject_CallMethod(distributed, name, nullptr));
-  };
-  if (const PyRef ready = call("is_initialized"); ready.get() != Py_True) {
-    ClearError();
-    return 0;
-  }
-  const PyRef size = call("get_world_size");
-  const long number = size ? PyLong_AsLong(size.get()) : 0;
-  ClearError();
-  return number > 0 ? static_cast<int>(number) : 0;
-}
-
 }  // namespace
 
 void BaselineCheck::Configure() {
@@ -37,17 +21,23 @@ void BaselineCheck::Configure() {
   live_ = path.empty() ? nullptr : std::make_unique<live::LiveComparison>(path);
   recording_->session->SetWatcher(live_ == nullptr ? nullptr : this);
   recording_->stored_calls = 0;
-  begun_ = raises_ = stops_ = cut_ = false;
+  begun_ = begins_ = has_step_ = raises_ = stops_ = cut_ = false;
 }
 
 void BaselineCheck::Begin(std::optional<int> rank) {
   const dump::Session& session = *recording_->session;
   rank_ = rank;
   if (!std::exchange(begun_, true)) live::ForgetDivergence(session.config().dump_path, rank);
-  live_->BeginStep({session.step(), rank, WorldSize()}, JoinPath(session.folder(), "dump.json"));
+  ranks_ = RanksOfRun(rank);
+  begins_ = true;
 }
 
 void BaselineCheck::BeforeWrite(const Entry& entry) {
+  if (std::exchange(begins_, false)) {  // only now the step has a folder
+    const dump::Session& session = *recording_->session;
+    live_->BeginStep({session.step(), rank_, ranks_}, JoinPath(session.folder(), "dump.json"));
+    has_step_ = true;
+  }
   if (recording_->stored_calls > 0) --recording_->stored_calls;
   if (live_->Look(entry) && offered_ == &entry) Store();
 }
@@ -106,7 +96,8 @@ void BaselineCheck::AfterRecord() {
 }
 
 void BaselineCheck::EndStep(bool is_over) {
-  if (live_ == nullptr) return;
+  if (live_ == nullptr || !has_step_) return;
+  if (is_over) has_step_ = begins_ = false;
   switch (live_->EndStep(is_over && !cut_)) {
     case live::News::kNone:
       break;

@@ -62,8 +62,11 @@ class BaselineCheck final : public dump::EntryWatcher {
   std::optional<int> rank_;
   Entry* offered_ = nullptr;
   std::vector<PyRef>* tensors_ = nullptr;  // of the entry that is offered
+  int ranks_ = 0;                          // of the run; 0: not known
   bool begun_ = false, raises_ = false, stops_ = false;
-  bool cut_ = false;  // the step may lack calls, because the first difference ended it
+  bool begins_ = false;    // live_ does not know yet that entries of this step come
+  bool has_step_ = false;  // live_ has entries of this step
+  bool cut_ = false;       // the step may lack calls, because the first difference ended it
 };
 
 }  // namespace msprobe::capture
