@@ -65,6 +65,12 @@ std::string CheckpointReport(const compare::Comparison& c) {
       differing.push_back(i);
     }
   }
+  const auto reordered = std::count_if(differing.begin(), differing.end(), [&](size_t row) {
+    return !c.notes.empty() && !c.notes[row].empty();
+  });
+  if (reordered > 0)
+    out += fmt::format("{} of {} that differ have the golden's elements in another order\n",
+                       reordered, differing.size());
   if (c.first.row >= 0) {
     const Leaf& leaf = c.golden.leaves[c.rows[c.first.row].golden];
     const Leaf& target = c.target.leaves[c.rows[c.first.row].target];

@@ -8,10 +8,10 @@
 
 #include "engine/base/threads.h"
 #include "engine/checkpoint/checkpoint_names.h"
+#include "engine/checkpoint/reordered.h"
 #include "engine/checkpoint/replicas.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/measure/tensor_pairs.h"
-#include "engine/compare/model/rounding.h"
 #include "engine/compare/model/value_text.h"
 #include "engine/model/text_arena.h"
 
@@ -87,10 +87,48 @@ void MeasureParameters(const Checkpoint& target, const Checkpoint& golden,
     pairs.Add(i,
               {.largest = std::max(a.all(), b.all()),
                .needed = options.mapped_counts ? a.all() + b.all() : a.made + b.made},
-              {.tolerance = options.tolerance,
-               .explained = c->Thresholds().Explained("", compare::CoarserType(t.dtype, g.dtype))});
+              {.limits = compare::Limits(*c, "")});
   }
   pairs.Run();
+}
+
+// Whether the elements of a row that differs may be those of the golden in another order.
+bool MayBeReordered(const compare::Comparison& c, size_t row) {
+  const compare::Row& r = c.rows[row];
+  const compare::Measure& m = c.measures[row];
+  if (m.verdict != compare::RowVerdict::kDiffers || r.target < 0 || r.golden < 0) return false;
+  const Leaf &t = c.target.leaves[r.target], &g = c.golden.leaves[r.golden];
+  if (t.dtype != g.dtype || t.shape.elements() != g.shape.elements()) return false;
+  return m.tensor < 0 ? m.reason == compare::Reason::kShapeDiffers
+                      : checkpoint::MayBeReordered(c.diffs[m.tensor]);
+}
+
+// Notes which weights have the golden's elements in another order. Few weights are read again.
+void NoteReorderings(const Checkpoint& target, const Checkpoint& golden,
+                     const compare::CompareOptions& options, ThreadPool& pool,
+                     compare::Comparison* c) {
+  constexpr uint64_t kSmall = uint64_t{8} << 20;  // bytes; many such pairs are read at a time
+  std::vector<size_t> small, large;
+  for (size_t i = 0; i < c->rows.size(); ++i) {
+    if (!MayBeReordered(*c, i)) continue;
+    const Checkpoint::Cost a = Checkpoint::CostOf(target.tensors()[c->rows[i].target]),
+                           b = Checkpoint::CostOf(golden.tensors()[c->rows[i].golden]);
+    const uint64_t needed = options.mapped_counts ? a.all() + b.all() : a.made + b.made;
+    if (needed > options.max_pair_bytes) continue;
+    (std::max(a.all(), b.all()) <= kSmall ? small : large).push_back(i);
+  }
+  if (small.empty() && large.empty()) return;
+  if (c->notes.empty()) c->notes.resize(c->rows.size());
+  const auto note = [&](size_t row) {
+    const CheckpointTensor& g = golden.tensors()[c->rows[row].golden];
+    const Result<formats::TensorFile> ours = target.Read(target.tensors()[c->rows[row].target]),
+                                      theirs = golden.Read(g);
+    // Both have been read before; a file that has changed since has no order to tell.
+    if (ours.ok() && theirs.ok())
+      c->notes[row] = DescribeReordering(ours->view(), theirs->view(), g.name);
+  };
+  pool.ParallelFor(small.size(), [&](size_t i) { note(small[i]); });
+  for (const size_t row : large) note(row);
 }
 
 // NaN or an infinity on one side only is worse than any number; then the larger severity.
@@ -120,9 +158,11 @@ void NameTheWorst(compare::Comparison* c) {
 
 std::string WorstElement(const compare::Comparison& c, size_t row) {
   const compare::Measure& m = c.measures[row];
+  const bool noted = m.verdict == compare::RowVerdict::kDiffers && !c.notes.empty();
+  const std::string note = noted && !c.notes[row].empty() ? "; " + c.notes[row] : "";
   if (m.reason == compare::Reason::kShapeDiffers) {
-    return fmt::format("shape {} against {}", c.target.leaves[c.rows[row].target].shape.view(),
-                       c.golden.leaves[c.rows[row].golden].shape.view());
+    return fmt::format("shape {} against {}{}", c.target.leaves[c.rows[row].target].shape.view(),
+                       c.golden.leaves[c.rows[row].golden].shape.view(), note);
   }
   if (m.tensor < 0) return std::string(compare::ReasonText(m.reason));
   const kernels::Diff& d = c.diffs[m.tensor];
@@ -136,8 +176,8 @@ std::string WorstElement(const compare::Comparison& c, size_t row) {
     return text + fmt::format("; {} of {} elements NaN or infinite on one side, or of another sign",
                               d.nonfinite_mismatch, d.count);
   }
-  return text + fmt::format("; relative L2 {:.3g}, cosine {:.6g}, {} of {} elements differ",
-                            d.relative_l2, d.cosine, d.unequal, d.count);
+  return text + fmt::format("; relative L2 {:.3g}, cosine {:.6g}, {} of {} elements differ{}",
+                            d.relative_l2, d.cosine, d.unequal, d.count, note);
 }
 
 compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
@@ -177,6 +217,7 @@ compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoin
                             ? compare::CallClass::kIntroduced
                             : compare::CallClass::kUnknown);
   }
+  NoteReorderings(target, golden, options, pool, &c);
   NameTheWorst(&c);
   return c;
 }

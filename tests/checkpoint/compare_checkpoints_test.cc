@@ -90,13 +90,14 @@ TEST_F(CompareCheckpointsTest, NaNOnBothSidesIsNoPass) {
   EXPECT_THAT(SimilarityJson(c), AllOf(HasSubstr("\"l2\": NaN"), HasSubstr("\"cos\": NaN")));
 }
 
-TEST_F(CompareCheckpointsTest, OtherShapesDifferAndAreNotRead) {
+TEST_F(CompareCheckpointsTest, OtherShapesDifferAndAreNotMeasured) {
   const Comparison c =
       Compare({{"a", {2, 3}, {1, 2, 3, 4, 5, 6}}}, {{"a", {3, 2}, {1, 2, 3, 4, 5, 6}}});
   EXPECT_EQ(Only(c).verdict, RowVerdict::kDiffers);
   EXPECT_EQ(Only(c).reason, Reason::kShapeDiffers);
   EXPECT_EQ(Only(c).tensor, -1);
-  EXPECT_EQ(c.first.why, "shape [2, 3] against [3, 2]");
+  EXPECT_EQ(c.first.why,
+            "shape [2, 3] against [3, 2]; the same elements under another shape");
   EXPECT_EQ(
       SimilarityJson(c),
       "{\n    \"a\": {\n        \"l2\": null,\n        \"cos\": null,\n        \"numel\": 6,\n"
