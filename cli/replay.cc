@@ -10,6 +10,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/compare/align/align.h"
+#include "engine/compare/model/value_names.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/isolation/nearer.h"
@@ -69,6 +70,11 @@ class Replay : public Verb {
             "--references", &flags_.references,
             "YAML: functions that compute golden results, a line `API: file.py:function` for each")
         .TypeName("FILE");
+    flags
+        .Texts("--import", &flags_.imports,
+               "module or FILE.py of the program that has the class of a torch.autograd.Function: "
+               "it is imported, so its code runs")
+        .TypeName("MODULE");
     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
     flags.Switch("--exit-code", &exit_code_,
                  "exit with 1 unless the target is as near to float64 as the golden, or exact");
@@ -102,13 +108,13 @@ class Replay : public Verb {
   }
 
  private:
-  static Result<Side> Open(const std::string& path, Console& out) {
+  Result<Side> Open(const std::string& path, Console& out) const {
     Side side;
     MSPROBE_ASSIGN_OR_RETURN(side.dump, dump::ReadDump(path));
     if (!side.dump.complete) {
       out.Warn(fmt::format("warning: {}: {}\n", MakePrintable(side.dump.path), side.dump.note));
     }
-    side.calls = replay::CallsOf(side.dump, {});
+    side.calls = replay::CallsOf(side.dump, {.functions = !flags_.imports.empty()});
     return side;
   }
 
@@ -267,6 +273,9 @@ class Replay : public Verb {
       const Record& record = side.dump.records[side.calls[side.call].forward];
       return leaf.name.view().substr(std::min(record.name.view().size() + 1, leaf.name.size()));
     };
+    const auto label = [](const Side& side, const Leaf& leaf) {
+      return compare::LeafLabel(side.dump, leaf, -1);
+    };
     const auto leaves = [](const Side& side) {
       return side.dump.LeavesOf(side.dump.records[side.calls[side.call].forward]);
     };
@@ -280,7 +289,7 @@ class Replay : public Verb {
         if (!is_argument(a) || !is_argument(b) || place(t, a) != place(g, b)) continue;
         if (a.value.view() == b.value.view()) continue;
         text += fmt::format("{}{} is {} in the target, {} in the golden", text.empty() ? "" : "; ",
-                            place(t, a), a.value.view(), b.value.view());
+                            label(t, a), a.value.view(), b.value.view());
       }
     }
     return text;

@@ -146,7 +146,7 @@ Result<workers::PoolOptions> ReplayFlags::Pool(const ReplayOptions& options, Con
     program = {python, "-m", "msprobe.pytorch.ray_worker", ray};
     pool.start_seconds = 0;  // an actor waits until a device is free
   }
-  std::string said;
+  std::string said = ", \"imports\": " + JsonList({imports.begin(), imports.end()});
   for (const auto& [name, value] : options) said += fmt::format(", \"{}\": {}", name, value);
   for (int64_t i = 0; i < count; ++i) {
     std::vector<std::string>& words = pool.workers.emplace_back(program);

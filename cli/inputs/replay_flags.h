@@ -32,6 +32,7 @@ inline std::string JsonBool(bool value) { return value ? "true" : "false"; }
 struct ReplayFlags {
   std::string dump, memory, references, ray;
   std::vector<std::string> devices;
+  std::vector<std::string> imports;  // modules whose classes of autograd.Function may be called
   int64_t processes = 0, seed = 1234, timeout = 600;
   bool many = false, jit = false;
 

@@ -40,10 +40,12 @@ bool DrawsNumbers(std::string_view base) {
                       "exponential", "cauchy", "geometric", "log_normal", "rrelu"});
 }
 
-std::string WhySkipped(const Dump& dump, const Record& record) {
+std::string WhySkipped(const Dump& dump, const Record& record, bool functions) {
   const std::string_view prefix = PrefixOf(record.api), base = BaseApi(record.api);
   if (prefix == "Distributed") return "a collective needs the other ranks";
-  if (!IsAny(prefix, {"Functional", "Tensor", "Torch", "VF", "Aten", "NPU"}))
+  if (prefix == "Function" && !functions)
+    return "it is code of the program: msprobe replay --import MODULE executes it";
+  if (!IsAny(prefix, {"Functional", "Tensor", "Torch", "VF", "Aten", "NPU", "Function"}))
     return fmt::format("{} is not an API of the framework", prefix);
   if (!IsCallableApi(record.api.view()))
     return fmt::format("{} is not the name of an operation", Excerpt(record.api.view()));
@@ -99,7 +101,8 @@ Argument* Child(Argument* parent, std::string_view key) {
 bool IsCallableApi(std::string_view api) {
   const std::vector<std::string_view> parts = Split(api, '.');
   if (parts.size() < 2 || !std::all_of(parts.begin(), parts.end(), IsIdentifier)) return false;
-  if (!IsAny(parts[0], {"Functional", "Tensor", "Torch", "VF", "Aten", "NPU"})) return false;
+  if (!IsAny(parts[0], {"Functional", "Tensor", "Torch", "VF", "Aten", "NPU", "Function"}))
+    return false;
   // Deeper names would reach other modules: torch.serialization.os.system.
   const bool space = IsAny(parts[1], {"fft", "linalg", "special", "nested", "sparse"});
   const bool deep = parts[0] == "Aten" || (parts[0] == "Torch" && space) ||
@@ -131,8 +134,9 @@ std::vector<RecordedCall> CallsOf(const Dump& dump, const CallChoice& choice) {
     if (choice.black_list.count(base) > 0) continue;
     if (choice.distinct && !seen.insert(SignatureOf(dump, record)).second) continue;
     place.emplace(name, calls.size());
-    calls.push_back(
-        {.name = name, .forward = static_cast<int32_t>(r), .skip = WhySkipped(dump, record)});
+    calls.push_back({.name = name,
+                     .forward = static_cast<int32_t>(r),
+                     .skip = WhySkipped(dump, record, choice.functions)});
   }
   return calls;
 }

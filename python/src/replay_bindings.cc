@@ -68,10 +68,11 @@ class Replay {
   Replay(const Replay&) = delete;
 
   nb::list Calls(const std::vector<std::string>& white, const std::vector<std::string>& black,
-                 bool distinct) {
+                 bool distinct, bool functions) {
     calls_ = replay::CallsOf(dump_, {.white_list = {white.begin(), white.end()},
                                      .black_list = {black.begin(), black.end()},
-                                     .distinct = distinct});
+                                     .distinct = distinct,
+                                     .functions = functions});
     nb::list names;
     for (const replay::RecordedCall& call : calls_)
       names.append(nb::make_tuple(call.name, call.skip));
@@ -218,7 +219,9 @@ void BindReplay(nb::module_& m) {
   nb::class_<Replay>(m, "Replay", "A dump whose calls are executed again.")
       .def(nb::init<const std::string&, uint64_t>(), "path"_a, "seed"_a)
       .def("calls", &Replay::Calls, "white_list"_a, "black_list"_a, "distinct"_a,
-           "[(name, why it is skipped or \"\")], in the order of the dump.")
+           "functions"_a,
+           "[(name, why it is skipped or \"\")], in the order of the dump; functions: "
+           "whether classes of torch.autograd.Function can be called.")
       .def("call", &Replay::Call, "index"_a,
            "(api, positional arguments, keyword arguments, gradients or None, dtypes of the "
            "results); "

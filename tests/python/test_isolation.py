@@ -104,7 +104,7 @@ def test_replay_names_the_arguments_that_differ(said, runs):
     dump["data"][call]["input_args"][1]["value"] = 0
     path.write_text(json.dumps(dump))
     text = said("replay", "other_wrong_t", "softmax", "other_right_t")
-    assert "input.1 is 0 in the target, -1 in the golden: the two calls compute different" in text
+    assert "dim is 0 in the target, -1 in the golden: the two calls compute different" in text
 
 
 def test_replay_of_other_inputs_measures_the_call_alone(said):
@@ -117,6 +117,69 @@ def test_replay_of_statistics_says_so(said):
     report = json.loads(said("replay", "right", "gelu", "--format", "json"))
     assert report["nearer"] == "unknown" and report["target"]["made_from_statistics"]
     assert "made from its statistics" in said("replay", "right", "gelu")
+
+
+FUNCTIONS = """
+import sys
+import torch
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale, weight):
+        ctx.save_for_backward(x, weight)
+        ctx.scale = scale
+        return x * scale * weight
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        wrong = 1.01 if "wrong" in sys.argv else 1
+        return gradient * ctx.scale * weight, None, gradient * ctx.scale * x * wrong
+
+class Other:
+    class Scaled(torch.autograd.Function):
+        pass
+
+if __name__ == "__main__":
+    from msprobe.pytorch import PrecisionDebugger
+
+    torch.manual_seed(0)
+    debugger = PrecisionDebugger(dump_path=sys.argv[1], level="L1", task="tensor")
+    x, weight = torch.randn(4, 8, requires_grad=True), torch.randn(8, requires_grad=True)
+    debugger.start()
+    Scaled.apply(x, 3, weight).square().sum().backward()
+    debugger.stop()
+else:
+    open("imported", "a").write(__name__ + " ")
+"""
+
+
+def test_replay_of_an_autograd_function(said, runs):
+    (runs / "functions.py").write_text(FUNCTIONS)
+    (runs / "twice.py").write_text(FUNCTIONS + "Other.Scaled.__name__ = 'Scaled'")
+    for words in ("function", "wrong_function wrong"):
+        subprocess.run([sys.executable, "functions.py", *words.split()], cwd=runs, check=True)
+    assert not (runs / "imported").exists()
+    error = said("replay", "function", "Scaled", code=2)
+    assert "code of the program: msprobe replay --import MODULE" in error
+    assert not (runs / "imported").exists(), "a dump alone imports nothing"
+    for module in ("functions", "functions.py"):
+        words = ("replay", "function", "Function.Scaled", "--import", module, "--format", "json")
+        report = json.loads(said(*words))
+        assert (runs / "imported").read_text().split()[-1] == "functions"
+        places = [each["place"] for each in report["target"]["outputs"]]
+        assert places == ["forward.output.0", "backward.output.0", "backward.output.1"]
+        assert report["nearer"] == "target"
+        for each in report["target"]["outputs"]:
+            assert each["recorded"]["relative"] < 1e-6 and each["recorded_unlike_again"] == 0
+    words = ("replay", "wrong_function", "Scaled", "function", "--import", "functions")
+    assert "GOLDEN" in said(*words)
+    error = said("replay", "function", "Scaled", "--import", "nosuch", code=2)
+    assert "--import: ModuleNotFoundError" in error and "name a module" in error
+    error = said("replay", "function", "Scaled", "--import", "json", code=2)
+    assert "json defines no torch.autograd.Function called Scaled" in error
+    error = said("replay", "function", "Scaled", "--import", "twice", code=2)
+    assert "several classes are called Scaled: twice.Other.Scaled, twice.Scaled" in error
 
 
 def test_replay_lists_candidates_and_takes_lines(said, runs):

@@ -66,6 +66,20 @@ TEST(RecordedCalls, ANameThatIsNoOperationIsNotExecuted) {
             "\"Torch.serialization.os.system\" is not the name of an operation");
 }
 
+// The class of a Function is code of the program: only where the user has named its module.
+TEST(RecordedCalls, FunctionsOfTheProgram) {
+  const auto skip = [](std::string_view name, bool functions) {
+    DumpBuilder b;
+    b.Call(name).In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1));
+    return CallsOf(b.Take(), {.functions = functions})[0].skip;
+  };
+  EXPECT_EQ(skip("Function.Exp.0.forward", true), "");
+  EXPECT_EQ(skip("Function.Exp.0.forward", false),
+            "it is code of the program: msprobe replay --import MODULE executes it");
+  EXPECT_EQ(skip("Function.os.system.0.forward", true),
+            "\"Function.os.system\" is not the name of an operation");
+}
+
 TEST(RecordedCalls, ChosenByName) {
   const Dump dump = Recorded();
   EXPECT_THAT(Names(CallsOf(dump, {.white_list = {"linear"}, .distinct = true})),

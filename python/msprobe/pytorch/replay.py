@@ -23,41 +23,52 @@ class Recorded:
         seed: of the elements that are made where none were stored.
         references: ``{"NPU.npu_swiglu": function}``: computes the golden result in place of an
             operation that has no float64, or that only some devices have.
+        functions: what finds the classes of ``torch.autograd.Function``
+            (:class:`.imported_functions.ImportedFunctions`); None: their calls are skipped.
     """
 
-    def __init__(self, path, device, seed=1234, references=None):
+    def __init__(self, path, device, seed=1234, references=None, functions=None):
         self._replay = _engine.Replay(str(path), seed)
         self._references = references or {}
+        self._functions = functions
         self.device = device
 
     def calls(self, white_list=(), black_list=(), distinct=False):
         """``[(name, why it is skipped or "")]``, in the order of the dump."""
-        return self._replay.calls(list(white_list), list(black_list), distinct)
+        functions = self._functions is not None
+        return self._replay.calls(list(white_list), list(black_list), distinct, functions)
 
     def call(self, index):
         """The call with that index in :meth:`calls`, its elements in memory."""
-        return Call(self._replay, index, self._references)
+        return Call(self._replay, index, self._references, self._functions)
 
 
 class Call(Execution):
     """One recorded call; :meth:`run` executes it."""
 
-    def __init__(self, replay, index, references):
+    def __init__(self, replay, index, references, functions=None):
         super().__init__(*replay.call(index))
         self._replay, self._index = replay, index
         self._domain = _DOMAINS.get(self._base, (-1.0, 1.0))
         self._reference = references.get(self.api)
+        self._functions = functions
 
     def function(self, golden):
         """The operation, or the function that computes its golden result."""
         if self._reference is None:
-            return function_of(self.api)
+            return self._operation()
         if golden is not None:
             return self._reference
         try:
-            return function_of(self.api)
+            return self._operation()
         except Unsupported:  # a device without the operation computes what it stands for
             return self._reference
+
+    def _operation(self):
+        prefix, _, name = self.api.partition(".")
+        if prefix == "Function" and self._functions is not None:
+            return self._functions.apply_of(name)
+        return function_of(self.api)
 
     def older_golden(self):
         """The dtype of the golden result in msprobe 1.0 to 26; None: as recorded."""

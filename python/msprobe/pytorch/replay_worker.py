@@ -19,6 +19,7 @@ import torch
 
 from msprobe import DumpError, FileError, _engine
 from msprobe.pytorch import references, replay
+from msprobe.pytorch.imported_functions import ImportedFunctions
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
@@ -41,6 +42,16 @@ def device_of(number):
     return torch.device(kind, number) if count else torch.device("cpu")
 
 
+def _imported(modules):
+    try:
+        return ImportedFunctions(modules)
+    except Exception as error:  # whatever the program's code raises
+        raise Refused(
+            f"--import: {_first_line(error)}\tname a module that can be imported from here, or its "
+            "file: --import train.py"
+        ) from error
+
+
 class Worker:
     """Checks calls of one dump."""
 
@@ -48,8 +59,12 @@ class Worker:
         self.device = device_of(options["device"])
         if self.device.type == "npu":
             torch.npu.set_compile_mode(jit_compile=options["jit_compile"])
-        functions = references.load(options["references"])
-        self.dump = replay.Recorded(options["dump"], self.device, options["seed"], functions)
+        golden = references.load(options["references"])
+        imports = options.get("imports")
+        functions = _imported(imports) if imports else None
+        self.dump = replay.Recorded(
+            options["dump"], self.device, options["seed"], golden, functions
+        )
         self.calls = self.dump.calls(
             options["white_list"], options["black_list"], options["distinct"]
         )
