@@ -4,6 +4,7 @@
 
 #include "cli/verbs.h"
 #include "engine/base/file.h"
+#include "engine/base/text.h"
 #include "engine/exports/databases/trend_sources.h"
 #include "engine/model/names.h"
 
@@ -94,7 +95,7 @@ class Data2db : public Verb {
 
   static int64_t Report(const exports::TrendMade& made, const std::string& path, Console& out) {
     for (const std::string& note : made.notes) out.Warn(MakePrintable(note) + "\n");
-    if (made.rows > 0) out.Print("written: {} ({} rows)\n", path, made.rows);
+    if (made.rows > 0) out.Tell("written: {} ({} rows)\n", MakePrintable(path), made.rows);
     return made.rows;
   }
 

@@ -17,6 +17,7 @@
 #include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/base/memory_size.h"
+#include "engine/base/text.h"
 #include "engine/compare/compare.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/ranks/wrong_updates.h"
@@ -85,7 +86,7 @@ class GraphVisualize : public Verb {
     MSPROBE_RETURN_IF_ERROR(golden_.empty() ? Build(out) : Compare(out));
     if (graph_->nodes() == 0) return first_error_;
     MSPROBE_RETURN_IF_ERROR(graph_->Finish());
-    out.Print("written: {} ({} nodes)\n", path, graph_->nodes());
+    out.Tell("written: {} ({} nodes)\n", MakePrintable(path), graph_->nodes());
     if (const std::string warning = LargeGraphWarning(path); !warning.empty()) out.Warn(warning);
     return first_error_.ok() ? kExitOk : kExitError;
   }
@@ -210,7 +211,7 @@ class GraphVisualize : public Verb {
     out.Write(results.size() == 1 ? compare::TerminalReport(results[0], look)
                                   : compare::RanksReport(results, {target_, golden_, {}}, look));
     for (const std::string& path : saved) {
-      if (!path.empty()) out.Print("written: {}\n", path);
+      if (!path.empty()) out.Tell("written: {}\n", MakePrintable(path));
     }
     return Status::Ok();
   }

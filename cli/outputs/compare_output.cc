@@ -10,6 +10,7 @@
 #include "cli/command_line/time_stamp.h"
 #include "cli/outputs/diff_analyze.h"
 #include "engine/base/file.h"
+#include "engine/base/language.h"
 #include "engine/base/memory_size.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/compare_checkpoints.h"
@@ -279,19 +280,17 @@ Status CompareOutput::WriteAnalyses() {
 
 // "written: out/compare_result_rank0_TIME.csv and 63 more tables"
 std::string CompareOutput::Written() const {
-  std::string text;
+  std::string text, table;
+  const auto add = [&](const std::string& what) { text += Translated("written: " + what) + '\n'; };
   size_t tables = 0;
   for (const compare::RankResult& result : results_) {
-    if (!result.table.empty() && tables++ == 0) text = fmt::format("written: {}", result.table);
+    if (!result.table.empty() && tables++ == 0) table = MakePrintable(result.table);
   }
-  if (tables > 1) text += fmt::format(" and {} more like it", tables - 1);
-  if (tables > 0) text += '\n';
+  if (tables > 1) table += fmt::format(" and {} more like it", tables - 1);
+  if (tables > 0) add(table);
   constexpr size_t kShown = 4;
-  for (size_t i = 0; i < std::min(kShown, files_.size()); ++i) {
-    text += fmt::format("written: {}\n", files_[i]);
-  }
-  if (files_.size() > kShown)
-    text += fmt::format("written: {} more files\n", files_.size() - kShown);
+  for (size_t i = 0; i < std::min(kShown, files_.size()); ++i) add(MakePrintable(files_[i]));
+  if (files_.size() > kShown) add(fmt::format("{} more files", files_.size() - kShown));
   return text;
 }
 
@@ -300,7 +299,7 @@ void CompareOutput::PrintReport() {
   if (results_.size() == 1) {
     std::string left_out;
     for (const std::string& what : paired_.left_out) {
-      left_out += "not compared: " + MakePrintable(what) + "\n";
+      left_out += Translated("not compared: " + MakePrintable(what)) + "\n";
     }
     return console_.Write(kept_[0].report + left_out + "\n" + written);
   }

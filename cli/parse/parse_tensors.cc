@@ -9,6 +9,7 @@
 #include "cli/outputs/tensor_elements.h"
 #include "engine/base/atomic_file.h"
 #include "engine/base/file.h"
+#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
 #include "engine/formats/tensors/tensor_file.h"
@@ -144,7 +145,7 @@ Result<std::string> DescribeTensorFile(const std::string& path, bool save) {
                         Number(s.mean), name);
     if (!save) continue;
     MSPROBE_RETURN_IF_ERROR(SaveText(name + ".txt", value.tensor.elements));
-    text += fmt::format("written: {}.txt\n", name);
+    text += Translated(fmt::format("written: {}.txt\n", name));
   }
   return text;
 }
@@ -183,7 +184,7 @@ Result<std::string> CompareTensorFiles(const std::string& target, const std::str
   if (!options.save) return text;
   for (const auto& [path, file] : {std::pair(&target, &a), std::pair(&golden, &b)}) {
     MSPROBE_RETURN_IF_ERROR(SaveText(*path + ".txt", *file));
-    text += fmt::format("written: {}.txt\n", *path);
+    text += Translated(fmt::format("written: {}.txt\n", *path));
   }
   return text;
 }

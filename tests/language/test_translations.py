@@ -133,6 +133,18 @@ def test_the_report_is_chinese(said, tmp_path):
     text = said("compare", "a", "b", "--lang", "zh").stdout
     assert "首个偏差" in text and "Torch.relu.0.forward" in text and "标杆" in text
     assert "FIRST DIVERGENCE" not in text
+    assert "written:" not in text and "已写入：" in text
+
+
+def test_no_verb_prints_written_in_english_only():
+    bare = re.compile(r'(Print\(|(?<!Translated\()fmt::format\()"written')
+    found = {
+        f"{path.name}: {line.strip()}"
+        for path in (ROOT / "cli").rglob("*.cc")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if bare.search(line)
+    }
+    assert not found
 
 
 def test_reports_for_people_are_chinese_and_names_stay(said, tmp_path):
