@@ -108,7 +108,7 @@ void AppendOriginLines(std::string* out, const FirstAnomalies& found, size_t ori
   if (rank.source_line.empty() && !rank.parents.empty())
     AppendLine(out, "module", rank.parents.back());
   for (const WrongValue& value : rank.values)
-    AppendLine(out, value.name, fmt::format("{} ({})", value.text, value.type));
+    AppendLine(out, value.label, fmt::format("{} ({})", value.text, value.type));
   AppendLine(out, "why first", DescribeWhy(found, origin));
   if (!rank.note.empty()) AppendLine(out, "note", rank.note);
 }

@@ -79,7 +79,7 @@ std::string DescribeWhy(const FirstAnomalies& found, size_t index) {
     return fmt::format(
         "no call made it of finite inputs: it came with {}, from data, a weight or a call that is "
         "not recorded",
-        rank.values.empty() ? "the call" : rank.values[0].name);
+        rank.values.empty() ? "the call" : rank.values[0].label);
   }
   bool clean = true;
   for (const WrongValue& value : rank.values) clean &= value.is_output;

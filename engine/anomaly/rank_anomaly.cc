@@ -15,6 +15,7 @@
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/value_names.h"
 #include "engine/compare/ranks/exchange_keys.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/formats/text/json.h"
@@ -192,8 +193,9 @@ class Scan {
     }
     found_.behind_exchange = first - before;
     found_.name = record.name.view();
-    if (record.stack >= 0) {
-      const std::vector<std::string_view>& frames = dump_.stacks[record.stack];
+    forward_ = record.direction == Direction::kBackward ? ForwardOf(record) : first;
+    if (const int32_t stack = StackOf(record); stack >= 0) {
+      const std::vector<std::string_view>& frames = dump_.stacks[stack];
       found_.source_line = dump::UserSourceLine(frames);
       found_.stack.assign(frames.begin(), frames.end());
     }
@@ -208,6 +210,23 @@ class Scan {
           "inputs of this call",
           dump_.records[outside_nan_].name.view());
     }
+  }
+
+  // The forward call of a backward call, an index into the records; -1: it is not recorded.
+  int32_t ForwardOf(const Record& backward) const {
+    const auto forward =
+        std::find_if(dump_.records.begin(), dump_.records.end(), [&](const Record& each) {
+          return each.direction == Direction::kForward && each.call == backward.call &&
+                 each.api == backward.api;
+        });
+    return forward == dump_.records.end() ? -1
+                                          : static_cast<int32_t>(forward - dump_.records.begin());
+  }
+
+  // A backward call has no stack of its own. -1: none is recorded.
+  int32_t StackOf(const Record& record) const {
+    if (record.stack >= 0 || forward_ < 0) return record.stack;
+    return dump_.records[forward_].stack;
   }
 
   void DescribeParents(const Record& record) {
@@ -231,6 +250,7 @@ class Scan {
       if (name.starts_with('.')) name.remove_prefix(1);
       WrongValue value{
           .name = std::string(name),
+          .label = compare::LeafLabel(dump_, leaf, forward_),
           .is_output = leaf.slot == Slot::kOutput,
           .kinds = kinds,
           .elements = leaf.kind == LeafKind::kTensor ? leaf.shape.elements() : 1,
@@ -277,6 +297,7 @@ class Scan {
   // Forward calls that got such a number: their backward passes use it, and do not show it.
   std::set<std::pair<std::string_view, int64_t>> bad_forward_;
   int32_t made_ = -1;                            // the first anomaly
+  int32_t forward_ = -1;                         // its forward call; of a forward call itself
   int32_t outside_nan_ = -1, outside_inf_ = -1;  // the first number that no recorded call made
   int32_t received_ = -1;           // index into the exchanges: the first that brought a number
   bool received_for_good_ = false;  // that number is no mask

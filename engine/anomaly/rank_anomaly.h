@@ -18,7 +18,8 @@ namespace msprobe::anomaly {
 
 // A value of the call that is not finite.
 struct WrongValue {
-  std::string name;  // "output.0"
+  std::string name;   // "output.0"
+  std::string label;  // the same for people: "weight" of "input.1" (value_names.h)
   bool is_output = false;
   ValueKinds kinds;
   int64_t elements = -1, nan = -1, infinite = -1;  // -1: the dump does not say
@@ -37,7 +38,8 @@ struct RankAnomaly {
   int64_t behind_exchange = 0;
   bool exchange_follows = false;  // an exchange comes after `first`
 
-  // Of record `first`; all empty when there is none.
+  // Of record `first`; all empty when there is none. A backward call has the line and the stack of
+  // its forward call.
   std::string name, source_line;
   std::vector<std::string> stack;    // frames, innermost first
   std::vector<std::string> parents;  // module calls around it, outermost first

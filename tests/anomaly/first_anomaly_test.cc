@@ -70,6 +70,18 @@ TEST(RankAnomaly, TheFirstCallWithFiniteInputsAndABadOutput) {
   EXPECT_EQ(FirstOf(b), "Torch.exp.0.forward");
 }
 
+// sqrt at 0: its gradient is infinite, and the line is that of the forward call.
+TEST(RankAnomaly, ABackwardCallHasTheLineOfItsForwardCall) {
+  DumpBuilder b;
+  b.Call("Tensor.sqrt.0.forward").In(Finite()).Out(Finite()).At("train.py", 7, "y = x.sqrt()");
+  b.Call("Tensor.sqrt.1.forward").In(Finite()).Out(Finite()).At("train.py", 8, "z = y.sqrt()");
+  b.Call("Tensor.sqrt.1.backward").In(Finite()).Out(Inf());
+  const RankAnomaly found = FindRankAnomaly(b.Take(), -1);
+  EXPECT_EQ(found.name, "Tensor.sqrt.1.backward");
+  EXPECT_EQ(found.source_line, "train.py:8 in forward: z = y.sqrt()");
+  EXPECT_EQ(found.stack.size(), 1u);
+}
+
 TEST(RankAnomaly, ABadOutputOfABadInputIsNone) {
   DumpBuilder b;
   Call(b, "Torch.exp.0.forward", Finite(), Finite());
