@@ -220,6 +220,8 @@ class Bisect : public Verb {
       };
       line(round.first.source_line);
       line(round.first.caller_line);
+      if (const std::string& golden = round.first.golden_line; !golden.empty())
+        out.Tell("            in the golden: {}\n", MakePrintable(golden));
       line(round.first.why);
       out.Tell("  why       {}\n", MakePrintable(round.next.why));
     }
@@ -267,12 +269,10 @@ class Bisect : public Verb {
     for (const Round& round : history_) {
       json += fmt::format(
           "{}\n  {{\"target\": {}, \"golden\": {}, \"step\": {}, \"rank\": {}, \"name\": {}, "
-          "\"source_line\": "
-          "{}, "
-          "\"why\": {}, \"narrower\": {}, \"next\": {}}}",
+          "\"source_line\": {}, \"golden_line\": {}, \"why\": {}, \"narrower\": {}, \"next\": {}}}",
           &round == history_.data() ? "" : ",", QuotedJson(round.target), QuotedJson(round.golden),
           round.step, round.rank, QuotedJson(round.culprit), QuotedJson(round.first.source_line),
-          QuotedJson(round.first.why), JsonBool(round.next.narrower), QuotedJson(round.next.why));
+          QuotedJson(round.first.golden_line),           QuotedJson(round.first.why), JsonBool(round.next.narrower), QuotedJson(round.next.why));
     }
     out.Write(json + fmt::format("],\n\"config\": {}}}\n", QuotedJson(config_)));
   }

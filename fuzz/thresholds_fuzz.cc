@@ -24,8 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                  t.highlight.max_abs_error, t.highlight.input_relative}) {
         if (!(limit >= 0) || std::isinf(limit)) std::abort();
       }
-      const double explained = table->Explained(api, dtype);
-      if (explained != -1 && !(explained >= 0 && std::isfinite(explained))) std::abort();
+      const double scale = table->RoundingScale(api, msprobe::compare::RoundingOf(dtype));
+      if (!(scale >= 0)) std::abort();
     }
   }
   return 0;

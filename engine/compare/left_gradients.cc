@@ -144,7 +144,7 @@ std::vector<LeftGradients::Difference> LeftGradients::DifferencesOf(const Compar
     }
     Measure m;
     JudgeLeaves(leaf, *other->second, c.mode == Mode::kChecksum ? c.mode : Mode::kStatistics,
-                {.tolerance = c.tolerance}, &m);
+                {.limits = Limits(c, "")}, &m);
     const bool differs =
         m.verdict == RowVerdict::kDiffers || (m.verdict == RowVerdict::kNoise && !c.exact.empty());
     if (differs) {

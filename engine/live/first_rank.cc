@@ -58,6 +58,7 @@ Status TellOthers(const std::string& dump_path, std::optional<int> rank, const A
       {"name", &answer.name},
       {"module", &answer.module},
       {"source", &answer.source_line},
+      {"golden", &answer.golden_line},
       {"why", &answer.why}};
   for (const auto& [key, value] : members) {
     text += fmt::format(", \"{}\": ", key);

@@ -198,6 +198,7 @@ News LiveComparison::Compare(Extent extent) {
              .name = findings.first_name,
              .module = c.first.module,
              .source_line = c.first.source_line,
+             .golden_line = c.first.golden_line,
              .why = c.first.why};
   const compare::TerminalOptions options{.whole = true};
   answer_.lines = compare::FindingsScreen(findings, options).Finding();

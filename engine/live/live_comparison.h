@@ -26,7 +26,7 @@ struct Answer {
   int64_t step = 0;
   int64_t call = 0;  // number of entries of the step before it
   std::string name;  // of the call
-  std::string module, source_line, why;
+  std::string module, source_line, golden_line, why;
   std::vector<std::string> lines;  // as `msprobe compare` shows it
 };
 

@@ -26,6 +26,7 @@
 #include "engine/model/dialect.h"
 #include "engine/model/element_type.h"
 #include "engine/model/shape.h"
+#include "engine/model/signature.h"
 
 namespace msprobe {
 
@@ -136,12 +137,6 @@ struct LeafRest {
   double max = 0, min = 0, norm = 0;
 };
 
-// The names of a function's positional parameters.
-struct Signature {
-  std::string_view api;                      // as Record::api: "Functional.dropout"
-  std::vector<std::string_view> parameters;  // "": the name of this one is not known
-};
-
 // A parameter or buffer that the run began with.
 struct Weight {
   std::string_view name;         // "encoder.ln.weight"
@@ -207,14 +202,6 @@ struct Dump {
   std::string_view UnreadableOf(int32_t leaf) const { return TextOf(unreadable, leaf); }
   // "" of a contiguous tensor, and in dumps of other tools.
   std::string_view StridesOf(int32_t leaf) const { return TextOf(strides, leaf); }
-  // The name of positional parameter `index` of a function; "": not known.
-  std::string_view ParameterOf(std::string_view api, size_t index) const {
-    const auto found =
-        std::lower_bound(signatures.begin(), signatures.end(), api,
-                         [](const Signature& s, std::string_view name) { return s.api < name; });
-    const bool here = found != signatures.end() && found->api == api;
-    return here && index < found->parameters.size() ? found->parameters[index] : "";
-  }
   // Null: the tensor has no extremes, or its dump does not say.
   const LeafRest* RestOf(int32_t leaf) const {
     const auto found =

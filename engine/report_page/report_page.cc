@@ -41,6 +41,8 @@ std::string Divergence(const Findings& found, std::string_view where) {
     html += "<p class=\"source\"><code>" + HtmlText(f.source_line) + "</code></p>\n";
   if (!f.caller_line.empty())
     html += "<p class=\"source\">called from <code>" + HtmlText(f.caller_line) + "</code></p>\n";
+  if (!f.golden_line.empty())
+    html += "<p class=\"source\">in the golden <code>" + HtmlText(f.golden_line) + "</code></p>\n";
   if (!f.module.empty())
     html += "<p class=\"quiet\">In module <span translate=\"no\">" + HtmlText(f.module) +
             "</span></p>\n";

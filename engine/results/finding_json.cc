@@ -182,6 +182,7 @@ FirstDivergence DivergenceOf(const JsonValue& object, int32_t pair) {
   f.module = Text(object, "module");
   f.source_line = Text(object, "source_line");
   f.caller_line = Text(object, "caller_line");
+  f.golden_line = Text(object, "golden_line");
   f.why = Text(object, "why");
   f.advice = Text(object, "advice");
   return f;

@@ -67,6 +67,20 @@ TEST(AgreeingGradients, AnotherOrderThatASumTakesBackIsNoFault) {
   }
 }
 
+// "As far as rounding has grown" counts in the user's limits.
+TEST(AgreeingGradients, AgreeByTheLimitsOfTheUser) {
+  const auto agree = [](double error, std::string_view yaml) {
+    const ThresholdTable table = *ThresholdTable::Parse(yaml, "mine.yaml");
+    const CompareOptions options{.thresholds = std::make_shared<ThresholdTable>(table)};
+    return GradientsAgree(MustCompare(AddUp({.sorted = true, .gradient_error = error}),
+                                      AddUp({.sorted = false}), options));
+  };
+  EXPECT_TRUE(agree(3e-5, ""));
+  EXPECT_FALSE(agree(3e-5, "rounding: {float32: 10}"));
+  EXPECT_FALSE(agree(2e-4, ""));
+  EXPECT_TRUE(agree(2e-4, "rounding: {float32: 500}"));
+}
+
 TEST(AgreeingGradients, AnotherOrderThatReachesTheGradientsIsAFault) {
   const Comparison c =
       MustCompare(AddUp({.sorted = true, .gradient_error = kWrong}), AddUp({.sorted = false}));

@@ -28,11 +28,15 @@ TEST(Thresholds, AreTheOlderToolsNumbersAsShipped) {
 TEST(Thresholds, ShippedRoundingIsThatOfTheTableInTheCode) {
   // An override for another operation makes the table answer for every dtype.
   const ThresholdTable table = Parsed("overrides: [{operation: other, rounding: 1}]");
+  const ThresholdTable other = Parsed("rounding: {float8_e5m2: 7}");
   for (const char* dtype : {"float64", "float32", "float16", "bfloat16", "float8_e4m3fn",
                             "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn_x2", "complex64"}) {
-    EXPECT_EQ(table.Explained("Functional.linear", dtype), RoundingOf(dtype).explained) << dtype;
+    EXPECT_EQ(table.RoundingScale("Functional.linear", RoundingOf(dtype)), 1) << dtype;
+    EXPECT_EQ(table.RoundingScale("Functional.other", RoundingOf(dtype)),
+              1 / RoundingOf(dtype).explained)
+        << dtype;
   }
-  EXPECT_EQ(ThresholdTable::Shipped().Explained("other", "torch.float32"), -1);
+  EXPECT_EQ(other.RoundingScale("Functional.linear", RoundingOf("torch.float8_e5m2")), 3.5);
 }
 
 TEST(Thresholds, AFileChangesOnlyWhatItNames) {
@@ -57,8 +61,8 @@ TEST(Thresholds, OverridesAreForAnOperationADTypeOrBothAndTheLastCounts) {
   EXPECT_EQ(cosine("Functional.gelu", "torch.float16"), 0.8);
   EXPECT_EQ(cosine("Functional.softmax", "Float16"), 0.7);
   EXPECT_EQ(table.For("Module.net.fc.Linear", "torch.float32", &scratch).rules26.norm_factor, 3);
-  EXPECT_EQ(table.Explained("Functional.gelu", "torch.float16"), 20);
-  EXPECT_EQ(table.Explained("Functional.gelu", "torch.bfloat16"), 5);
+  EXPECT_EQ(table.RoundingScale("Functional.gelu", RoundingOf("torch.float16")), 2.5);
+  EXPECT_EQ(table.RoundingScale("Functional.gelu", RoundingOf("torch.bfloat16")), 1.25);
 }
 
 TEST(Thresholds, ErrorsNameTheLine) {
@@ -73,6 +77,8 @@ TEST(Thresholds, ErrorsNameTheLine) {
            Case{"rules_8: {cosine: .nan}\n", "expected a number of 0 or more"},
            Case{"rules_8: 3\n", "keys and numbers below the section"},
            Case{"rounding: {float17: 1}\n", "a dtype such as float16, found \"float17\""},
+           Case{"rounding: {int64: 1}\n", "a float or complex dtype; others are exact, found"},
+           Case{"overrides: [{dtype: bool, rounding: 1}]\n", "others are exact, found \"bool\""},
            Case{"overrides: {}\n", "a list of overrides"},
            Case{"overrides:\n- {rounding: 1}\n", "mine.yaml:2: expected operation: or dtype:"},
            Case{"- 1\n", "sections such as table26_rules:"},

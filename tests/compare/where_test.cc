@@ -26,7 +26,7 @@ Dump OneLayer(double error, Record::Mode mode) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 3));
   b.Out(Scaled(Numbers(2, -2, 0.5, 5), error)).Parent(kModule);
-  b.dump().signatures = {{"Functional.linear", {"input", "weight"}}};
+  b.dump().signatures = {{"Functional.linear", {{"input", "weight"}}}};
   b.Call(kModule).In(Numbers(1, -1, 0, 3)).Out(Scaled(Numbers(2, -2, 0.5, 5), error));
   b.dump().records.back().training = mode;
   return b.Take();
@@ -76,7 +76,7 @@ TEST(Where, TheNameOfAnArgument) {
   DumpBuilder b;
   b.Call("Torch.cat.0.forward").In(Numbers(1, -1, 0, 3)).In(Numbers(2, -2, 0, 3));
   b.Value("0.1", "int", "3").Value("dim", "int", "1").Out(Numbers(2, -2, 0.5, 5));
-  b.dump().signatures = {{"Torch.cat", {"tensors"}}, {"Torch.other", {"x", "y"}}};
+  b.dump().signatures = {{"Torch.cat", {{"tensors"}}}, {"Torch.other", {{"x", "y"}}}};
   b.Call("Torch.cat.0.backward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0, 3));
   Dump dump = b.Take();
   for (Leaf& leaf : dump.leaves) {
@@ -87,6 +87,114 @@ TEST(Where, TheNameOfAnArgument) {
   for (size_t i = 0; i < c.rows.size(); ++i) labels.push_back(LeafLabel(c, static_cast<int>(i)));
   EXPECT_THAT(labels, ::testing::UnorderedElementsAre("tensors", "input.1", "tensors.1", "dim",
                                                       "output.0", "input.0", "output.0"));
+}
+
+// The arguments of an API with overloads are told apart by number and types; a parameter such as
+// *size takes several.
+TEST(Where, TheNamesOfOverloads) {
+  DumpBuilder b;
+  b.dump().signatures = {
+      {"Tensor.view", {{"self: Tensor", "size...: int/int[]"}, {"self: Tensor", "dtype: torch.dtype"}}},
+      {"Torch.arange", {{"end: int"}, {"start: int", "end: int", "step: int"}}},
+      {"Torch.max", {{"input: Tensor", "other: Tensor"}, {"input: Tensor", "dim: int"}}},
+      {"Torch.std", {{"input: Tensor", "unbiased: bool"}, {"input: Tensor", "dim: int", "unbiased: bool"}}}};
+  const auto labels = [&](std::string_view api, std::vector<std::string> given) {
+    DumpBuilder call;
+    call.dump().signatures = b.dump().signatures;
+    call.Call(std::string(api) + ".0.forward");
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (given[i] == "Tensor") {
+        call.In(Numbers(1, -1, 0, 3));
+      } else {
+        call.Value(std::to_string(i), given[i], "1");
+        call.last().slot = Slot::kInput;
+      }
+    }
+    const Comparison c = MustCompare(call.Take(), Dump(), {.mode = Mode::kStatistics});
+    std::vector<std::string> found;
+    for (size_t i = 0; i < c.rows.size(); ++i) found.push_back(LeafLabel(c, static_cast<int>(i)));
+    return found;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(labels("Torch.max", {"Tensor", "int"}), ElementsAre("input", "dim"));
+  EXPECT_THAT(labels("Torch.max", {"Tensor", "Tensor"}), ElementsAre("input", "other"));
+  EXPECT_THAT(labels("Torch.max", {"Tensor", "str"}), ElementsAre("input.0", "input.1"));
+  EXPECT_THAT(labels("Torch.std", {"Tensor", "bool"}), ElementsAre("input", "unbiased"));
+  EXPECT_THAT(labels("Torch.std", {"Tensor", "int", "bool"}),
+              ElementsAre("input", "dim", "unbiased"));
+  EXPECT_THAT(labels("Torch.arange", {"int"}), ElementsAre("end"));
+  EXPECT_THAT(labels("Torch.arange", {"int", "int"}), ElementsAre("start", "end"));
+  EXPECT_THAT(labels("Tensor.view", {"Tensor", "int", "int"}),
+              ElementsAre("self", "size.0", "size.1"));
+  EXPECT_THAT(labels("Tensor.view", {"Tensor", "torch.dtype"}), ElementsAre("self", "dtype"));
+  EXPECT_THAT(labels("Torch.other", {"Tensor"}), ElementsAre("input.0"));
+}
+
+// A gradient is called by what it is the gradient of: numbers among the arguments have none.
+TEST(Where, TheNamesOfGradients) {
+  const auto run = [](double error) {
+    DumpBuilder b;
+    b.dump().dialect = Dialect::kMsprobe27;
+    b.dump().signatures = {{"Functional.f", {{"input", "scale", "weight"}}}};
+    b.Call("Functional.f.0.forward").In(Numbers(1, -1, 0, 3)).Value("1", "int", "2");
+    b.last().slot = Slot::kInput;
+    b.In(Numbers(4, -4, 0, 9));
+    b.last().name = "Functional.f.0.forward.input.2";
+    b.Kwarg("bias", Numbers(1, 1, 1, 1)).Out(Numbers(2, -2, 0.5, 5));
+    b.Changed("input.2", Numbers(1, -1, 0, 2));
+    b.Call("Functional.f.0.backward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0, 3));
+    b.Out(Scaled(Numbers(3, -3, 0, 3), error)).Out(Numbers(5, -5, 0, 9));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(run(0.05), run(0));
+  std::vector<std::string> labels;
+  for (size_t i = 0; i < c.rows.size(); ++i) labels.push_back(LeafLabel(c, static_cast<int>(i)));
+  EXPECT_THAT(labels, ::testing::ElementsAre(
+                          "input", "scale", "weight", "bias", "output.0", "changed.weight",
+                          "the gradient of output.0", "the gradient of input",
+                          "the gradient of weight", "the gradient of bias"));
+  EXPECT_THAT(c.first.why, HasSubstr("norm of the gradient of weight is off by"));
+}
+
+// The golden's line is shown where its code is another one.
+TEST(Where, TheLineOfTheGolden) {
+  const auto run = [](double error, std::string_view file, int line, std::string_view code) {
+    DumpBuilder b;
+    b.Call("Torch.f.0.forward").In(Numbers(1, -1, 0, 3)).Out(Scaled(Numbers(2, -2, 0.5, 5), error));
+    b.At(file, line, code);
+    return b.Take();
+  };
+  const Comparison same =
+      MustCompare(run(0.05, "new.py", 3, "y = f(x)"), run(0, "old.py", 7, "y = f(x)"));
+  EXPECT_EQ(same.first.golden_line, "");
+  EXPECT_THAT(TerminalReport(same, {}), ::testing::Not(HasSubstr("in the golden: old.py")));
+  const Comparison other =
+      MustCompare(run(0.05, "new.py", 3, "y = f(x)"), run(0, "old.py", 7, "return f(x, 2)"));
+  EXPECT_EQ(other.first.golden_line, "old.py:7 in forward: return f(x, 2)");
+  EXPECT_THAT(TerminalReport(other, {}),
+              HasSubstr("  | new.py:3 in forward: y = f(x)\n"
+                        "  | in the golden: old.py:7 in forward: return f(x, 2)\n"));
+}
+
+// A call that only the target makes: the line that the golden runs in its place.
+TEST(Where, TheLineOfTheGoldenInPlaceOfACall) {
+  const auto run = [](bool target) {
+    DumpBuilder b;
+    b.Call("Torch.f.0.forward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0.5, 5));
+    if (target) {
+      b.Call("Torch.silu.0.forward").In(Numbers(2, -2, 0.5, 5)).Out(Numbers(7, -2, 0.5, 9));
+      b.At("new.py", 5, "y = silu(x)");
+    } else {
+      b.Call("Tensor.relu_.0.forward").In(Numbers(2, -2, 0.5, 5)).Out(Numbers(6, 0, 0.5, 8));
+      b.At("old.py", 6, "y = x.relu_()");
+    }
+    b.Call("Torch.g.0.forward").In(Numbers(target ? 7 : 6, target ? -2 : 0, 0.5, target ? 9 : 8));
+    b.Out(Numbers(target ? 3 : 4, -1, 0, 6));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(run(true), run(false));
+  EXPECT_EQ(c.first.source_line, "new.py:5 in forward: y = silu(x)");
+  EXPECT_EQ(c.first.golden_line, "old.py:6 in forward: y = x.relu_()");
 }
 
 }  // namespace

@@ -143,6 +143,30 @@ TEST_F(StepsTest, OneUpdateBehindEqualBitsRoundsOnlyAFewTimes) {
   EXPECT_EQ(named_after("c", 5, 20), -1) << "of the steps between them nothing is known";
 }
 
+TEST_F(StepsTest, AnUpdateIsJudgedByTheLimitsOfTheUser) {
+  const auto named = [&](const std::string& run, double roundings, std::string_view yaml,
+                         double tolerance = 1) {
+    const double off = 4000 * (1 + roundings * 0x1p-23);
+    std::vector<RankResult> results = {Step(run, 0, -1, 4000, 4000, true),
+                                       Step(run, 1, -1, off, 4000, true)};
+    for (RankResult& r : results) {
+      r.thresholds =
+          std::make_shared<ThresholdTable>(*ThresholdTable::Parse(yaml, "mine.yaml"));
+      r.tolerance = tolerance;
+    }
+    NameWrongUpdates(results);
+    return results[1].wrong_update_after == 0;
+  };
+  EXPECT_TRUE(named("a", 20, ""));
+  EXPECT_FALSE(named("b", 20, "rounding: {float32: 256}"));
+  EXPECT_FALSE(named("c", 20, "", 4));
+  EXPECT_FALSE(named("d", 3, ""));
+  EXPECT_TRUE(named("e", 3, "rounding: {float32: 16}"));
+  // The limits are those of the comparison.
+  const CompareOptions options{.tolerance = 4};
+  EXPECT_EQ(SummarizeRank(MustCompare(Dump(), Dump(), options), 0, 0).tolerance, 4);
+}
+
 // A moving average of the weights, which no optimizer moves. One is computed with another rounding;
 // the other has its elements in another order, which statistics do not show.
 TEST_F(StepsTest, WhatTheProgramMovesMayRoundAndNotBeReordered) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "engine/dump/read/leaf_parser.h"
+#include "engine/model/parameter_names.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
 
@@ -165,7 +166,8 @@ TEST(ReadDump, OurDialect) {
 TEST(ReadDump, ModesModulesAndNamesOfParameters) {
   TemporaryFolder folder;
   folder.Write("signatures.json",
-               "{\n\"Torch.max\":[\"input\",\"\",\"keepdim\"],\n\"Torch.f\":[\"x\"]\n}\n");
+               "{\n\"Torch.max\":[\"input\",\"\",\"keepdim\"],\n\"Torch.f\":[\"x\"],\n\"Torch.h\":"
+               "[[\"a: Tensor\"],[\"b: int/str\",\"c...\"]]}\n");
   const Result<Dump> read = ReadDump(folder.Write(
       "dump.json", Ours({Entry("Module.m.M.forward.0", ", \"training\": true"),
                          Entry("Module.m.M.forward.1", ", \"training\": false"),
@@ -176,11 +178,16 @@ TEST(ReadDump, ModesModulesAndNamesOfParameters) {
   EXPECT_EQ(read->records[1].training, Record::Mode::kEval);
   EXPECT_EQ(read->records[2].training, Record::Mode::kUnknown);
   EXPECT_EQ(read->records[3].module, "Module.m.M");
-  EXPECT_EQ(read->ParameterOf("Torch.f", 0), "x");
-  EXPECT_EQ(read->ParameterOf("Torch.f", 1), "");
-  EXPECT_EQ(read->ParameterOf("Torch.max", 1), "");
-  EXPECT_EQ(read->ParameterOf("Torch.max", 2), "keepdim");
-  EXPECT_EQ(read->ParameterOf("Torch.g", 0), "");
+  EXPECT_EQ(ParameterName(*read, read->records[3], 0), "x");
+  EXPECT_EQ(ParameterName(*read, read->records[3], 1), "");
+  EXPECT_EQ(ParameterName(*read, read->records[0], 0), "");
+  ASSERT_EQ(read->signatures.size(), 3u);
+  EXPECT_EQ(read->signatures[1].api, "Torch.h");
+  ASSERT_EQ(read->signatures[1].overloads.size(), 2u);
+  EXPECT_EQ(read->signatures[1].overloads[1][0].name, "b");
+  EXPECT_EQ(read->signatures[1].overloads[1][0].types, "int/str");
+  EXPECT_TRUE(read->signatures[1].overloads[1][1].takes_rest);
+  EXPECT_EQ(read->signatures[2].overloads[0][1].name, "");
 }
 
 // In our present spelling, and in the spelling of our first dumps and of the older tools.

@@ -108,6 +108,26 @@ class Report:
                     assert self.differs(each, inputs), f"{advice}: {each} shows it"
         assert "TF32" not in advice, "TF32 on two CPUs"
 
+    def check_names(self):
+        """Arguments and gradients of an API are called by their names, where the dump has them."""
+        name, why = self.first["target_name"] or "", self.first["why"]
+        api, _, direction = name.rpartition(".")
+        path = pathlib.Path(self.report["target"]["path"]).parent / "signatures.json"
+        names = json.loads(path.read_text()) if path.exists() else {}
+        if api.rpartition(".")[0] in names and "Module." not in why:
+            raw = r"(?<![\w.])(input|output)\.\d" if direction == "backward" else r"(?<![\w.])input\.\d"
+            why = re.sub(r"the gradient of (input|output)\.\d", "", why)
+            assert not re.search(raw, why), f"{name}: {why}"
+
+    def check_lines(self):
+        """The golden's line is one of the golden's, and has other code than the target's."""
+        line, golden = self.first["source_line"] or "", self.first["golden_line"]
+        if golden:
+            code = re.sub(r"^.*? in \S+?: ", "", golden)
+            stacks = pathlib.Path(self.report["golden"]["path"]).parent / "stack.json"
+            assert json.dumps(code)[1:-1] in stacks.read_text(), golden
+            assert code != re.sub(r"^.*? in \S+?: ", "", line), f"{line} and {golden}"
+
     def check_start(self):
         begun = self.report["beginning"]["weights"] or ""
         if found := re.match(r"the same weights \((\d+)\)", begun):
@@ -129,3 +149,5 @@ def check(report, *_):
     held.check_counts()
     if held.first is not None:
         held.check_first()
+        held.check_names()
+        held.check_lines()

@@ -8,8 +8,8 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/optimizer_steps.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/limits.h"
 #include "engine/compare/judge/operations.h"
-#include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare {
 namespace {
@@ -43,13 +43,13 @@ bool IsOutput(Slot slot) {
 
 // Whether the arguments that differ are no further apart than rounding explains in the dtype of the
 // call's results: numbers that the program computed from tensors within rounding (loss.item()).
-bool ArgumentsAreWithinRounding(const Comparison& c, const CallSummary& s) {
+bool ArgumentsAreWithinRounding(const Comparison& c, int32_t p, const CallSummary& s) {
   ElementType dtype = DType::kFloat32;
   if (s.out.worst_row >= 0 && c.rows[s.out.worst_row].golden >= 0)
     dtype = c.golden.leaves[c.rows[s.out.worst_row].golden].dtype;
   const Rounding& r = RoundingOf(dtype);
   return s.arguments.severity * RoundingOf("float").epsilon <=
-         ExplainedRoundings(r, 0, c.tolerance) * r.epsilon;
+         Limits(c, c.golden.records[c.pairs[p].golden].api).Explained(r) * r.epsilon;
 }
 
 // What was found in the pairs before this one.
@@ -76,7 +76,7 @@ CallClass Classify(const Comparison& c, int32_t p, CallSummary s, const Before& 
     return CallClass::kIntroduced;
   }
   const bool computed =
-      c.exact.empty() && (before.noise || s.in.noise) && ArgumentsAreWithinRounding(c, s);
+      c.exact.empty() && (before.noise || s.in.noise) && ArgumentsAreWithinRounding(c, p, s);
   // What the argument changes may be seen later only: momentum of batch_norm, in the next step.
   const bool shows = s.out.noise || UpdatesBuffers(c.target.records[pair.target].api);
   if (s.arguments.differs && shows && !computed) return CallClass::kIntroduced;

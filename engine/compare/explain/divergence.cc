@@ -256,6 +256,7 @@ void FindFirstDivergence(Comparison* c) {
   }
   first = MakerOfGradient(*c, first);
   c->first = Narrowed(*c, first, Explain(*c, first));
+  if (c->pairs[c->first.pair].golden < 0) c->first.golden_line = GoldenLineOfRegion(*c, c->first);
   c->runners_up = RunnersUp(*c, first, c->first.pair);
   if (c->first.confidence >= kWeak) return;
   FirstDivergence surer = SurerThan(*c, first);

@@ -9,8 +9,8 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
-#include "engine/compare/model/rounding.h"
 #include "engine/compare/model/value_text.h"
+#include "engine/compare/regions/regions.h"
 #include "engine/model/names.h"
 
 namespace msprobe::compare {
@@ -82,58 +82,31 @@ std::string_view EntryName(const Comparison& c, int32_t pair) { return RecordOf(
 
 namespace {
 
-// "training" of "input.5", "tensors.1" of "input.0.1", "dim" of the keyword argument "input.dim":
-// the argument of an API as its function calls it. "" when the name is not known.
-std::string ParameterName(const Comparison& c, int32_t row, std::string_view label) {
-  const Leaf& leaf = LeafOf(c, row);
-  const Dump& dump = c.rows[row].target >= 0 ? c.target : c.golden;
-  const Record& record = dump.records[leaf.record];
-  if (record.direction != Direction::kForward || record.is_module || !label.starts_with("input."))
-    return "";
-  label.remove_prefix(6);
-  if (leaf.slot == Slot::kKwarg) return std::string(label);
-  if (leaf.slot != Slot::kInput) return "";
-  const std::string_view digits = label.substr(0, label.find('.'));
-  const int64_t index = NumberAfter(digits, "");
-  const std::string_view name =
-      index < 0 ? "" : dump.ParameterOf(record.api, static_cast<size_t>(index));
-  return name.empty() ? "" : std::string(name) += label.substr(digits.size());
-}
-
-}  // namespace
-
-std::string_view LeafPath(const Comparison& c, int32_t row) {
-  const Leaf& leaf = LeafOf(c, row);
-  const Record& record =
-      c.rows[row].target >= 0 ? c.target.records[leaf.record] : c.golden.records[leaf.record];
-  std::string_view path = LeafSuffix(leaf, record);
-  while (path.starts_with('.') || path.starts_with('_')) path.remove_prefix(1);
-  return path.empty() ? leaf.name.view() : path;
-}
-
-std::string LeafLabel(const Comparison& c, int32_t row) {
-  const std::string_view path = LeafPath(c, row);
-  std::string name = ParameterName(c, row, path);
-  return name.empty() ? std::string(path) : name;
-}
-
-namespace {
-
-// The frames of the call, innermost first; null: no stack was recorded.
-const std::vector<std::string_view>* StackOf(const Comparison& c, int32_t p) {
-  const auto frames = [](const Dump& dump, int32_t record) -> const std::vector<std::string_view>* {
-    if (record < 0) return nullptr;
-    const int32_t stack = dump.records[record].stack;
-    if (stack < 0 || static_cast<size_t>(stack) >= dump.stacks.size()) return nullptr;
-    return dump.stacks[stack].empty() ? nullptr : &dump.stacks[stack];
-  };
-  if (const auto* found = frames(c.target, c.pairs[p].target)) return found;
-  if (const auto* found = frames(c.golden, c.pairs[p].golden)) return found;
+// The frames of the call on one side, innermost first; null: no stack was recorded. Backward records
+// have no stack of their own.
+const std::vector<std::string_view>* FramesOf(const Comparison& c, int32_t p, bool target) {
+  const Dump& dump = target ? c.target : c.golden;
+  const int32_t record = target ? c.pairs[p].target : c.pairs[p].golden;
+  const int32_t stack = record < 0 ? -1 : dump.records[record].stack;
+  if (stack >= 0 && static_cast<size_t>(stack) < dump.stacks.size() && !dump.stacks[stack].empty())
+    return &dump.stacks[stack];
   if (p < static_cast<int32_t>(c.forward_of.size()) && c.forward_of[p] >= 0)
-    return StackOf(c, c.forward_of[p]);  // backward records have no stack of their own
+    return FramesOf(c, c.forward_of[p], target);
   if (RecordOf(c, p).direction != Direction::kParameterGrad) return nullptr;
   const int32_t forward = ModuleCallOf(c, p, Direction::kForward);
-  return forward >= 0 ? StackOf(c, forward) : nullptr;
+  return forward >= 0 ? FramesOf(c, forward, target) : nullptr;
+}
+
+const std::vector<std::string_view>* StackOf(const Comparison& c, int32_t p) {
+  const auto* frames = FramesOf(c, p, true);
+  return frames != nullptr ? frames : FramesOf(c, p, false);
+}
+
+// "y = F.gelu(x)" of "train.py:41 in forward: y = F.gelu(x)".
+std::string_view CodeOf(std::string_view line) {
+  const size_t in = line.find(" in ");
+  const size_t code = in == line.npos ? in : line.find(": ", in);
+  return code == line.npos ? line : line.substr(code + 2);
 }
 
 }  // namespace
@@ -146,6 +119,26 @@ std::string SourceLineOf(const Comparison& c, int32_t p) {
 dump::SourcePlace SourcePlaceOf(const Comparison& c, int32_t p) {
   const auto* frames = StackOf(c, p);
   return frames == nullptr ? dump::SourcePlace() : dump::UserSourcePlace(*frames);
+}
+
+std::string GoldenLineOf(const Comparison& c, int32_t p) {
+  const auto *target = FramesOf(c, p, true), *golden = FramesOf(c, p, false);
+  if (target == nullptr || golden == nullptr) return "";
+  dump::SourcePlace t = dump::UserSourcePlace(*target), g = dump::UserSourcePlace(*golden);
+  if (CodeOf(t.line) != CodeOf(g.line)) return std::move(g.line);
+  return CodeOf(t.caller) != CodeOf(g.caller) ? std::move(g.caller) : "";
+}
+
+std::string GoldenLineOfRegion(const Comparison& c, const FirstDivergence& f) {
+  const std::vector<Region> regions = RegionsOf(c);
+  if (regions.empty() || !regions[0].wrong) return "";
+  for (const int32_t p : regions[0].pairs) {
+    const auto* frames = FramesOf(c, p, false);
+    if (c.pairs[p].target >= 0 || frames == nullptr) continue;
+    std::string line = dump::UserSourcePlace(*frames).line;
+    return CodeOf(line) != CodeOf(f.source_line) ? line : "";
+  }
+  return "";
 }
 
 std::string ModuleAround(const Comparison& c, int32_t p) {
@@ -204,19 +197,12 @@ EarlierCalls CountEarlierCalls(const Comparison& c, int32_t pair) {
   return b;
 }
 
-Rounding RoundingOfRow(const Comparison& c, int32_t row) {
-  const Leaf &t = c.target.leaves[c.rows[row].target], &g = c.golden.leaves[c.rows[row].golden];
-  const ElementType before = c.NoiseDTypeOf(row);
-  return JudgedType(t.dtype, g.dtype, before) == before ? RoundingOf(before)
-                                                        : CoarserRounding(t.dtype, g.dtype);
-}
-
 double ExplainedFor(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
   if (r.target < 0 || r.golden < 0) return 1;
-  const Leaf& g = c.golden.leaves[r.golden];
-  const double limit = ExplainedRoundings(
-      RoundingOfRow(c, row), SummedTerms(c.golden, c.golden.records[g.record]), c.tolerance);
+  const Record& made = c.golden.records[c.golden.leaves[r.golden].record];
+  const double limit =
+      Limits(c, made.api).Explained(RoundingOfRow(c, row), SummedTerms(c.golden, made));
   return limit > 0 ? limit : 1;
 }
 
@@ -228,10 +214,11 @@ double JumpOf(const CallSummary& call) {
 namespace {
 
 // Then the rounding of the inputs is not what the result differs by.
-bool TakesAnotherArgument(const CallSummary& call) {
+bool TakesAnotherArgument(const Comparison& c, int32_t pair, const CallSummary& call) {
   const SideSummary& arguments = call.arguments;
   const bool is_text = arguments.severity == 0;  // or a flag: its size is not known
-  return arguments.differs && (is_text || arguments.severity >= kOtherArgument);
+  const double scale = Limits(c, RecordOf(c, pair).api).Scale(RoundingOf("float"));
+  return arguments.differs && (is_text || arguments.severity >= kOtherArgument * scale);
 }
 
 }  // namespace
@@ -242,7 +229,7 @@ double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
   const bool inputs_known = call.in.any() || call.arguments.any();
   if (!inputs_known || call.in.unknown) {
     confidence *= 0.4;
-  } else if (call.in.noise && !TakesAnotherArgument(call)) {
+  } else if (call.in.noise && !TakesAnotherArgument(c, pair, call)) {
     const double natural = AmplifiesRounding(RecordOf(c, pair).api) ? kNaturalAmplification : 1;
     const double jump = JumpOf(call) / natural;
     confidence *= 0.9 * std::max(0.1, 1 - 1 / std::max(jump, 1.0));

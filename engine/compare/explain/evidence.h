@@ -5,8 +5,9 @@
 #include <string>
 
 #include "engine/compare/explain/classify.h"
+#include "engine/compare/judge/limits.h"
 #include "engine/compare/model/comparison.h"
-#include "engine/compare/model/rounding.h"
+#include "engine/compare/model/value_names.h"
 #include "engine/dump/read/source_line.h"
 
 namespace msprobe::compare {
@@ -28,9 +29,7 @@ EarlierCalls CountEarlierCalls(const Comparison& comparison, int32_t pair);
 double ConfidenceOf(const Comparison& comparison, int32_t pair, const CallSummary& call,
                     const EarlierCalls& before);
 
-// The rounding that a row was judged by. The row must have both sides.
-Rounding RoundingOfRow(const Comparison& comparison, int32_t row);
-// How many roundings are explained for one row (rounding.h).
+// How many roundings are explained for one row (limits.h).
 double ExplainedFor(const Comparison& comparison, int32_t row);
 // Output severity / input severity; infinity when all inputs are bit-equal.
 double JumpOf(const CallSummary& call);
@@ -56,17 +55,18 @@ std::string_view EntryName(const Comparison& comparison, int32_t pair);
 std::string SourceLineOf(const Comparison& comparison, int32_t pair);
 // The same as two lines: that of the model, and that of the user's own code which called it.
 dump::SourcePlace SourcePlaceOf(const Comparison& comparison, int32_t pair);
+// The golden's line of the call where its code is another one than the target's; where the line is
+// of a package and the same, the line that called the package. "": they are alike.
+std::string GoldenLineOf(const Comparison& comparison, int32_t pair);
+// The same for a first divergence that only the target has: the line of the first call that the
+// golden makes in its place. "": it makes none.
+std::string GoldenLineOfRegion(const Comparison& comparison, const FirstDivergence& first);
 // "layers.3.mlp (LlamaMLP)": the innermost module in which an API ran. A backward call ran in the
 // module of its forward call. "" for calls of modules, and where it is not known.
 std::string ModuleAround(const Comparison& comparison, int32_t pair);
 // The first input of the call in memory that nobody has written, an index into Comparison::rows; -1:
 // there is none.
 int32_t UnwrittenInput(const Comparison& comparison, int32_t pair);
-// "output.0", "input.5": the name of the row's leaf without the name of its call.
-std::string_view LeafPath(const Comparison& comparison, int32_t row);
-// The same for people: an argument of an API has the name of the function's parameter where that is
-// known: "training", "tensors.1".
-std::string LeafLabel(const Comparison& comparison, int32_t row);
 // 3.1, 410, 4.1e+05: three digits for people; "inf".
 std::string ShortNumber(double value);
 

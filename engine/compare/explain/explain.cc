@@ -254,7 +254,9 @@ std::optional<FirstDivergence> ExplainOtherLoss(const Comparison& c, int32_t bac
   const Leaf &t = *target.value, &g = *golden.value;
   const double apart = std::abs(t.max_value - g.max_value);
   const double size = std::max(std::abs(t.max_value), std::abs(g.max_value));
-  if (!(apart > kOtherLoss * CoarserRounding(t.dtype, g.dtype).epsilon * size)) return std::nullopt;
+  const Rounding& r = CoarserRounding(t.dtype, g.dtype);
+  const Limits limits(c, c.golden.records[g.record].api);
+  if (!(apart > kOtherLoss * limits.Scale(r) * r.epsilon * size)) return std::nullopt;
   const EarlierCalls before = CountEarlierCalls(c, target.pair);
   FirstDivergence f = StartIntroduced(c, target.pair, kFlowConfidence, before);
   f.why = fmt::format(

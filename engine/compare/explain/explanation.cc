@@ -26,6 +26,7 @@ FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
   dump::SourcePlace place = SourcePlaceOf(c, p);
   f.source_line = std::move(place.line);
   f.caller_line = std::move(place.caller);
+  f.golden_line = GoldenLineOf(c, p);
   return f;
 }
 
@@ -46,7 +47,7 @@ std::string DescribeGradientFlags(const Comparison& c, int32_t p) {
     return fmt::format(
         "{} of the forward call requires a gradient in the {} only "
         "(detach, no_grad or requires_grad differ)",
-        LeafPath(c, static_cast<int32_t>(i)), t.requires_grad == "True" ? "target" : "golden");
+        LeafLabel(c, static_cast<int32_t>(i)), t.requires_grad == "True" ? "target" : "golden");
   }
   return "";
 }

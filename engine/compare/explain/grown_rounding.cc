@@ -196,10 +196,12 @@ class GrownRounding {
     if (found == largest_.end() && taken_ == 0) return false;
     const double before = std::max(taken_, found == largest_.end() ? 0 : found->second);
     const double severity = c_.measures[i].severity;
-    const double largest =
-        std::max(kLargest, kLargestFactor * ExplainedFor(c_, static_cast<int32_t>(i)) * r.epsilon);
+    const Record& made = c_.golden.records[c_.golden.leaves[c_.rows[i].golden].record];
+    const double scale = Limits(c_, made.api).Scale(r);
+    const double explained = ExplainedFor(c_, static_cast<int32_t>(i)) * r.epsilon;
+    const double largest = std::max(kLargest * scale, kLargestFactor * explained);
     const bool any_size = growth == kUpdateAmplification && !passed_on_;
-    return severity <= growth * std::max(before, 1.0) &&
+    return severity <= growth * std::max(before, scale) &&
            (any_size || severity * r.epsilon <= largest);
   }
 

@@ -150,8 +150,10 @@ FirstDivergence ExplainOwnCode(const Comparison& c, int32_t module, const WrongI
   FirstDivergence f = StartExplanation(c, module, call.out.worst_row);
   f.call_class = CallClass::kIntroduced;
   dump::SourcePlace inside = SourcePlaceOf(c, in.pair);
-  if (!inside.line.empty())
+  if (!inside.line.empty()) {
     f.source_line = std::move(inside.line), f.caller_line = std::move(inside.caller);
+    f.golden_line = GoldenLineOf(c, in.pair);
+  }
   const EarlierCalls before = CountEarlierCalls(c, in.pair);
   f.confidence = kUnrecordedConfidence * before.JudgedFactor() * c.pairs[module].confidence;
   f.why = fmt::format("{}; {}; the error enters in its own code before it calls {}, where {}",

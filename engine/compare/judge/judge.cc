@@ -58,10 +58,8 @@ bool NonFiniteCountsDiffer(const Leaf& t, const Leaf& g) {
 
 Rounding RoundingFor(const Leaf& target, const Leaf& golden, const JudgeOptions& options) {
   const ElementType judged = JudgedType(target.dtype, golden.dtype, options.noise_dtype);
-  Rounding r = judged == options.noise_dtype ? RoundingOf(judged)
-                                             : CoarserRounding(target.dtype, golden.dtype);
-  if (options.explained >= 0) r.explained = options.explained;
-  return r;
+  return judged == options.noise_dtype ? RoundingOf(judged)
+                                       : CoarserRounding(target.dtype, golden.dtype);
 }
 
 // The reason to report for a pair that is judged by the rounding `r`.
@@ -170,8 +168,7 @@ void JudgeStatistics(const Leaf& target, const Leaf& golden, const JudgeOptions&
         severity, Disagreement(t.value[kMean], g.value[kMean],
                                std::max({rms, std::abs(g.value[kMean]), options.magnitude}), sums));
   }
-  const double limit =
-      ExplainedRoundings(r.epsilon == 0 ? sums : r, options.terms, options.tolerance);
+  const double limit = options.limits.Explained(r.epsilon == 0 ? sums : r, options.terms);
   Settle(m, severity <= limit ? RowVerdict::kNoise : RowVerdict::kDiffers, dtype, severity);
 }
 
@@ -203,7 +200,7 @@ void JudgeScalars(const Leaf& target, const Leaf& golden, const JudgeOptions& op
     const Rounding& r = RoundingOf(floats ? ElementType("float") : ElementType());
     const double severity = Disagreement(t, g, std::max(std::abs(t), std::abs(g)), r);
     if (severity == 0) return Settle(m, RowVerdict::kEqual, Reason::kNone, 0);  // 1 and 1.0
-    if (severity <= ExplainedRoundings(r, 0, options.tolerance)) {
+    if (severity <= options.limits.Explained(r)) {
       return Settle(m, RowVerdict::kNoise, Reason::kNone, severity);
     }
     return Settle(m, RowVerdict::kDiffers, Reason::kValueDiffers, severity);
@@ -342,7 +339,7 @@ void JudgeDiff(const kernels::Diff& d, const Leaf& target, const Leaf& golden,
   if (!(r.epsilon == 0) && d.euclidean > 0) {
     severity = std::max(severity, Disagreement(d.euclidean, 0, std::max(size, summed), r));
   }
-  const double limit = ExplainedRoundings(r, options.terms, options.tolerance);
+  const double limit = options.limits.Explained(r, options.terms);
   Settle(m, severity <= limit ? RowVerdict::kNoise : RowVerdict::kDiffers, dtype, severity);
 }
 

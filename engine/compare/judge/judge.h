@@ -10,20 +10,19 @@
 
 #include <string_view>
 
+#include "engine/compare/judge/limits.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
 
 struct JudgeOptions {
-  double tolerance = 1;
+  Limits limits;  // how many roundings are explained
   // How many values the call sums to make one element of this tensor (a matmul's inner dimension),
   // as far as its name and shapes tell; 0: not known.
   double terms = 0;
   // The size of the numbers that the call adds to make this tensor (for x - y the size of x and y);
   // 0: not known.
   double magnitude = 0;
-  // How many roundings are explained; -1: as many as rounding.h says.
-  double explained = -1;
   // A coarser float dtype in which values before this one were computed; empty: there is none.
   ElementType noise_dtype;
   // The numbers of both tensors without their extremes; null: not known.

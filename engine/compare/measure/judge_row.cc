@@ -44,9 +44,7 @@ void RowJudge::JudgeTransposed(uint32_t row, Measure* m) {
   Leaf golden = c_.golden.leaves[c_.rows[row].golden];
   golden.shape = target.shape;
   golden.fingerprint = golden.checksum = TextRef();
-  const JudgeOptions options{.tolerance = c_.tolerance,
-                             .terms = TermsOf(c_, pair_),
-                             .explained = c_.Thresholds().Explained(record_.api, target.dtype)};
+  const JudgeOptions options{.limits = Limits(c_, record_.api), .terms = TermsOf(c_, pair_)};
   JudgeLeaves(target, golden, c_.mode, options, m);
   if (m->reason == Reason::kNone || m->reason == Reason::kDTypeDiffers)
     m->reason = Reason::kTransposed;
@@ -75,12 +73,10 @@ void RowJudge::Judge(uint32_t row, ElementType noise_dtype, bool verdict_only, M
     return;
   }
   if (frameworks_ && IsTransposed(target.shape, golden.shape)) return JudgeTransposed(row, m);
-  JudgeOptions options{.tolerance = c_.tolerance,
+  JudgeOptions options{.limits = Limits(c_, record_.api),
                        .noise_dtype = noise_dtype,
                        .target_rest = c_.target.RestOf(c_.rows[row].target),
                        .golden_rest = c_.golden.RestOf(c_.rows[row].golden)};
-  options.explained =
-      c_.Thresholds().Explained(record_.api, JudgedType(target.dtype, golden.dtype, noise_dtype));
   JudgeLeaves(target, golden, c_.mode, options, m);
   // The number of summed terms takes time to find: it is needed only for numbers that differ.
   const bool made = target.slot == Slot::kOutput || target.slot == Slot::kParameterGrad ||

@@ -41,11 +41,9 @@ bool WantsElements(const Comparison& c, uint32_t row) {
          reason != Reason::kEmpty;
 }
 
-JudgeOptions OptionsFor(const CompareOptions& options, const Comparison& c, const RecordPair& pair,
-                        uint32_t row, double terms) {
-  const Leaf &t = c.target.leaves[c.rows[row].target], &g = c.golden.leaves[c.rows[row].golden];
-  const Record& record = c.golden.records[pair.golden];
-  JudgeOptions judge{.tolerance = options.tolerance,
+JudgeOptions OptionsFor(const Comparison& c, const RecordPair& pair, uint32_t row, double terms) {
+  const Leaf& t = c.target.leaves[c.rows[row].target];
+  JudgeOptions judge{.limits = Limits(c, c.golden.records[pair.golden].api),
                      .noise_dtype = c.NoiseDTypeOf(row),
                      .target_rest = c.target.RestOf(c.rows[row].target),
                      .golden_rest = c.golden.RestOf(c.rows[row].golden)};
@@ -53,8 +51,6 @@ JudgeOptions OptionsFor(const CompareOptions& options, const Comparison& c, cons
     judge.terms = terms;
     judge.magnitude = MagnitudeOf(c, pair, row);
   }
-  judge.explained =
-      c.Thresholds().Explained(record.api, JudgedType(t.dtype, g.dtype, judge.noise_dtype));
   return judge;
 }
 
@@ -82,7 +78,7 @@ void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison*
       if (terms < 0) terms = TermsOf(c, pair);
       const uint64_t a = dump::TensorDataSize(c.target, t), b = dump::TensorDataSize(c.golden, g);
       pairs.Add(row, {.largest = std::max(a, b), .needed = options.mapped_counts ? a + b : 0},
-                OptionsFor(options, c, pair, row, terms));
+                OptionsFor(c, pair, row, terms));
     }
   }
   pairs.Run();

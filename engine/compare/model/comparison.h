@@ -125,6 +125,8 @@ struct FirstDivergence {
   // "train.py:41 in forward: y = F.gelu(x)", of the model's code. When that is a package:
   // the line of the user's own code that called it (UserSourcePlace in source_line.h).
   std::string source_line, caller_line;
+  // The golden's line, where its code is another one (GoldenLineOf in evidence.h); else "".
+  std::string golden_line;
   std::string why;     // one sentence: what agreed before, how wrong it is
   std::string advice;  // what to look at next; "" when there is nothing to add
   // The call has no partner, and its result leads to the first wrong number; false: it is only near

@@ -8,7 +8,6 @@
 #include <cstdlib>
 
 #include "engine/base/text.h"
-#include "engine/compare/model/rounding.h"
 #include "engine/formats/text/yaml_file.h"
 #include "thresholds_shipped.h"
 
@@ -141,10 +140,18 @@ class ThresholdReader {
     return std::string(name);
   }
 
+  // Integers and bool are exact: a number of roundings would be read and ignored.
+  Result<std::string> RoundedDType(const YAML::Node& node) const {
+    MSPROBE_ASSIGN_OR_RETURN(std::string dtype, DType(node));
+    if (RoundingOf(ElementType(dtype)).epsilon == 0)
+      return Wrong(node, "a float or complex dtype; others are exact");
+    return dtype;
+  }
+
   Status Rounding(const YAML::Node& values) {
     if (!values.IsMap()) return Wrong(values, "dtypes and numbers below rounding");
     for (const auto& entry : values) {
-      MSPROBE_ASSIGN_OR_RETURN(const std::string dtype, DType(entry.first));
+      MSPROBE_ASSIGN_OR_RETURN(const std::string dtype, RoundedDType(entry.first));
       double value = 0;
       MSPROBE_RETURN_IF_ERROR(Number(entry.second, &value));
       table_.rounding_[dtype] = value;
@@ -171,6 +178,8 @@ class ThresholdReader {
         MSPROBE_RETURN_IF_ERROR(Section(key, entry.first, entry.second, &made));
       }
     }
+    if (made.rounding >= 0 && !made.dtype.empty())
+      MSPROBE_RETURN_IF_ERROR(RoundedDType(item["dtype"]).status());
     if (made.operation.empty() && made.dtype.empty())
       return Wrong(item, "operation: or dtype: in an override");
     table_.overrides_.push_back(std::move(made));
@@ -229,14 +238,14 @@ const Thresholds& ThresholdTable::Overridden(std::string_view api, ElementType d
   return *scratch;
 }
 
-double ThresholdTable::ChangedRounding(std::string_view api, ElementType dtype) const {
-  const std::string_view name = RoundingOf(dtype).name;
-  const auto base = rounding_.find(name);
-  double explained = base != rounding_.end() ? base->second : -1;
+double ThresholdTable::ChangedRounding(std::string_view api, const Rounding& r) const {
+  if (r.explained == 0) return 1;
+  const auto base = rounding_.find(r.name);
+  double explained = base != rounding_.end() ? base->second : r.explained;
   for (const Override& o : overrides_) {
-    if (o.rounding >= 0 && o.Fits(api, name)) explained = o.rounding;
+    if (o.rounding >= 0 && o.Fits(api, r.name)) explained = o.rounding;
   }
-  return explained;
+  return explained / r.explained;
 }
 
 }  // namespace msprobe::compare

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/compare/model/rounding.h"
 #include "engine/model/element_type.h"
 
 namespace msprobe::compare {
@@ -48,10 +49,10 @@ class ThresholdTable {
   }
   const Thresholds& base() const { return base_; }
 
-  // How many roundings are explained for the dtype, when the user's file says it; else -1: the
-  // table of rounding.h applies (the shipped file says the same).
-  double Explained(std::string_view api, ElementType dtype) const {
-    return changes_rounding_ ? ChangedRounding(api, dtype) : -1;
+  // How many roundings are explained for values of the API in this dtype, as `rounding` of the file
+  // says it; in times of the shipped number. limits.h says what it is applied to.
+  double RoundingScale(std::string_view api, const Rounding& r) const {
+    return changes_rounding_ ? ChangedRounding(api, r) : 1;
   }
 
  private:
@@ -63,7 +64,7 @@ class ThresholdTable {
     bool Fits(std::string_view api, std::string_view name) const;
   };
   const Thresholds& Overridden(std::string_view api, ElementType dtype, Thresholds* scratch) const;
-  double ChangedRounding(std::string_view api, ElementType dtype) const;
+  double ChangedRounding(std::string_view api, const Rounding& r) const;
 
   Thresholds base_;
   std::map<std::string, double, std::less<>> rounding_;

@@ -7,7 +7,6 @@
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/judge.h"
-#include "engine/dump/read/source_line.h"
 
 namespace msprobe::compare {
 namespace {
@@ -32,9 +31,7 @@ WrongCall Describe(const Comparison& c, int32_t p) {
   } else if (row >= 0) {
     wrong.what = DescribeRow(c, row);
   }
-  const Record& record = RecordOf(c, p);
-  const Dump& dump = c.pairs[p].target >= 0 ? c.target : c.golden;
-  if (record.stack >= 0) wrong.source_line = dump::UserSourceLine(dump.stacks[record.stack]);
+  wrong.source_line = SourceLineOf(c, p);
   return wrong;
 }
 

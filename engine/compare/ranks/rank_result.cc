@@ -29,7 +29,13 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   }
   r.trace = TraceRank(c, rank);
   r.weights = WeightsIn(c);
+  r.thresholds = c.thresholds;
+  r.tolerance = c.tolerance;
   return r;
+}
+
+Limits LimitsOf(const RankResult& r) {
+  return {r.thresholds ? *r.thresholds : ThresholdTable::Shipped(), r.tolerance, ""};
 }
 
 StepOfRank AsStep(const RankResult& r) {

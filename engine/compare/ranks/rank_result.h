@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "engine/base/status.h"
 #include "engine/compare/explain/findings.h"
+#include "engine/compare/judge/limits.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/ranks/between_steps.h"
 #include "engine/compare/ranks/rank_details.h"
@@ -39,10 +41,16 @@ struct RankResult : Findings {
   int32_t wrong_update_after = -1;
   RankTrace trace;
   StepWeights weights;
+  // The limits of its comparison.
+  std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
+  double tolerance = 1;
   std::string table;          // file with its rows; "" when none was written
   RankDetails details;        // for reports that list calls; else empty
   std::vector<FailHit> hits;  // conditions of --fail-on that are met
 };
+
+// The limits for values that belong to no call: weights between two steps.
+Limits LimitsOf(const RankResult& result);
 
 // What the rules on steps need of a result.
 StepOfRank AsStep(const RankResult& result);

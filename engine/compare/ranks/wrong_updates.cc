@@ -8,8 +8,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "engine/compare/judge/limits.h"
 #include "engine/compare/judge/update_agreement.h"
-#include "engine/compare/model/rounding.h"
 #include "engine/dump/read/weights_file.h"
 
 namespace msprobe::compare {
@@ -37,14 +37,15 @@ Weights WeightsOf(const std::string& folder, std::vector<std::string>* order = n
 bool SameNumber(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 // `bits`: equal bits are asked for. `one_update`: no more than the rounding of one update.
-bool Differs(const dump::StepWeight& a, const dump::StepWeight& b, bool bits, bool one_update) {
+bool Differs(const Limits& limits, const dump::StepWeight& a, const dump::StepWeight& b, bool bits,
+             bool one_update) {
   const bool prints = !a.fingerprint.empty() && !b.fingerprint.empty();
   if (prints && a.fingerprint == b.fingerprint) return false;
   if (prints && bits) return true;
   const Rounding& rounding = CoarserRounding(a.dtype, b.dtype);
-  const double explained = ExplainedRoundings(rounding, 0, 1);
-  const double limit =
-      (one_update ? std::min(kOneUpdate, explained) : explained) * rounding.epsilon;
+  const double explained = limits.Explained(rounding);
+  const double update = kOneUpdate * limits.Scale(rounding);
+  const double limit = (one_update ? std::min(update, explained) : explained) * rounding.epsilon;
   const double scale =
       std::max({std::abs(a.max), std::abs(a.min), std::abs(b.max), std::abs(b.min)});
   const auto apart = [&](double x, double y, double size) {
@@ -164,6 +165,7 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
   const Weights before = WeightsOf(earlier.target), golden_before = WeightsOf(earlier.golden),
                 after = WeightsOf(later.target, &order), golden_after = WeightsOf(later.golden);
   const bool one_update = same_bits && later.step == earlier.step + 1;
+  const Limits limits = LimitsOf(later);
   const auto each = [&](auto use) {
     for (const std::string& name : order) {
       const auto a = before.find(name), b = golden_before.find(name), c = after.find(name),
@@ -177,7 +179,7 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
   bool computed = false;
   each([&](auto, auto, auto c, auto d, bool trained) {
     computed |= !trained && !SameStatistics(c->second, d->second) &&
-                !Differs(c->second, d->second, bits, one_update);
+                !Differs(limits, c->second, d->second, bits, one_update);
   });
   std::vector<WeightUpdate> updates;
   each([&](auto a, auto b, auto c, auto d, bool trained) {
@@ -188,8 +190,8 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
     updates.push_back({.name = name,
                        .dimensions = c->second.dimensions,
                        .trained = trained,
-                       .wrong = !Differs(a->second, b->second, exact, one_update) &&
-                                Differs(c->second, d->second, exact, one_update),
+                       .wrong = !Differs(limits, a->second, b->second, exact, one_update) &&
+                                Differs(limits, c->second, d->second, exact, one_update),
                        .before = {a->second.norm, b->second.norm},
                        .after = {c->second.norm, d->second.norm}});
   });

@@ -1,7 +1,7 @@
 #include "engine/compare/regions/agreeing_gradients.h"
 
+#include "engine/compare/judge/limits.h"
 #include "engine/compare/judge/operations.h"
-#include "engine/compare/model/rounding.h"
 #include "engine/compare/regions/pair_rows.h"
 
 namespace msprobe::compare {
@@ -19,8 +19,10 @@ bool HasGrown(const Comparison& c, uint32_t i) {
   if (row.target < 0 || row.golden < 0 || m.verdict != RowVerdict::kDiffers) return false;
   const bool by_size = m.reason == Reason::kNone || m.reason == Reason::kDTypeDiffers ||
                        m.reason == Reason::kCoarserBefore;
-  const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
-  const double explained = ExplainedRoundings(CoarserRounding(t.dtype, g.dtype), 0, c.tolerance);
+  const Record& made = c.golden.records[c.golden.leaves[row.golden].record];
+  // In the roundings of the dtype that the row was judged by, as its severity is.
+  const double explained =
+      Limits(c, made.api).Explained(RoundingOfRow(c, static_cast<int32_t>(i)));
   return by_size && m.severity <= kGrown * explained;
 }
 

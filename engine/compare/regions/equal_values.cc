@@ -12,7 +12,7 @@ namespace msprobe::compare {
 namespace {
 
 // A candidate's norm is looked for within this relative distance: more than any rounding that is
-// explained for float16, bfloat16 apart.
+// explained for float16, bfloat16 apart. Looser limits of the user look further.
 constexpr double kNear = 0x1p-5;
 constexpr int kMostCandidates = 64;  // that are judged for one value; bounds the time
 
@@ -57,11 +57,10 @@ bool EqualValues::Agree(const Leaf& target, const Leaf& golden) const {
   reshaped.fingerprint = reshaped.checksum = TextRef();
   const Record &t = c_.target.records[target.record], &g = c_.golden.records[golden.record];
   const JudgeOptions options{
-      .tolerance = c_.tolerance,
+      .limits = Limits(c_, g.api),
       .terms = std::max(SummedTerms(c_.target, t), SummedTerms(c_.golden, g)),
       .magnitude =
-          std::max(SummedMagnitude(c_.target, t, target), SummedMagnitude(c_.golden, g, golden)),
-      .explained = c_.Thresholds().Explained(g.api, golden.dtype)};
+          std::max(SummedMagnitude(c_.target, t, target), SummedMagnitude(c_.golden, g, golden))};
   Measure m;
   JudgeLeaves(reshaped, golden, Mode::kStatistics, options, &m);
   return m.verdict == RowVerdict::kEqual || m.verdict == RowVerdict::kNoise;
@@ -89,8 +88,11 @@ bool EqualValues::HasCounterpart(const Leaf& leaf, bool target, bool bits) const
 bool EqualValues::HasNearCandidate(const Leaf& leaf, bool target) const {
   const double elements = static_cast<double>(leaf.shape.elements()), norm = leaf.norm_value;
   const auto& list = candidates_[target ? 1 : 0];
-  const auto near = [](double a, double b, double size) {
-    return !(std::abs(a - b) > kNear * size);  // true of NaN, which only JudgeLeaves understands
+  const Record& made = (target ? c_.target : c_.golden).records[leaf.record];
+  const double scale = Limits(c_, made.api).Scale(RoundingOf(leaf.dtype));
+  const auto near = [&](double a, double b, double size) {
+    // True of NaN, which only JudgeLeaves understands.
+    return !(std::abs(a - b) > kNear * std::max(scale, 1.0) * size);
   };
   const auto is_candidate = [&](auto at) {
     return at->elements == elements && near(at->norm, norm, std::abs(norm));

@@ -48,10 +48,9 @@ bool AgreeJoined(const Comparison& c, const Parts& target, const Parts& golden) 
   whole.shape = golden_whole.shape;
   const Record &of_t = c.target.records[t.record], &of_g = c.golden.records[g.record];
   const JudgeOptions options{
-      .tolerance = c.tolerance,
+      .limits = Limits(c, of_g.api),
       .terms = std::max(SummedTerms(c.target, of_t), SummedTerms(c.golden, of_g)),
-      .magnitude = std::max(SummedMagnitude(c.target, of_t, t), SummedMagnitude(c.golden, of_g, g)),
-      .explained = c.Thresholds().Explained(of_g.api, g.dtype)};
+      .magnitude = std::max(SummedMagnitude(c.target, of_t, t), SummedMagnitude(c.golden, of_g, g))};
   Measure m;
   JudgeLeaves(whole, golden_whole, Mode::kStatistics, options, &m);
   return m.verdict == RowVerdict::kEqual || m.verdict == RowVerdict::kNoise;

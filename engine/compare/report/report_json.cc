@@ -142,6 +142,7 @@ class Report {
     w_.KeyTextOrNull("module", f.module);
     w_.KeyTextOrNull("source_line", f.source_line);
     w_.KeyTextOrNull("caller_line", f.caller_line);
+    w_.KeyTextOrNull("golden_line", f.golden_line);
     w_.KeyText("why", f.why);
     w_.KeyTextOrNull("advice", f.advice);
     Hint(FixHintOf(c_, f));

@@ -60,6 +60,8 @@ std::string Begins(const RankResult& r) {
   if (!f.source_line.empty()) text += "- " + Code(f.source_line) + "\n";
   if (!f.caller_line.empty())
     text += "- " + TranslatedAround("called from {}", Code(f.caller_line)) + "\n";
+  if (!f.golden_line.empty())
+    text += "- " + TranslatedAround("in the golden: {}", Code(f.golden_line)) + "\n";
   text += "- " + Said(f.why) + "\n";
   if (!r.first_bits.empty()) text += "- " + Said(r.first_bits) + "\n";
   if (!f.advice.empty()) text += "- " + Said("next") + ": " + Said(f.advice) + "\n";

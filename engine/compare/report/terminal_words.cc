@@ -48,6 +48,8 @@ std::vector<std::string> PlaceLines(const FirstDivergence& f, int width, bool wh
   add(SourceLines(Clean(f.source_line), width, whole));
   if (!f.caller_line.empty())
     add(SourceLines(TranslatedAround("called from {}", Clean(f.caller_line)), width, whole));
+  if (!f.golden_line.empty())
+    add(SourceLines(TranslatedAround("in the golden: {}", Clean(f.golden_line)), width, whole));
   return lines;
 }
 

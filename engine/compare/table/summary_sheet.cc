@@ -60,6 +60,7 @@ class Sheet {
     if (!f.module.empty()) Text("module", f.module);
     if (!f.source_line.empty()) Text("source line", f.source_line);
     if (!f.caller_line.empty()) Text("called from", f.caller_line);
+    if (!f.golden_line.empty()) Text("in the golden", f.golden_line);
     Text("why", f.why);
     if (!f.advice.empty()) Text("next", f.advice);
   }

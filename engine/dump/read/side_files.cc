@@ -74,11 +74,14 @@ class SideFile {
   }
 
   // A list of strings; anything else in it is an error of the cursor.
-  void Strings(formats::JsonCursor* json, std::vector<std::string_view>* out) {
+  template <typename Texts>
+  void Strings(formats::JsonCursor* json, Texts* out) {
+    for (json->BeginArray(); json->NextItem();) String(json, out);
+  }
+  template <typename Texts>
+  void String(formats::JsonCursor* json, Texts* out) {
     formats::JsonText text;
-    for (json->BeginArray(); json->NextItem();) {
-      if (json->String(&text)) out->push_back(text.escaped ? Unguarded(Text(text)) : text.raw);
-    }
+    if (json->String(&text)) out->push_back(text.escaped ? Unguarded(Text(text)) : text.raw);
   }
 
  private:
@@ -275,8 +278,15 @@ Status ReadWeights(Dump* dump) {
 Status ReadSignatures(Dump* dump) {
   SideFile file(dump, "signatures.json", nullptr);
   MSPROBE_RETURN_IF_ERROR(file.Read([&](formats::JsonCursor* json, std::string_view api) {
-    Signature signature{.api = api, .parameters = {}};
-    file.Strings(json, &signature.parameters);
+    // A list of names, or such a list for each overload.
+    Signature signature{.api = api, .overloads = {}};
+    bool nested = false;
+    for (json->BeginArray(); json->NextItem();) {
+      nested = nested || json->Peek() == '[';
+      if (nested || signature.overloads.empty()) signature.overloads.emplace_back();
+      std::vector<Parameter>& names = signature.overloads.back();
+      nested ? file.Strings(json, &names) : file.String(json, &names);
+    }
     if (!json->failed()) dump->signatures.push_back(std::move(signature));
     return sizeof(signature);
   }));

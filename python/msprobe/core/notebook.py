@@ -60,10 +60,11 @@ class Comparison:
             first = self.first_divergence
             name = first["target_name"] or first["golden_name"]
             parts.append(f"<h3>{html.escape(name)}</h3>")
-            for key in ("source_line", "caller_line", "why", "advice"):
+            for key in ("source_line", "caller_line", "golden_line", "why", "advice"):
                 if first[key]:
                     tag = "code" if key.endswith("_line") else "span"
-                    parts.append(f"<p><{tag}>{html.escape(first[key])}</{tag}></p>")
+                    before = "in the golden " if key == "golden_line" else ""
+                    parts.append(f"<p>{before}<{tag}>{html.escape(first[key])}</{tag}></p>")
         return "<div>" + "".join(parts) + _curve(self._calls) + "</div>"
 
 

@@ -285,15 +285,22 @@ void Collector::WriteCoverage() {
 void Collector::WriteSignatures() {
   if (!run_.apis_wanted || !run_.records_values() || !run_.config().extra_info) return;
   std::string text = "{";
-  for (const auto& [api, names] : apis_.Signatures()) {
-    text += text.size() > 1 ? ",\n" : "\n";
-    AppendJsonString(&text, api);
-    text += ":[";
-    for (size_t i = 0; i < names->size(); ++i) {
+  const auto list = [&](const auto& items, const auto& append) {
+    text += '[';
+    for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) text += ',';
-      AppendJsonString(&text, (*names)[i]);
+      append(items[i]);
     }
     text += ']';
+  };
+  const auto names = [&](const ApiTable::Names& parameters) {
+    list(parameters, [&](const std::string& name) { AppendJsonString(&text, name); });
+  };
+  for (const auto& [api, overloads] : apis_.Signatures()) {
+    text += text.size() > 1 ? ",\n" : "\n";
+    AppendJsonString(&text, api);
+    text += ':';
+    overloads->size() == 1 ? names(overloads->front()) : list(*overloads, names);
   }
   if (text.size() == 1) return;
   run_.session->WriteBeside("signatures.json", text + "\n}\n");

@@ -132,18 +132,25 @@ void ApiTable::Describe(const std::string& name, Functions* api) const {
   for (const PyRef& function : api->functions) {
     if (functions) PyList_Append(functions.get(), function.get());
   }
-  const PyRef names = functions ? PyRef::Steal(PyObject_CallFunction(describe_.get(), "sO",
-                                                                     name.c_str(), functions.get()))
-                                : PyRef();
-  api->names.clear();
-  for (Py_ssize_t i = 0; names && PyList_Check(names.get()) && i < PyList_GET_SIZE(names.get());
-       ++i)
-    api->names.emplace_back(Utf8(PyList_GET_ITEM(names.get(), i)));
+  const PyRef overloads =
+      functions ? PyRef::Steal(PyObject_CallFunction(describe_.get(), "sO", name.c_str(),
+                                                     functions.get()))
+                : PyRef();
+  const auto each = [](PyObject* list, const auto& use) {
+    const bool is_list = list != nullptr && PyList_Check(list);
+    for (Py_ssize_t i = 0; is_list && i < PyList_GET_SIZE(list); ++i) use(PyList_GET_ITEM(list, i));
+  };
+  api->overloads.clear();
+  each(overloads.get(), [&](PyObject* names) {
+    Names& overload = api->overloads.emplace_back();
+    each(names, [&](PyObject* one) { overload.emplace_back(Utf8(one)); });
+  });
   ClearError();
 }
 
-std::vector<std::pair<std::string_view, const ApiTable::Names*>> ApiTable::Signatures() {
-  std::vector<std::pair<std::string_view, const Names*>> all;
+std::vector<std::pair<std::string_view, const std::vector<ApiTable::Names>*>>
+ApiTable::Signatures() {
+  std::vector<std::pair<std::string_view, const std::vector<Names>*>> all;
   if (!describe_) return all;
   // The few that were called are found by their counters, which lie side by side: the table itself
   // has a thousand APIs, scattered in memory that a training step has pushed out of the caches.
@@ -152,7 +159,7 @@ std::vector<std::pair<std::string_view, const ApiTable::Names*>> ApiTable::Signa
     if (!calls.Called(counter) || by_counter_[counter] == nullptr) continue;
     auto& [name, api] = *by_counter_[counter];
     if (!api.described) Describe(name, &api);
-    if (!api.names.empty()) all.emplace_back(name, &api.names);
+    if (!api.overloads.empty()) all.emplace_back(name, &api.overloads);
   }
   std::sort(all.begin(), all.end());
   return all;

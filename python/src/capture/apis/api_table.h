@@ -45,11 +45,11 @@ class ApiTable {
   Api* New(const std::string& prefix, const std::string& name, PyObject* function);
 
   // The names of the positional parameters of an API: describe("Functional.dropout", [functions])
-  // is asked once, when the API has been called; it returns a list of texts.
+  // is asked once, when the API has been called; it returns a list of texts for each overload.
   void DescribeWith(PyObject* describe) { describe_ = PyRef::Borrow(describe); }
   using Names = std::vector<std::string>;
   // Of the APIs that were called in this step, those whose names are known, sorted.
-  std::vector<std::pair<std::string_view, const Names*>> Signatures();
+  std::vector<std::pair<std::string_view, const std::vector<Names>*>> Signatures();
 
   // Reads the rules for single APIs (api_rules.h). They apply to the APIs that are in the table and
   // to those that are added later. Logs no warnings.
@@ -66,9 +66,9 @@ class ApiTable {
   struct Functions {
     std::vector<PyRef> functions;
     bool described = false;
-    Names names;
+    std::vector<Names> overloads;
   };
-  void Describe(const std::string& name, Functions* api) const;  // fills in `names`
+  void Describe(const std::string& name, Functions* api) const;  // fills in `overloads`
 
   Recording* recording_;
   std::vector<std::unique_ptr<Api>> apis_;
