@@ -1,7 +1,7 @@
 // Whether a tensor has the elements of another one in another order: its rows, columns or heads are
 // moved, or it is transposed. The usual faults of converted checkpoints.
 //
-//   const std::string text = DescribeReordering(target.view(), golden.view(), "h.0.attn.qkv.weight");
+//   const std::string text = DescribeReordering(ours.view(), theirs.view(), "h.0.attn.qkv.weight");
 //   // "the rows are in another order: q, k, v of each head together in place of all q, all k, all v
 //   //  (368 of 384 rows moved)"
 #pragma once
