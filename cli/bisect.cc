@@ -272,7 +272,8 @@ class Bisect : public Verb {
           "\"source_line\": {}, \"golden_line\": {}, \"why\": {}, \"narrower\": {}, \"next\": {}}}",
           &round == history_.data() ? "" : ",", QuotedJson(round.target), QuotedJson(round.golden),
           round.step, round.rank, QuotedJson(round.culprit), QuotedJson(round.first.source_line),
-          QuotedJson(round.first.golden_line),           QuotedJson(round.first.why), JsonBool(round.next.narrower), QuotedJson(round.next.why));
+          QuotedJson(round.first.golden_line), QuotedJson(round.first.why),
+          JsonBool(round.next.narrower), QuotedJson(round.next.why));
     }
     out.Write(json + fmt::format("],\n\"config\": {}}}\n", QuotedJson(config_)));
   }

@@ -126,7 +126,8 @@ std::string Plural(const std::string& unit) {
 }
 
 bool IsAttention(std::string_view name) {
-  for (const std::string_view mark : {"qkv", "QKV", "attn", "attention", "query_key_value", "in_proj"}) {
+  for (const std::string_view mark :
+       {"qkv", "QKV", "attn", "attention", "query_key_value", "in_proj"}) {
     if (name.find(mark) != name.npos) return true;
   }
   return false;
@@ -143,8 +144,8 @@ class Finder {
       : t_(target), g_(golden), attention_(IsAttention(name)) {}
 
   std::string Run() {
-    if (t_.dtype != g_.dtype || t_.numel() != g_.numel() || t_.numel() < 2 ||
-        IsTooLarge(t_) || IsTooLarge(g_))
+    if (t_.dtype != g_.dtype || t_.numel() != g_.numel() || t_.numel() < 2 || IsTooLarge(t_) ||
+        IsTooLarge(g_))
       return "";
     if (std::string text = OtherShape(); !text.empty()) return text;
     if (t_.ndim != g_.ndim) return "";
@@ -177,7 +178,8 @@ class Finder {
         if (t_.ndim == 2) return "the same elements, transposed";
         std::string order;
         for (const int a : axis) order += fmt::format("{}{}", order.empty() ? "" : ", ", a);
-        return fmt::format("the same elements, with the golden's dimensions in the order {}", order);
+        return fmt::format("the same elements, with the golden's dimensions in the order {}",
+                           order);
       }
     }
     if (std::equal(t_.shape, t_.shape + t_.ndim, g_.shape, g_.shape + g_.ndim)) return "";

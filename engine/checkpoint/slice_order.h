@@ -31,7 +31,7 @@ struct OrderPattern {
   int64_t parts = 0, groups = 0;
   int64_t block = 0;       // of a part in one group: the size of a head
   int64_t first_part = 1;  // blocks of the first part in a group: queries that share a key
-  int64_t within = 1;      // how often the pattern is repeated: heads in which halves are interleaved
+  int64_t within = 1;  // how often the pattern is repeated: heads in which halves are interleaved
   int64_t shift = 0;
 };
 

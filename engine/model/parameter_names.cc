@@ -67,9 +67,9 @@ std::string NameOf(const Parameters& parameters, size_t index, size_t given) {
 }  // namespace
 
 std::string ParameterName(const Dump& dump, const Record& record, size_t index) {
-  const auto found = std::lower_bound(
-      dump.signatures.begin(), dump.signatures.end(), record.api.view(),
-      [](const Signature& s, std::string_view name) { return s.api < name; });
+  const auto found =
+      std::lower_bound(dump.signatures.begin(), dump.signatures.end(), record.api.view(),
+                       [](const Signature& s, std::string_view name) { return s.api < name; });
   if (found == dump.signatures.end() || found->api != record.api.view()) return "";
   const std::vector<Parameters>& overloads = found->overloads;
   if (overloads.size() == 1 && !overloads[0].empty() && !overloads[0].back().takes_rest)

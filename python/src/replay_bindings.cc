@@ -218,8 +218,7 @@ void BindReplay(nb::module_& m) {
   using namespace nb::literals;
   nb::class_<Replay>(m, "Replay", "A dump whose calls are executed again.")
       .def(nb::init<const std::string&, uint64_t>(), "path"_a, "seed"_a)
-      .def("calls", &Replay::Calls, "white_list"_a, "black_list"_a, "distinct"_a,
-           "functions"_a,
+      .def("calls", &Replay::Calls, "white_list"_a, "black_list"_a, "distinct"_a, "functions"_a,
            "[(name, why it is skipped or \"\")], in the order of the dump; functions: "
            "whether classes of torch.autograd.Function can be called.")
       .def("call", &Replay::Call, "index"_a,

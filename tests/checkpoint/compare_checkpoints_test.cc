@@ -96,8 +96,7 @@ TEST_F(CompareCheckpointsTest, OtherShapesDifferAndAreNotMeasured) {
   EXPECT_EQ(Only(c).verdict, RowVerdict::kDiffers);
   EXPECT_EQ(Only(c).reason, Reason::kShapeDiffers);
   EXPECT_EQ(Only(c).tensor, -1);
-  EXPECT_EQ(c.first.why,
-            "shape [2, 3] against [3, 2]; the same elements under another shape");
+  EXPECT_EQ(c.first.why, "shape [2, 3] against [3, 2]; the same elements under another shape");
   EXPECT_EQ(
       SimilarityJson(c),
       "{\n    \"a\": {\n        \"l2\": null,\n        \"cos\": null,\n        \"numel\": 6,\n"

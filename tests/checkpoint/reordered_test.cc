@@ -76,12 +76,13 @@ std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
   return inverse;
 }
 
-std::string Say(const Elements& target, const Elements& golden, std::string_view name = "fc.weight") {
+std::string Say(const Elements& target, const Elements& golden,
+                std::string_view name = "fc.weight") {
   return DescribeReordering(target.view(), golden.view(), name);
 }
 
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64, DType::kInt8,
-                             DType::kInt64, DType::kFloat8E4M3FN, DType::kComplex128};
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16,     DType::kFloat64,   DType::kInt8,
+                             DType::kInt64,   DType::kFloat8E4M3FN, DType::kComplex128};
 
 class Reordered : public ::testing::Test {
  protected:
@@ -176,12 +177,16 @@ TEST_F(Reordered, OrdersWithAName) {
     return Say(WithRows(golden, order), golden);
   };
   EXPECT_THAT(say([](int64_t i) { return 29 - i; }), HasSubstr("reversed (30 of 30 moved)"));
-  EXPECT_THAT(say([](int64_t i) { return (i + 15) % 30; }), HasSubstr("the two halves are exchanged"));
-  EXPECT_THAT(say([](int64_t i) { return (i + 7) % 30; }), HasSubstr("rolled, beginning with row 7"));
+  EXPECT_THAT(say([](int64_t i) { return (i + 15) % 30; }),
+              HasSubstr("the two halves are exchanged"));
+  EXPECT_THAT(say([](int64_t i) { return (i + 7) % 30; }),
+              HasSubstr("rolled, beginning with row 7"));
   const int64_t heads[] = {3, 1, 0, 4, 2};
   EXPECT_THAT(say([&](int64_t i) { return 6 * heads[i / 6] + i % 6; }),
               HasSubstr("blocks of 6 rows (such as heads) are moved (24 of 30 moved)"));
-  EXPECT_THAT(say([](int64_t i) { return i == 4 ? 11 : i == 11 ? 4 : i; }),
+  EXPECT_THAT(say([](int64_t i) { return i == 4    ? 11
+                                         : i == 11 ? 4
+                                                   : i; }),
               HasSubstr("in no regular order (2 of 30 moved)"));
   EXPECT_EQ(say([](int64_t i) { return i; }), "");
 }
@@ -190,15 +195,13 @@ TEST_F(Reordered, TransposedAndOtherShapes) {
   for (int i = 0; i < 30; ++i) {
     const int64_t a = Any(2, 30), b = Any(2, 30), other = Any(2, 5);
     const Elements golden = Any({a, b});
-    const Elements transposed =
-        Moved(golden, {b, a}, [&](int64_t n) { return n % a * b + n / a; });
+    const Elements transposed = Moved(golden, {b, a}, [&](int64_t n) { return n % a * b + n / a; });
     EXPECT_EQ(Say(transposed, golden), "the same elements, transposed");
     const Elements cube = Any({a, b, other});
     EXPECT_EQ(Say(Moved(cube, {a * b, other}, [](int64_t n) { return n; }), cube),
               "the same elements under another shape");
-    const Elements permuted = Moved(cube, {other, a, b}, [&](int64_t n) {
-      return n % (a * b) * other + n / (a * b);
-    });
+    const Elements permuted =
+        Moved(cube, {other, a, b}, [&](int64_t n) { return n % (a * b) * other + n / (a * b); });
     EXPECT_EQ(Say(permuted, cube),
               "the same elements, with the golden's dimensions in the order 2, 0, 1");
   }
@@ -230,12 +233,12 @@ TEST_F(Reordered, NearMissesAreNoReorder) {
   for (int i = 0; i < 200; ++i) {
     const int64_t heads = Any(2, 6), size = Any(1, 4), width = Any(1, 12);
     const Elements golden = Any({3 * heads * size, width});
-    Elements target = i % 3 == 0   ? WithRows(golden, Interleaved(3, heads, size))
-                      : i % 3 == 1 ? Moved(golden, {width, golden.shape[0]},
-                                           [&](int64_t n) {
-                                             return n % golden.shape[0] * width + n / golden.shape[0];
-                                           })
-                                   : WithRows(golden, Inverse(Interleaved(3, heads, size)));
+    Elements target =
+        i % 3 == 0 ? WithRows(golden, Interleaved(3, heads, size))
+        : i % 3 == 1
+            ? Moved(golden, {width, golden.shape[0]},
+                    [&](int64_t n) { return n % golden.shape[0] * width + n / golden.shape[0]; })
+            : WithRows(golden, Inverse(Interleaved(3, heads, size)));
     char& byte = target.bytes[static_cast<size_t>(Any(0, target.bytes.size() - 1))];
     byte = static_cast<char>(byte ^ (1 << Any(0, 7)));
     // An element that now has the bits of another one may be in order again; the multiset of all
@@ -251,10 +254,12 @@ TEST_F(Reordered, NearMissesAreNoReorder) {
     EXPECT_EQ(Say(target, golden, "attn.qkv"), "") << i;
   }
   // Other dtypes are no order, and neither are other elements.
-  const Elements a = Random(random_, DType::kFloat32, {4, 4}), b = Random(random_, DType::kInt32, {4, 4});
+  const Elements a = Random(random_, DType::kFloat32, {4, 4}),
+                 b = Random(random_, DType::kInt32, {4, 4});
   EXPECT_EQ(Say(a, b), "");
   EXPECT_EQ(Say(Random(random_, DType::kFloat32, {4, 4}), a), "");
-  EXPECT_EQ(Say(Random(random_, DType::kFloat32, {0, 4}), Random(random_, DType::kFloat32, {4, 0})), "");
+  EXPECT_EQ(Say(Random(random_, DType::kFloat32, {0, 4}), Random(random_, DType::kFloat32, {4, 0})),
+            "");
 }
 
 // Rows that are there several times: the order that has a name counts, and time stays near linear.

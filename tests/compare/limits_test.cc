@@ -216,8 +216,8 @@ TEST(Limits, AreMonotone) {
     int64_t before = INT64_MAX;
     for (double scale = 0x1p-12; scale <= 0x1p14; scale *= 4) {
       std::string yaml = "rounding: {";
-      for (const auto& [name, shipped] : {std::pair("float32", 64), std::pair("float16", 8),
-                                          std::pair("bfloat16", 4)})
+      for (const auto& [name, shipped] :
+           {std::pair("float32", 64), std::pair("float16", 8), std::pair("bfloat16", 4)})
         yaml += fmt::format("{}: {}, ", name, scale * shipped);
       const Comparison c = MustCompare(run(1), run(0), With(yaml + "}"));
       const int64_t differ =

@@ -94,10 +94,12 @@ TEST(Where, TheNameOfAnArgument) {
 TEST(Where, TheNamesOfOverloads) {
   DumpBuilder b;
   b.dump().signatures = {
-      {"Tensor.view", {{"self: Tensor", "size...: int/int[]"}, {"self: Tensor", "dtype: torch.dtype"}}},
+      {"Tensor.view",
+       {{"self: Tensor", "size...: int/int[]"}, {"self: Tensor", "dtype: torch.dtype"}}},
       {"Torch.arange", {{"end: int"}, {"start: int", "end: int", "step: int"}}},
       {"Torch.max", {{"input: Tensor", "other: Tensor"}, {"input: Tensor", "dim: int"}}},
-      {"Torch.std", {{"input: Tensor", "unbiased: bool"}, {"input: Tensor", "dim: int", "unbiased: bool"}}}};
+      {"Torch.std",
+       {{"input: Tensor", "unbiased: bool"}, {"input: Tensor", "dim: int", "unbiased: bool"}}}};
   const auto labels = [&](std::string_view api, std::vector<std::string> given) {
     DumpBuilder call;
     call.dump().signatures = b.dump().signatures;
@@ -149,10 +151,10 @@ TEST(Where, TheNamesOfGradients) {
   const Comparison c = MustCompare(run(0.05), run(0));
   std::vector<std::string> labels;
   for (size_t i = 0; i < c.rows.size(); ++i) labels.push_back(LeafLabel(c, static_cast<int>(i)));
-  EXPECT_THAT(labels, ::testing::ElementsAre(
-                          "input", "scale", "weight", "bias", "output.0", "changed.weight",
-                          "the gradient of output.0", "the gradient of input",
-                          "the gradient of weight", "the gradient of bias"));
+  EXPECT_THAT(labels, ::testing::ElementsAre("input", "scale", "weight", "bias", "output.0",
+                                             "changed.weight", "the gradient of output.0",
+                                             "the gradient of input", "the gradient of weight",
+                                             "the gradient of bias"));
   EXPECT_THAT(c.first.why, HasSubstr("norm of the gradient of weight is off by"));
 }
 

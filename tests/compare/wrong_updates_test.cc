@@ -150,8 +150,7 @@ TEST_F(StepsTest, AnUpdateIsJudgedByTheLimitsOfTheUser) {
     std::vector<RankResult> results = {Step(run, 0, -1, 4000, 4000, true),
                                        Step(run, 1, -1, off, 4000, true)};
     for (RankResult& r : results) {
-      r.thresholds =
-          std::make_shared<ThresholdTable>(*ThresholdTable::Parse(yaml, "mine.yaml"));
+      r.thresholds = std::make_shared<ThresholdTable>(*ThresholdTable::Parse(yaml, "mine.yaml"));
       r.tolerance = tolerance;
     }
     NameWrongUpdates(results);

@@ -232,7 +232,11 @@ def test_names_of_parameters_of_an_own_function(tmp_path):
     debugger.start()
     module.scaled(torch.ones(2), 3)
     debugger.stop()
-    assert read_dump(tmp_path).side("signatures.json")["Own.scaled"] == ["value", "factor", "rest..."]
+    assert read_dump(tmp_path).side("signatures.json")["Own.scaled"] == [
+        "value",
+        "factor",
+        "rest...",
+    ]
 
 
 def test_a_damaged_list_of_names(tmp_path, msprobe_bin):

@@ -115,7 +115,11 @@ class Report:
         path = pathlib.Path(self.report["target"]["path"]).parent / "signatures.json"
         names = json.loads(path.read_text()) if path.exists() else {}
         if api.rpartition(".")[0] in names and "Module." not in why:
-            raw = r"(?<![\w.])(input|output)\.\d" if direction == "backward" else r"(?<![\w.])input\.\d"
+            raw = (
+                r"(?<![\w.])(input|output)\.\d"
+                if direction == "backward"
+                else r"(?<![\w.])input\.\d"
+            )
             why = re.sub(r"the gradient of (input|output)\.\d", "", why)
             assert not re.search(raw, why), f"{name}: {why}"
 

@@ -48,9 +48,9 @@ std::string ArgumentName(const Dump& dump, const Leaf& leaf, std::string_view pa
 
 // The pair that a row belongs to.
 size_t PairOf(const Comparison& c, int32_t row) {
-  const auto next = std::upper_bound(
-      c.pairs.begin(), c.pairs.end(), static_cast<uint32_t>(row),
-      [](uint32_t at, const RecordPair& pair) { return at < pair.first_row; });
+  const auto next =
+      std::upper_bound(c.pairs.begin(), c.pairs.end(), static_cast<uint32_t>(row),
+                       [](uint32_t at, const RecordPair& pair) { return at < pair.first_row; });
   return static_cast<size_t>(next - c.pairs.begin()) - 1;
 }
 
@@ -106,7 +106,9 @@ std::string LeafLabel(const Comparison& c, int32_t row) {
   const int32_t forward = pair < c.forward_of.size() ? c.forward_of[pair] : -1;
   const bool in_target = &side.dump == &c.target;
   return LeafLabel(side.dump, side.leaf,
-                   forward < 0 ? -1 : in_target ? c.pairs[forward].target : c.pairs[forward].golden);
+                   forward < 0 ? -1
+                   : in_target ? c.pairs[forward].target
+                               : c.pairs[forward].golden);
 }
 
 }  // namespace msprobe::compare

@@ -21,8 +21,7 @@ bool HasGrown(const Comparison& c, uint32_t i) {
                        m.reason == Reason::kCoarserBefore;
   const Record& made = c.golden.records[c.golden.leaves[row.golden].record];
   // In the roundings of the dtype that the row was judged by, as its severity is.
-  const double explained =
-      Limits(c, made.api).Explained(RoundingOfRow(c, static_cast<int32_t>(i)));
+  const double explained = Limits(c, made.api).Explained(RoundingOfRow(c, static_cast<int32_t>(i)));
   return by_size && m.severity <= kGrown * explained;
 }
 

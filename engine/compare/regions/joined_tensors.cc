@@ -50,7 +50,8 @@ bool AgreeJoined(const Comparison& c, const Parts& target, const Parts& golden) 
   const JudgeOptions options{
       .limits = Limits(c, of_g.api),
       .terms = std::max(SummedTerms(c.target, of_t), SummedTerms(c.golden, of_g)),
-      .magnitude = std::max(SummedMagnitude(c.target, of_t, t), SummedMagnitude(c.golden, of_g, g))};
+      .magnitude =
+          std::max(SummedMagnitude(c.target, of_t, t), SummedMagnitude(c.golden, of_g, g))};
   Measure m;
   JudgeLeaves(whole, golden_whole, Mode::kStatistics, options, &m);
   return m.verdict == RowVerdict::kEqual || m.verdict == RowVerdict::kNoise;

@@ -91,8 +91,7 @@ class Suite {
     if (!f.module.empty()) text += TranslatedAround("in {}", f.module) + "\n";
     if (!f.source_line.empty()) text += f.source_line + "\n";
     if (!f.caller_line.empty()) text += TranslatedAround("called from {}", f.caller_line) + "\n";
-    if (!f.golden_line.empty())
-      text += TranslatedAround("in the golden: {}", f.golden_line) + "\n";
+    if (!f.golden_line.empty()) text += TranslatedAround("in the golden: {}", f.golden_line) + "\n";
     text += Translated(f.why);
     if (!r_.first_bits.empty()) text += "\n" + Translated(r_.first_bits);
     if (!f.advice.empty()) text += "\n" + Translated("next") + ": " + Translated(f.advice);

@@ -40,7 +40,9 @@ class ImportedFunctions:
         if not found:
             raise Unsupported(f"{modules} defines no torch.autograd.Function called {name}")
         names = ", ".join(sorted(f"{each.__module__}.{each.__qualname__}" for each in found))
-        raise Unsupported(f"several classes are called {name}: {names}; import one of their modules")
+        raise Unsupported(
+            f"several classes are called {name}: {names}; import one of their modules"
+        )
 
     def _has(self, function, name):
         if function.__name__ != name:

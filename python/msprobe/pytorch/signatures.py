@@ -123,9 +123,9 @@ def _of_schemas(api, function):
 def _own_schemas(function):
     """Those of torch.ops.<namespace>.<operator>; None: the function is no such operator."""
     if isinstance(function, getattr(torch._ops, "OpOverload", ())):
-        return [function._schema]
+        return [function._schema]  # noqa: SLF001
     if isinstance(function, getattr(torch._ops, "OpOverloadPacket", ())):
-        return [getattr(function, each)._schema for each in function.overloads()]
+        return [getattr(function, each)._schema for each in function.overloads()]  # noqa: SLF001
     return None
 
 

@@ -132,10 +132,9 @@ void ApiTable::Describe(const std::string& name, Functions* api) const {
   for (const PyRef& function : api->functions) {
     if (functions) PyList_Append(functions.get(), function.get());
   }
-  const PyRef overloads =
-      functions ? PyRef::Steal(PyObject_CallFunction(describe_.get(), "sO", name.c_str(),
-                                                     functions.get()))
-                : PyRef();
+  const PyRef overloads = functions ? PyRef::Steal(PyObject_CallFunction(
+                                          describe_.get(), "sO", name.c_str(), functions.get()))
+                                    : PyRef();
   const auto each = [](PyObject* list, const auto& use) {
     const bool is_list = list != nullptr && PyList_Check(list);
     for (Py_ssize_t i = 0; is_list && i < PyList_GET_SIZE(list); ++i) use(PyList_GET_ITEM(list, i));
