@@ -54,6 +54,9 @@ struct Missing {
 };
 constexpr std::string_view kTrainingInference =
     "training is not compared with inference; -cm and -dm pair modules of different names";
+constexpr std::string_view kInput =
+    "compare.json is read behind -f: msprobe -f pytorch compare -i compare.json; or type its two "
+    "paths: msprobe compare TARGET GOLDEN";
 constexpr std::string_view kOffline = "offline models are not compared; use msaccucmp of CANN";
 constexpr std::array kMissing = {
     Missing{"--consistent_check", kTrainingInference},
@@ -71,9 +74,8 @@ constexpr std::array kMissing = {
     Missing{"--input_shape", kOffline},
     Missing{"--output_size", kOffline},
     Missing{"--dym_shape_range", kOffline},
-    Missing{"-i", "compare.json is not read; its two paths are the first two arguments (-tp, -gp)"},
-    Missing{"--input_path",
-            "compare.json is not read; its two paths are the first two arguments (-tp, -gp)"},
+    Missing{"-i", kInput},
+    Missing{"--input_path", kInput},
     Missing{"-s", "stack.json beside the target is always read; --no-stacks leaves the column out"},
     Missing{"--stack_mode",
             "stack.json beside the target is always read; --no-stacks leaves the column out"},
