@@ -2,12 +2,11 @@
 
 import csv
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from older_scripts import RANK0, names, read
+from recording import run_program
 
 PROGRAMS = "examples/older_tools"
 
@@ -17,13 +16,7 @@ def run(root, tmp_path):
     """Runs a script in an empty folder; returns stdout and stderr."""
 
     def work(name, status=0):
-        done = subprocess.run(
-            [sys.executable, root / PROGRAMS / f"{name}.py"],
-            cwd=tmp_path,
-            env=dict(os.environ, PYTHONPATH=str(root / "examples")),
-            capture_output=True,
-            text=True,
-        )
+        done = run_program(root / PROGRAMS / f"{name}.py", cwd=tmp_path)
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout, done.stderr
 

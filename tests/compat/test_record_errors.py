@@ -4,12 +4,12 @@ catch and a text that says what to do; the call changes nothing and loses nothin
 import json
 import os
 import subprocess
-import sys
 from importlib import import_module
 
 import pytest
 import torch
 from older_scripts import RANK0, X, dump_counted, error_of, files, names, net, read, run_in, train
+from recording import run_program
 from torch.nn import functional as F
 
 import ptdbg_ascend as ptdbg
@@ -272,8 +272,7 @@ print(model.weight.grad.sum().item())
 @pytest.mark.parametrize("path", ["npu_dump.pkl", "dump"])
 def test_no_more_space_ends_the_dump_not_the_run(path, tmp_path):
     def run(*arguments):
-        command = [sys.executable, "-c", FULL, *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        return run_program(FULL, *arguments, cwd=tmp_path)
 
     plain, full = run(), run(path)
     assert full.returncode == 0 and full.stdout == plain.stdout != ""

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from recording import run_program
 
 TRAIN = "examples/demo/train.py"
 
@@ -17,10 +18,9 @@ def recorded(root, tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
     losses = {}
     for name, flags in {"right": [], "again": [], "wrong": ["--fault"]}.items():
-        command = [sys.executable, TRAIN, "--record", str(out / name), "--steps", "2", *flags]
-        losses[name] = subprocess.run(
-            command, cwd=root, check=True, capture_output=True, text=True
-        ).stdout
+        done = run_program(TRAIN, "--record", out / name, "--steps", "2", *flags, cwd=root)
+        assert done.returncode == 0, done.stderr
+        losses[name] = done.stdout
     assert losses["right"] == losses["again"]
     return out
 

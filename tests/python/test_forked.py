@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from recording import forked
+from recording import forked, run_program
 
 
 @forked
@@ -68,3 +68,21 @@ def test_it_runs_in_another_process():
 def test_fixtures_and_parameters_arrive(number, tmp_path, request):
     assert tmp_path.is_dir()
     assert request.node.name == f"test_fixtures_and_parameters_arrive[{number}]"
+
+
+def test_a_program_in_a_fork_ends_as_a_process_does(tmp_path):
+    program = """
+import atexit, os, sys
+atexit.register(print, "end")
+print(sys.argv[1:], os.getcwd())
+"""
+    done = run_program(program, "a", 1, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"['a', '1'] {tmp_path}\nend\n")
+    done = run_program("import sys\nsys.exit(3)\n")
+    assert done.returncode == 3
+    done = run_program("import os\nos.kill(os.getpid(), 9)\n")
+    assert done.returncode == -9
+    (tmp_path / "wrong.py").write_text("print(__name__)\n1 / 0\n")
+    done = run_program("wrong.py", cwd=tmp_path)
+    assert done.returncode == 1 and done.stdout == "__main__\n"
+    assert 'File "wrong.py", line 2' in done.stderr and "ZeroDivisionError" in done.stderr

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from recording import run_program
 
 TRAIN = """
 import sys
@@ -43,12 +44,8 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     (folder / "train.py").write_text(TRAIN)
     for words in ("right", "wrong wrong", "right_t tensor", "wrong_t tensor wrong"):
-        subprocess.run(
-            [sys.executable, "train.py", *words.split()],
-            cwd=folder,
-            check=True,
-            capture_output=True,
-        )
+        done = run_program("train.py", *words.split(), cwd=folder)
+        assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -281,7 +278,8 @@ def steps(runs):
     """A folder with recordings of three steps each."""
     (runs / "steps.py").write_text(STEPS)
     for words in ("good", "data data", "missed missed", "rate rate"):
-        subprocess.run([sys.executable, "steps.py", *words.split()], cwd=runs, check=True)
+        done = run_program("steps.py", *words.split(), cwd=runs)
+        assert done.returncode == 0, done.stderr
     for name, *words in (("good2",), ("scale2", "scale")):
         store = str(runs / f"{name}.store")
         ranks = [

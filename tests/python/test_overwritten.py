@@ -2,9 +2,9 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
+from recording import run_program
 
 # Each call overwrites a whole buffer. The second argument of the program is its old content.
 PROGRAM = """
@@ -42,8 +42,8 @@ debugger.step()
 @pytest.mark.parametrize("task", ["statistics", "tensor"])
 def test_the_runs_are_equal(tmp_path, msprobe_bin, task):
     for side, old in (("target", "1e30"), ("golden", "-3")):
-        command = [sys.executable, "-c", PROGRAM, tmp_path / side, old, task]
-        subprocess.run(command, check=True, capture_output=True)
+        run = run_program(PROGRAM, tmp_path / side, old, task)
+        assert run.returncode == 0, run.stderr
     command = [msprobe_bin, "compare", "-tp", tmp_path / "target", "-gp", tmp_path / "golden"]
     command += ["-o", tmp_path / "out", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -1,12 +1,10 @@
 """`with debugger.step(model)`, and what the debugger says of steps and arguments."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
-from recording import forked, read_dump, run_ranks
+from recording import forked, read_dump, run_program, run_ranks
 
 from msprobe import UsageError, _engine
 from msprobe.pytorch import PrecisionDebugger
@@ -87,8 +85,7 @@ def train(debugger, steps, model=None):
 
 
 def said(program, folder):
-    command = [sys.executable, "-c", HEAD + program]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    done = run_program(HEAD + program, cwd=folder)
     assert done.returncode == 0, done.stderr
     return [line for line in (done.stdout + done.stderr).splitlines() if "warn" in line.lower()]
 

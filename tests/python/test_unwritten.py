@@ -3,10 +3,10 @@
 import json
 import re
 import subprocess
-import sys
 
 import pytest
 import torch
+from recording import run_program
 
 # `junk` stands for what earlier tensors left in the memory that torch.empty returns.
 HEAD = """
@@ -35,8 +35,8 @@ debugger.step()
 
 def record(tmp_path, body: str, task: str) -> None:
     for side, junk in (("target", "1e30"), ("golden", "-3")):
-        command = [sys.executable, "-c", HEAD + body + TAIL, tmp_path / side, junk, task]
-        subprocess.run(command, check=True, capture_output=True)
+        done = run_program(HEAD + body + TAIL, tmp_path / side, junk, task)
+        assert done.returncode == 0, done.stderr
 
 
 def compare(tmp_path, msprobe_bin) -> dict:
