@@ -15,6 +15,7 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/drifting_ranks.h"
 #include "engine/compare/ranks/wrong_updates.h"
 #include "engine/compare/report/report_json.h"
 #include "engine/compare/report/report_ranks.h"
@@ -316,6 +317,8 @@ void CompareOutput::PrintReport() {
 void CompareOutput::PrintJson() {
   if (kept_.size() == 1) return console_.Write(kept_[0].json + "\n");
   std::string text = fmt::format("{{\"first\": {},\n", compare::FirstPlaceJson(results_));
+  if (const auto drift = compare::FindDrift(results_))
+    text += fmt::format("\"drift\": {},\n", compare::DriftJson(*drift));
   int step = -2;
   const int32_t first_wrong_step = compare::FirstWrongStep(results_);
   for (size_t i = 0; i < kept_.size(); ++i) {

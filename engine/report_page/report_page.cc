@@ -8,6 +8,7 @@
 
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/drifting_ranks.h"
 #include "engine/compare/ranks/rank_findings.h"
 #include "engine/compare/report/findings_screen.h"
 #include "engine/compare/report/terminal_words.h"
@@ -128,6 +129,8 @@ PageText ComparisonPage(std::span<const RankResult> results, const compare::Rank
         travelled += Element("p", "quiet", "Travelled: " + compare::DescribeHop(hop));
     }
     travelled += Element("p", "quiet", compare::DescribeOutside(step, results));
+    if (const auto drift = compare::FindDrift(results); drift && !drift->IsSaidBy(*first))
+      travelled += Element("p", "quiet", compare::DescribeDrift(*drift));
     break;
   }
   const bool any = std::any_of(results.begin(), results.end(),

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "engine/compare/ranks/drifting_ranks.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/compare/divergence_values.h"
 
@@ -268,6 +269,46 @@ TEST_F(StepsTest, RanksThatLoseEachOther) {
   results = {Step("d", 0, 0, 4, 4, true), Step("d", 1, 0, 6, 5, false)};
   NameWrongUpdates(results);
   EXPECT_THAT(results[1].first.why, Not(HasSubstr("no longer have the same weights")));
+}
+
+TEST_F(StepsTest, TheStepAndTheParameterByWhichRanksDriftApart) {
+  // Step 1 is wrong in the target, in both ranks; behind it they differ from each other.
+  const auto run = [&](const std::string& name, bool swapped) {
+    const auto step = [&](int32_t number, int32_t rank, double target, double golden, bool agrees) {
+      return swapped ? Step(name, number, rank, golden, target, agrees)
+                     : Step(name, number, rank, target, golden, agrees);
+    };
+    return std::vector<RankResult>{step(0, 0, 4, 4, true),  step(0, 1, 4, 4, true),
+                                   step(1, 0, 5, 5, false), step(1, 1, 5, 5, false),
+                                   step(2, 0, 6, 7, false), step(2, 1, 8, 7, false)};
+  };
+  const std::optional<Drift> drift = FindDrift(run("a", false));
+  ASSERT_TRUE(drift.has_value());
+  EXPECT_EQ(DescribeDrift(*drift),
+            "behind step 1 the ranks of the target no longer have the same weights, those of the "
+            "golden have: gradients or weights were not exchanged between the ranks; the first is "
+            "`fc.weight`");
+  EXPECT_EQ(drift->ranks, (std::vector<int32_t>{0, 1}));
+  EXPECT_FALSE(FindDrift(run("b", true))->in_target);
+  // Both runs lose them at the same place, as with a sharded weight.
+  EXPECT_FALSE(
+      FindDrift(std::vector<RankResult>{Step("c", 0, 0, 4, 4, true), Step("c", 0, 1, 4, 4, true),
+                                        Step("c", 1, 0, 6, 5, false), Step("c", 1, 1, 7, 8, false)})
+          .has_value());
+}
+
+// The last step has no weights.json behind it: the optimizer's results tell.
+TEST_F(StepsTest, RanksDriftApartBehindTheLastStep) {
+  std::vector<RankResult> results = {Step("a", 0, 0, 4, 4, false), Step("a", 0, 1, 4, 4, false)};
+  for (size_t rank : {0, 1})
+    results[rank].weights.end = {{.name = "fc.weight",
+                                  .norm = {5.0 + static_cast<double>(rank), 5},
+                                  .max = {1, 1},
+                                  .min = {0, 0}}};
+  const std::optional<Drift> drift = FindDrift(results);
+  ASSERT_TRUE(drift.has_value());
+  EXPECT_TRUE(drift->in_target);
+  EXPECT_EQ(drift->after_step, 0);
 }
 
 // Of several steps the one just before is compared, and what a later step shows is not named again.

@@ -10,6 +10,7 @@
 
 #include "engine/compare/judge/limits.h"
 #include "engine/compare/judge/update_agreement.h"
+#include "engine/compare/ranks/drifting_ranks.h"
 #include "engine/dump/read/weights_file.h"
 
 namespace msprobe::compare {
@@ -90,36 +91,10 @@ const RankResult* Before(std::span<const RankResult> results, const RankResult& 
   return before;
 }
 
-// Whether the ranks have the same trained weights; -1: some are not known.
-int RanksAgree(std::span<const RankResult> results, int32_t step, bool target) {
-  std::map<std::string, std::string> first;
-  for (const RankResult& r : results) {
-    if (r.step != step || !r.failed.ok()) continue;
-    const Weights weights = WeightsOf(target ? r.target : r.golden);
-    if (weights.empty()) return -1;
-    for (const auto& [name, weight] : weights) {
-      if (!weight.trained) continue;
-      if (weight.fingerprint.empty()) return -1;
-      if (first.try_emplace(name, weight.fingerprint).first->second != weight.fingerprint) return 0;
-    }
-  }
-  return 1;
-}
-
 // Of several ranks: whether they have lost the same weights in one run only.
-std::string DescribeRanks(std::span<const RankResult> results, const RankResult& before,
-                          const RankResult& now) {
-  const auto ranks = std::count_if(results.begin(), results.end(),
-                                   [&](const RankResult& r) { return r.step == now.step; });
-  if (ranks < 2) return "";
-  const int target = RanksAgree(results, now.step, true),
-            golden = RanksAgree(results, now.step, false);
-  if (target < 0 || golden < 0 || target == golden) return "";
-  if (RanksAgree(results, before.step, target == 0) != 1) return "";
-  return fmt::format(
-      "; behind it the ranks of the {} no longer have the same weights, those of the {} have: "
-      "gradients or weights were not exchanged between the ranks",
-      target == 0 ? "target" : "golden", target == 0 ? "golden" : "target");
+std::string DescribeRanks(std::span<const RankResult> results, const RankResult& before) {
+  const std::optional<Drift> drift = FindDrift(results);
+  return drift && drift->after_step == before.step ? "; " + DescribeDrift(*drift) : "";
 }
 
 // Makes the update behind `before` the first divergence of the result.
@@ -129,7 +104,7 @@ void Name(std::span<const RankResult> results, const RankResult& before, const S
       "step {} agrees{}, and step {} begins with other weights: what changed them is between the "
       "steps. It is {}. {}{}",
       before.step, before.weights.gradients_agree ? ", gradients included" : "", r->step,
-      DescribeCause(step), DescribeWrongUpdates(updates), DescribeRanks(results, before, *r));
+      DescribeCause(step), DescribeWrongUpdates(updates), DescribeRanks(results, before));
   if (r->first.pair >= 0) {
     why +=
         fmt::format(". It shows first in {}{}", r->first_name,

@@ -10,6 +10,7 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/value_text.h"
 #include "engine/compare/regions/regions.h"
+#include "engine/model/gradients_before.h"
 
 namespace msprobe::compare {
 namespace {
@@ -133,10 +134,14 @@ class Report {
   void Divergence(const FirstDivergence& f) {
     const RecordPair& pair = c_.pairs[f.pair];
     w_.Open('{');
-    w_.Key("target_name"),
-        w_.TextOrNull(pair.target < 0 ? "" : c_.target.records[pair.target].name);
-    w_.Key("golden_name"),
-        w_.TextOrNull(pair.golden < 0 ? "" : c_.golden.records[pair.golden].name);
+    const auto name = [](const Dump& dump, int32_t index) -> std::string_view {
+      if (index < 0) return "";
+      const Record& record = dump.records[index];
+      // Of a run in which nothing lay in .grad the dump has no such entry.
+      return IsGradientsBefore(record.name) && record.leaf_count == 0 ? "" : record.name.view();
+    };
+    w_.KeyTextOrNull("target_name", name(c_.target, pair.target));
+    w_.KeyTextOrNull("golden_name", name(c_.golden, pair.golden));
     w_.KeyText("class", ClassName(f.call_class));
     w_.Key("confidence"), w_.Number(std::round(f.confidence * 1000) / 1000);
     w_.KeyTextOrNull("module", f.module);

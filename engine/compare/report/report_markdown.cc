@@ -5,6 +5,7 @@
 #include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/drifting_ranks.h"
 #include "engine/compare/ranks/rank_findings.h"
 #include "engine/compare/report/report_ci.h"
 #include "engine/compare/report/terminal_words.h"
@@ -149,6 +150,8 @@ std::string MarkdownReport(std::span<const RankResult> results, const RanksCompa
     if (const std::string outside = DescribeOutside(step, results); !outside.empty()) {
       text += "- " + Said(outside) + "\n";
     }
+    if (const std::optional<Drift> drift = FindDrift(results); drift && !drift->IsSaidBy(*worst))
+      text += "- " + Said(DescribeDrift(*drift)) + "\n";
     break;
   }
   for (const RankResult& r : results) {

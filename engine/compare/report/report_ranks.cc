@@ -9,6 +9,7 @@
 
 #include "engine/base/language.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/drifting_ranks.h"
 #include "engine/compare/ranks/rank_findings.h"
 #include "engine/compare/report/findings_screen.h"
 #include "engine/compare/report/terminal_words.h"
@@ -239,6 +240,9 @@ class Screen {
       known.travelled.push_back(fmt::format("and in {} more exchanges", hops - kMostHops));
     if (const std::string text = DescribeOutside(step, results_); !text.empty())
       known.travelled.push_back(text);
+    if (const std::optional<Drift> drift = FindDrift(results_);
+        drift && !drift->IsSaidBy(*place.result))
+      known.travelled.push_back(DescribeDrift(*drift));
     for (size_t i = 1; i < std::min<size_t>(places.size(), 4); ++i) {
       known.travelled.push_back(fmt::format("also begins on {}: {}", Ranks(places[i].ranks),
                                             places[i].result->first_name));
