@@ -195,6 +195,13 @@ Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Make
     return {kBeforeTheRunConfidence, "the error begins before the first recorded operation",
             "compare the input data and their order, the seed, and the weights"};
   }
+  if (IsGradientOfOptimizer(RecordOf(c, in.pair), in.target)) {
+    return {kUnrecordedConfidence,
+            "no recorded operation made the gradient: something changed it behind the backward "
+            "pass, or a backward call that is not recorded made it",
+            "compare what the two programs do with .grad between the backward pass and this call: "
+            "the exchange between ranks (no_sync), clipping, scaling"};
+  }
   const bool weight = in.target.requires_grad == "True" && in.golden.requires_grad == "True" &&
                       made.target == nullptr && made.golden == nullptr;
   return {weight ? 0.85 : kUnrecordedConfidence,
