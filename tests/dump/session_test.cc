@@ -232,6 +232,97 @@ TEST_F(SessionTest, AnotherDumpPathBeginsNewFilesAtOnce) {
   session.Step();
 }
 
+// The stages of one step, as a framework with several models has them.
+class StageTest : public SessionTest {
+ protected:
+  // One stage, with a call; returns the line about a replaced dump, "" if there was none.
+  std::string Stage(Session& session, bool reset = true) {
+    testing::internal::CaptureStderr();
+    if (session.begins_stage()) session.BeginStage();
+    EXPECT_TRUE(*session.Start(std::nullopt));
+    RecordOne(session, "Torch.a." + std::to_string(session.calls().Next(0)) + ".forward");
+    EXPECT_TRUE(session.Stop().ok());
+    if (reset) session.EndStage();
+    const std::string said = testing::internal::GetCapturedStderr();
+    return said.find("earlier") == std::string::npos ? "" : said;
+  }
+  std::vector<std::string> Names(const std::string& below) const {
+    std::vector<std::string> names;
+    const Result<Dump> dump = ReadDump(config_.dump_path + below);
+    if (!dump.ok()) return names;
+    for (const Record& record : dump->records) names.emplace_back(record.name.view());
+    return names;
+  }
+  using Calls = std::vector<std::string>;
+};
+
+TEST_F(StageTest, EachStageIsADumpWithNumbersFromZero) {
+  Session session(config_);
+  session.SetDumpPath(config_.dump_path + "/ref");
+  EXPECT_EQ(Stage(session), "");
+  const int64_t dump = session.dump();
+  session.SetDumpPath(config_.dump_path + "/update");
+  EXPECT_EQ(session.config().dump_path, config_.dump_path + "/ref");  // until the next start
+  EXPECT_EQ(Stage(session), "");
+  EXPECT_NE(session.dump(), dump);
+  EXPECT_EQ(session.configured_path(), config_.dump_path);
+  session.Step();
+  EXPECT_EQ(Stage(session), "");  // the path stays
+  EXPECT_EQ(Names("/ref/step0/rank"), Calls{"Torch.a.0.forward"});
+  EXPECT_EQ(Names("/update/step0/rank"), Calls{"Torch.a.0.forward"});
+  EXPECT_EQ(Names("/update/step1/rank"), Calls{"Torch.a.0.forward"});
+}
+
+TEST_F(StageTest, WithoutEndStageNumbersGoOn) {
+  Session session(config_);
+  session.SetDumpPath(config_.dump_path + "/ref");
+  Stage(session, /*reset=*/false);
+  session.SetDumpPath(config_.dump_path + "/update");
+  Stage(session, /*reset=*/false);
+  Stage(session, /*reset=*/false);  // in the same folder: the same dump
+  EXPECT_EQ(Names("/update/step0/rank"), (Calls{"Torch.a.1.forward", "Torch.a.2.forward"}));
+  EXPECT_EQ(Names("/ref/step0/rank"), Calls{"Torch.a.0.forward"});
+}
+
+TEST_F(StageTest, AStageInAnEarlierOnesFolderReplacesItAndIsSaidOnce) {
+  Session session(config_);
+  EXPECT_EQ(Stage(session), "");
+  EXPECT_THAT(Stage(session), ::testing::HasSubstr("holds an earlier stage of this step"));
+  EXPECT_EQ(Stage(session), "");
+  EXPECT_EQ(Names("/step0/rank"), Calls{"Torch.a.0.forward"});
+  session.Step();
+  EXPECT_EQ(Stage(session), "");
+  EXPECT_EQ(Names("/step1/rank"), Calls{"Torch.a.0.forward"});
+}
+
+TEST_F(StageTest, AChangedConfigurationKeepsTheStagesPath) {
+  Session session(config_);
+  session.SetDumpPath(config_.dump_path + "/ref");
+  Stage(session);
+  config_.dump_enable = true;
+  session.Reconfigure(config_);
+  Stage(session);
+  EXPECT_EQ(session.folder(), config_.dump_path + "/ref/step0/rank");
+}
+
+TEST_F(StageTest, NothingIsRecordedWhileItIsOver) {
+  config_.step = {0, 1};
+  Session session(config_);
+  EXPECT_TRUE(session.first_start());
+  Stage(session);
+  EXPECT_FALSE(session.first_start() || session.is_over());
+  session.SetOver(true);
+  EXPECT_FALSE(*session.Start(std::nullopt));
+  EXPECT_TRUE(session.is_over());
+  session.SetOver(false);
+  session.Step();
+  EXPECT_EQ(session.current_step(), 0);
+  Stage(session);
+  EXPECT_EQ(session.current_step(), 1);
+  session.Step();
+  EXPECT_TRUE(session.is_over());
+}
+
 // A front of an older tool: its names, its file, and call numbers that continue over steps.
 class LineSessionTest : public SessionTest {
  protected:

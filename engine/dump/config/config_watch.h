@@ -1,4 +1,5 @@
-// Reads the configuration again when its file has changed. Used when the key dump_enable is set.
+// Reads the configuration again when its file has changed (used when the key dump_enable is set), or
+// with other keyword arguments.
 //
 //   ConfigWatch watch(path, overrides);     // before LoadConfig: a change in between is seen
 //   if (std::optional<Result<Config>> read = watch.Poll(ConfigWatch::Clock::now(), enabled)) ...
@@ -25,6 +26,9 @@ class ConfigWatch {
   // could not be read or parsed is read again each time.
   std::optional<Result<Config>> Poll(Clock::time_point now, bool enabled);
   const std::string& path() const { return path_; }
+  // The configuration with other keyword arguments, which Poll uses from now on as well. The file is
+  // read. Errors: those of LoadConfig; then nothing has changed.
+  Result<Config> Override(const ConfigOverrides& more);
   // The caller cannot use the last configuration: the next Poll reads the file again, even if it has
   // not changed.
   void RejectConfig() { refused_ = true; }
@@ -37,7 +41,7 @@ class ConfigWatch {
   Stamp Look() const;
 
   const std::string path_;
-  const ConfigOverrides overrides_;
+  ConfigOverrides overrides_;
   Stamp seen_;
   Clock::time_point looked_;
   bool refused_ = false;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/dump/session/dump_place.h"
 
@@ -17,6 +18,7 @@ Session::Session(Config config, std::string framework)
       enabled_(config_.dump_enable.value_or(true)),
       slicer_(config_.slice),
       files_(std::move(framework)) {
+  configured_path_ = config_.dump_path;
   calls_.Configure(config_);
   disabled_ = IsDisabledByEnvironment();
   if (disabled_) Log(LogLevel::kInfo, "MSPROBE_DISABLE is 1: nothing is recorded");
@@ -36,6 +38,7 @@ void Session::SayUnmet() {
 
 bool Session::StepIsWanted() {
   extent_.last_step = std::max(extent_.last_step, step_);
+  current_step_ = step_;
   started_ = true;
   if (disabled_ || failed_ || concluded_ || !enabled()) return false;
   if (collecting_) return true;
@@ -78,6 +81,7 @@ Result<bool> Session::Start(std::optional<int> rank) {
   }
   ++epoch_;
   collecting_ = extent_.collected = true;
+  first_start_ = false;
   return true;
 }
 
@@ -146,9 +150,42 @@ void Session::ReconfigureNow(Config config, bool goes_on) {
   concluded_ = goes_on && concluded;
 }
 
+std::string Session::step_folder() const {
+  return extent_.collected ? JoinPath(config_.dump_path, fmt::format("step{}", current_step_)) : "";
+}
+
+bool Session::is_over() const {
+  return disabled_ || failed_ || concluded_ || filter_.IsPastLastStep(step_);
+}
+
+void Session::SetOver(bool over) {
+  if (over) (void)Stop();  // logs what fails
+  concluded_ = over;
+}
+
+void Session::SetConfiguredPath(std::string path) {
+  configured_path_ = path;
+  next_path_ = std::move(path);
+}
+
+bool Session::begins_stage() const {
+  return !collecting_ && !config_.pkl &&
+         (stage_ended_ || (next_path_ && *next_path_ != config_.dump_path));
+}
+
+void Session::BeginStage() {
+  BeginDump();
+  if (next_path_) config_.dump_path = *next_path_;
+  if (!std::exchange(stage_ended_, false)) return;
+  calls_.NewStep();
+  filter_.NewStep();
+}
+
 void Session::Reconfigure(Config config) {
   if (abandoned_) return;
   refused_ = false;
+  configured_path_ = config.dump_path;
+  if (next_path_) config.dump_path = *next_path_;
   enabled_ = config.dump_enable.value_or(enabled_);
   // The files of this step that are on the disk are kept. With another header they could not be
   // continued, so the new configuration then holds from the next step on.
@@ -176,24 +213,37 @@ Status Session::Stop() {
 
 void Session::Step() {
   const bool empty = !started_;
-  BeginAtStep(step_ + 1);
+  GoToStep(step_ + 1);
   after_empty_step_ = empty;
 }
 
 void Session::TakeBackEmptyStep() {
-  if (after_empty_step_ && !started_) BeginAtStep(step_ - 1);
+  if (after_empty_step_ && !started_) GoToStep(step_ - 1);
 }
 
-void Session::BeginAtStep(int64_t step) {
+void Session::BeginDump() {
   (void)Stop();  // logs what fails
   if (!failed_) {
     if (const Status status = files_.Finish(); !status.ok()) Fail(status);
   }
   files_.Forget();
   waiting_files_.clear();
-  step_ = step;
-  started_ = after_empty_step_ = false;
   ++epoch_;
+  ++dump_;
+}
+
+void Session::BeginAtStep(int64_t step) {
+  current_step_ = first_step_ = step;
+  GoToStep(step);
+}
+
+void Session::RepeatStep() { GoToStep(step_); }
+
+void Session::GoToStep(int64_t step) {
+  BeginDump();
+  files_.NewStep();
+  step_ = step;
+  started_ = after_empty_step_ = stage_ended_ = false;
   calls_.NewStep();
   filter_.NewStep();
   // When the next step is recorded, it uses the same buffers: fresh memory costs more than the

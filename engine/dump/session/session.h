@@ -66,7 +66,21 @@ class Session {
   // After Step() behind a step in which no start was asked for: that step is the current one again,
   // so that a block of code that begins with Step() has no empty step before it.
   void TakeBackEmptyStep();
-  void BeginAtStep(int64_t step);  // the same for any step, for a training that was resumed
+  void RepeatStep();  // this step does not count: the next Start has its number
+  void BeginAtStep(int64_t step);  // the next Start records this step
+
+  // A step may have several stages, as a training with several models has, and writes a dump for
+  // each. SetDumpPath says where the next one goes; after EndStage its call numbers begin at 0.
+  // Both hold from BeginStage on, which the caller calls before Start while begins_stage(). The path
+  // stays until it is set again, also when the configuration file changes. A stage whose folder is
+  // that of an earlier stage of the step replaces it, with a warning.
+  void SetDumpPath(std::string path) { next_path_ = std::move(path); }
+  void SetConfiguredPath(std::string path);  // the same, and it is the one that was configured
+  void EndStage() { stage_ended_ = true; }
+  bool begins_stage() const;
+  void BeginStage();
+  const std::string& next_dump_path() const { return next_path_ ? *next_path_ : config_.dump_path; }
+  const std::string& configured_path() const { return configured_path_; }  // without SetDumpPath
 
   // Takes a configuration whose file has changed; to be called after Stop. It holds from the next
   // Start on; or from the next step on, if the files of this step are begun and need another header.
@@ -99,6 +113,19 @@ class Session {
   // Grows with every Start and Step, so that a hook can tell that it belongs to an earlier one.
   uint64_t epoch() const { return epoch_; }
   int64_t step() const { return step_; }
+  // The step of the last call of StepIsWanted or BeginAtStep: Step alone does not change it.
+  int64_t current_step() const { return current_step_; }
+  int64_t first_step() const { return first_step_; }  // 0, or that of the last BeginAtStep
+  // Number of the dump, from 0; grows with every step and stage, so that a gradient can tell that
+  // its call is in an earlier dump.
+  int64_t dump() const { return dump_; }
+  // Nothing more will be recorded: the last wanted step is over, or recording was ended.
+  bool is_over() const;
+  // true: records nothing more; false: goes on, unless it has failed or the steps are over.
+  void SetOver(bool over);
+  // Whether no Start has begun to record, since the beginning or since SetFirstStart(true).
+  bool first_start() const { return first_start_; }
+  void SetFirstStart(bool first) { first_start_ = first; }
 
   CallNames& calls() { return calls_; }
 
@@ -138,6 +165,8 @@ class Session {
   // The folder of the current step and rank, or of an earlier step when this one has no files yet;
   // "" before the first files.
   const std::string& folder() const { return files_.folder(); }
+  // The folder of the step that Start began to collect last, of all ranks; "" before.
+  std::string step_folder() const;
   // In a forked child: forgets the files without a change to them.
   void Abandon();
 
@@ -147,6 +176,8 @@ class Session {
   Status Open();
   void ApplyTokens();
   void ApplyConfig(Config config);
+  void BeginDump();
+  void GoToStep(int64_t step);
 
   Config config_;
   Filter filter_;
@@ -157,8 +188,11 @@ class Session {
   std::optional<TokenCounts> tokens_;  // of the coming step
   bool request_is_absent_ = false;
   std::string provenance_;
-  int64_t step_ = 0;
+  int64_t step_ = 0, current_step_ = 0, first_step_ = 0, dump_ = 0;
   uint64_t epoch_ = 0;
+  std::optional<std::string> next_path_;  // set by SetDumpPath, also after it holds
+  std::string configured_path_;
+  bool stage_ended_ = false, first_start_ = true;
   bool disabled_ = false;
   bool collecting_ = false, failed_ = false, concluded_ = false;
   RunExtent extent_;

@@ -38,7 +38,8 @@ class StepFiles {
   Status Reopen() { return writer_->Reopen(); }
   Status Close();   // waits for stored tensors; has no effect when none are open
   Status Finish();  // completes the files; has no effect when none are open
-  void Forget();    // forgets the files, so that the next step opens new ones
+  void Forget();    // forgets the files, so that the next step or stage opens new ones
+  void NewStep() { stages_.clear(); }          // the next Open is in another step
   void ReleaseTensors() { tensors_.reset(); }  // frees the memory of the tensor queue
   void DrainTensors();                         // waits for stored tensors; the files stay open
   void Abandon();                              // in a forked child: never touches the files again
@@ -70,8 +71,9 @@ class StepFiles {
   std::string folder_;
   std::unique_ptr<EntryWriter> writer_;
   PklWriter* pkl_ = nullptr;         // writer_, when it writes a .pkl file
+  std::set<std::string> stages_;     // folders of this step's dumps
   std::set<std::string> pkl_files_;  // pkl files that were written before: they are appended to
-  bool begins_pkl_ = false, said_replaces_ = false;
+  bool begins_pkl_ = false, said_replaces_ = false, said_stage_ = false;
   std::unique_ptr<TensorQueue> tensors_;
   // The caller's number of a stack -> its number in this step's files; -1: not seen in this step.
   std::vector<int64_t> stack_numbers_;

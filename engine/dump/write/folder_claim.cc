@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <deque>
 #include <map>
 
 #include "engine/base/file.h"
@@ -22,6 +23,21 @@ struct Claim {
 std::map<std::string, Claim>& Claims() {
   static auto* claims = new std::map<std::string, Claim>;  // never destroyed: used until exit
   return *claims;
+}
+
+// A run whose dump_path changes with each stage has a claim for each: the oldest are released, so
+// that they do not use up the process's descriptors.
+constexpr size_t kMostClaims = 128;
+
+void ReleaseOldest(const std::string& newest) {
+  static auto& order = *new std::deque<std::string>;
+  order.push_back(newest);
+  if (order.size() <= kMostClaims) return;
+  const auto oldest = Claims().find(order.front());
+  order.pop_front();
+  if (oldest == Claims().end()) return;
+  if (oldest->second.fd >= 0) ::close(oldest->second.fd);
+  Claims().erase(oldest);
 }
 
 Claim Ask(const std::string& folder) {
@@ -50,7 +66,9 @@ std::string ClaimFolder(const std::string& dump_path, const std::string& step,
                       "need another dump_path",
                       folder, other));
   }
-  return it->second.granted ? name : other;
+  const std::string answer = it->second.granted ? name : other;
+  if (is_new) ReleaseOldest(it->first);
+  return answer;
 }
 
 void ForgetClaims() {
