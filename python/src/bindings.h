@@ -15,6 +15,8 @@ void PrepareCapture(const std::string& own_directory, std::string_view framework
 void BindKernels(nanobind::module_& m);
 void BindCapture(nanobind::module_& m);
 void BindFront(nanobind::module_& m);
+void BindFacade(nanobind::module_& m);
+void BindKeyData(nanobind::module_& m);
 void BindPkl(nanobind::module_& m);
 void BindCompare(nanobind::module_& m);
 void BindPack(nanobind::module_& m);

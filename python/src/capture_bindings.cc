@@ -134,6 +134,16 @@ void BindCapture(nb::module_& m) {
       },
       "text"_a, "warning"_a = false);
   m.def(
+      "write_log",
+      [](std::string_view level, const std::string& text) {
+        Log(level == "debug"     ? LogLevel::kDebug
+            : level == "warning" ? LogLevel::kWarning
+            : level == "error"   ? LogLevel::kError
+                                 : LogLevel::kInfo,
+            text);
+      },
+      "level"_a, "text"_a, "A line of the program, as it is.");
+  m.def(
       "shown", [](const std::string& text) { return Translated(text); }, "text"_a,
       "A text of msprobe in the language of the person who reads it.");
   m.def(
@@ -251,16 +261,23 @@ void BindCapture(nb::module_& m) {
       "asked for and the run did not have.");
   m.def(
       "start",
-      [=](std::optional<int> rank, nb::list models, bool compiled) {
+      [=](std::optional<int> rank, nb::list models, bool compiled, nb::list classes) {
         return collector().Guarded([&] {
-          const Result<bool> collecting = collector().Start(rank, NamedModels(models), compiled);
+          std::vector<PyTypeObject*> types;
+          for (nb::handle type : classes) {
+            if (PyType_Check(type.ptr()))
+              types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
+          }
+          const Result<bool> collecting =
+              collector().Start(rank, NamedModels(models), compiled, types);
           return collecting.ok() && *collecting;
         });
       },
-      "rank"_a.none(), "models"_a, "compiled"_a = false,
+      "rank"_a.none(), "models"_a, "compiled"_a = false, "classes"_a = nb::list(),
       "Begin collecting, with the modules of [(prefix of names, model), ...]; False when this step "
-      "or rank is not wanted, or collection is off. compiled: record_graph() is told of the "
-      "calls.");
+      "or rank is not wanted, or collection is off. Without models the model is the first called "
+      "module of one of the classes that has parameters and modules inside. compiled: "
+      "record_graph() is told of the calls.");
   m.def(
       "check_graphs",
       [=] {

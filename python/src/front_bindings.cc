@@ -52,12 +52,12 @@ void BindFront(nb::module_& m) {
       "save",
       [=](nb::handle variable, nb::handle name, bool with_gradients, std::optional<int> rank) {
         collector().Guarded(
-            [&] { collector().saves().Save(variable.ptr(), name.ptr(), with_gradients, rank); });
+            [&] { collector().Save(variable.ptr(), name.ptr(), with_gradients, rank); });
       },
       "variable"_a.none(), "name"_a.none(), "with_gradients"_a, "rank"_a.none(),
       "Level debug: record a value, and its gradients when they arrive.");
   m.def(
-      "flush_saves", [=] { collector().Guarded([&] { collector().saves().Flush(); }); },
+      "flush_saves", [=] { collector().Guarded([&] { collector().FlushSaves(); }); },
       "Record the gradients of saved values that have arrived so far.");
   m.def(
       "register_api",

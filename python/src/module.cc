@@ -14,6 +14,8 @@ NB_MODULE(_engine, m) {
   msprobe::python::BindKernels(m);
   msprobe::python::BindCapture(m);
   msprobe::python::BindFront(m);
+  msprobe::python::BindFacade(m);
+  msprobe::python::BindKeyData(m);
   msprobe::python::BindPkl(m);
   msprobe::python::BindCompare(m);
   msprobe::python::BindPack(m);

@@ -143,7 +143,6 @@ def test_two_threads(tmp_path):
 @pytest.mark.parametrize(
     "action, message",
     [
-        (lambda d: d.start(), "found no model"),
         (lambda d: d.start(3), "expected a torch.nn.Module (not scripted) or a list"),
         (lambda d: d.start([]), "found list"),
         (lambda d: d.start(torch.jit.script(MODEL)), "found RecursiveScriptModule"),

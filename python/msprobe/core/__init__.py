@@ -1,1 +1,6 @@
-"""What the fronts of all frameworks share; module paths of msprobe 1.0 to 8 that scripts import."""
+"""What the fronts of all frameworks share; names and module paths of older tools."""
+
+from msprobe.core.single_save.single_comparator import SingleComparator
+from msprobe.core.single_save.single_saver import SingleSave
+
+__all__ = ["SingleComparator", "SingleSave"]

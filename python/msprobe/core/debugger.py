@@ -7,6 +7,7 @@ import os
 import threading
 
 from msprobe import UsageError, _engine
+from msprobe.core import facade
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # our files
 
@@ -107,6 +108,8 @@ class Debugger:
 
     framework = None  # as the header of dump.json names it
     instance = None  # the debugger of this process, when it is constructed
+    config = facade.Part(lambda cls: facade.Config(cls, cls._override))
+    service = facade.Part(lambda cls: facade.Service(cls, cls._override))
     _model = None
     _arguments = None  # those that the debugger was constructed with
 
@@ -153,6 +156,14 @@ class Debugger:
             cls._constructed()
             return cls.instance
 
+    @property
+    def task(self):
+        return self.config.task
+
+    def __getattr__(self, name):
+        names = [name for name in dir(type(self)) if not name.startswith("_")]
+        raise AttributeError(facade.unknown(f"PrecisionDebugger.{name}", names))
+
     @classmethod
     def _constructed(cls):
         """What the configuration asks for at once."""
@@ -178,8 +189,19 @@ class Debugger:
             cls._model = model
 
     @classmethod
+    def _override(cls, task=None, level=None, step=None):
+        _engine.override_config(task, level, step, cls._can_find_model(), cls._rank())
+
+    @classmethod
+    def _can_find_model(cls):
+        """Whether start() may do without a model that is named."""
+        return cls._model is not None
+
+    @classmethod
     def _require_model(cls, token_range):
-        if cls._model is None and (_engine.modules_wanted() or token_range is not None):
+        if cls._model is not None:
+            return
+        if token_range is not None or (_engine.modules_wanted() and not cls._can_find_model()):
             raise UsageError(
                 "level L0 and mix record modules, and token_range counts calls of the model: "
                 "expected start(model) or PrecisionDebugger(model=...), found no model"
@@ -205,6 +227,11 @@ class Debugger:
     def _end_step(cls):
         cls._end()
         _engine.step()
+
+    @method
+    def _repeat_step(cls):
+        cls._end()
+        _engine.repeat_step()
 
     @method
     def set_init_step(cls, step):

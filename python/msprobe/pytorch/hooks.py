@@ -214,9 +214,9 @@ def _codes_within(objects):
             yield from _codes_within(code.co_consts)
 
 
-def refresh(model):
+def refresh():
     """Read the configuration again if its file has changed (key dump_enable); True if it has."""
-    changed = _engine.refresh(model is not None, rank())
+    changed = _engine.refresh(True, rank())
     if changed:
         end()
     return changed
@@ -248,8 +248,20 @@ def _begin(model, rank_id):
     if _engine.optimizers_wanted():
         optimizers.add()
     models = [] if model is None else named_roots(model)
-    if _engine.start(rank() if rank_id is None else rank_id, models):
+    classes = _module_classes() if model is None else []
+    if _engine.start(rank() if rank_id is None else rank_id, models, False, classes):
         _hear_of_modules(_engine.modules_wanted())
+
+
+def _module_classes():
+    """Every class of modules that the program has; not scripted ones, which run no Python."""
+    classes = {torch.nn.Module}
+    new = [torch.nn.Module]
+    while new:
+        new = [sub for cls in new for sub in cls.__subclasses__() if sub not in classes]
+        new = [sub for sub in new if not issubclass(sub, torch.jit.ScriptModule)]
+        classes.update(new)
+    return list(classes)
 
 
 def end():

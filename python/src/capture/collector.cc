@@ -1,5 +1,7 @@
 #include "capture/collector.h"
 
+#include <fmt/format.h>
+
 #include "capture/calls/code_stub.h"
 #include "capture/calls/interpose.h"
 #include "capture/calls/module_calls.h"
@@ -28,7 +30,7 @@ void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch
   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
   run_.session =
       std::make_unique<dump::Session>(std::move(config), std::string(Framework::Get().name));
-  reload_.Watch(run_.session->config().dump_enable ? std::move(watch) : nullptr);
+  reload_.Watch(std::move(watch), run_.session->config().dump_enable.has_value());
   if (!run_.session->enabled())
     Log(LogLevel::kInfo, "collection is off until the configuration says \"dump_enable\": true");
   run_.options.store = [this](const std::string& file, const TensorView& view) {
@@ -84,6 +86,19 @@ bool Collector::Refresh(bool has_model, std::optional<int> rank) {
   return answer != ConfigReload::Answer::kUnchanged;
 }
 
+Status Collector::Override(const dump::ConfigOverrides& more, bool has_model,
+                           std::optional<int> rank) {
+  MSPROBE_RETURN_IF_ERROR(reload_.Override(more, has_model, rank));
+  if (run_.session->configured() != configured_) ApplyConfig();
+  return Status::Ok();
+}
+
+void Collector::Save(PyObject* variable, PyObject* name, bool with_gradients,
+                     std::optional<int> rank) {
+  if (run_.session->config().level == Level::kDebug) BeginStage();
+  saves_.Save(variable, name, with_gradients, rank);
+}
+
 Result<bool> Collector::StartSession(std::optional<int> rank) {
   if (reference_.on()) {
     MSPROBE_ASSIGN_OR_RETURN(const bool found, reference_.Begin(rank));
@@ -97,8 +112,14 @@ Result<bool> Collector::StartSession(std::optional<int> rank) {
   return started;
 }
 
-Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models, bool compiled) {
+void Collector::BeginStage() {
+  if (run_.session->begins_stage()) EndDump([this] { run_.session->BeginStage(); });
+}
+
+Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models, bool compiled,
+                              const std::vector<PyTypeObject*>& classes) {
   if (run_.session->config().level == Level::kDebug) return false;  // Save starts by itself
+  BeginStage();
   tells_gradients_before_ = gradients_before_.Begin(!models.empty());
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, StartSession(rank));
   run_.options.slicer = run_.session->slicer().empty() ? nullptr : &run_.session->slicer();
@@ -125,16 +146,36 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   if (tree != nullptr && tree->empty()) {
     for (const auto& [prefix, model] : models) tree->AddModel(prefix, model);
   }
-  if (tree == &module_tree_ && !run_.apis_wanted && !models.empty() && tree->in_order().empty() &&
-      !std::exchange(said_no_modules_, true)) {
-    Log(LogLevel::kWarning,
-        "nothing will be recorded: level L0 records the modules inside the model, and this model "
-        "has none; pass a module that contains it, or use level \"mix\"");
+  if (tree == &module_tree_ && !models.empty()) WarnWithoutModules();
+  modules_.AwaitModel(tree != nullptr && tree->empty() && !classes.empty());
+  if (modules_.awaits_model()) {
+    for (PyTypeObject* type : classes) ModuleCalls::Watch(type);
   }
   if (free_benchmark_.on()) free_benchmark_.Begin(rank);
   if (!token_range_) SeeCalls();
   WriteWeights(models);
   return true;
+}
+
+void Collector::WarnWithoutModules() {
+  if (run_.apis_wanted || !module_tree_.in_order().empty() || std::exchange(said_no_modules_, true))
+    return;
+  Log(LogLevel::kWarning,
+      "nothing will be recorded: level L0 records the modules inside the model, and this model "
+      "has none; pass a module that contains it, or use level \"mix\"");
+}
+
+void Collector::TakeModel(PyObject* model) {
+  if (!std::exchange(said_model_, true)) {
+    Log(LogLevel::kInfo,
+        fmt::format("start() was given no model: {} is the model, the first called module with "
+                    "parameters and modules inside; start(model) names another one",
+                    Py_TYPE(model)->tp_name));
+  }
+  const NamedModels models{{"", model}};
+  (run_.modules_wanted ? module_tree_ : followed_).AddModel("", model);
+  parameter_names_.SetModels(models);
+  WriteWeights(models);
 }
 
 void Collector::SeeCalls() {
@@ -145,7 +186,8 @@ void Collector::SeeCalls() {
   if (free_benchmark_.on() ? free_benchmark_.of_gradients()
                            : run_.session->filter().data_mode.backward())
     WatchBackward(true);
-  if (run_.modules_wanted || !followed_.empty()) ModuleCalls::Install(&modules_);
+  if (run_.modules_wanted || !followed_.empty() || modules_.awaits_model())
+    ModuleCalls::Install(&modules_);
   if (!run_.apis_wanted) return;
   CodeStub::ForEach(
       [](PyObject* code, void* self) { static_cast<Collector*>(self)->run_.stacks.HideCode(code); },
@@ -181,7 +223,7 @@ void Collector::WriteWeights(const NamedModels& models) {
                     (config.task == Task::kStatistics || config.task == Task::kTensor);
   // Those that were read for a step without entries are in no file.
   const bool is_first = !std::exchange(wrote_weights_, true) || !run_.session->recorded();
-  const bool is_new = std::exchange(weights_step_, run_.session->step()) != run_.session->step();
+  const bool is_new = std::exchange(weights_dump_, run_.session->dump()) != run_.session->dump();
   if (config.pkl ? !run_.session->TakeNewPkl() : !is_first && !(each && is_new)) return;
   // Copied to the host once in a run, for the fingerprints.
   DeviceStats* const device = is_first || config.pkl ? nullptr : run_.options.device;
@@ -202,6 +244,12 @@ Status Collector::Stop() {
   // After a fault, too: asking the dispatcher costs time at each operation.
   DispatchCount::Remove();
   if (!run_.session->collecting()) return Status::Ok();
+  if (run_.modules_wanted && modules_.awaits_model() && !std::exchange(said_model_, true)) {
+    Log(LogLevel::kWarning,
+        "no modules are recorded: start() was given no model, and no module with parameters and "
+        "modules inside was called; give start(model) the model");
+  }
+  modules_.AwaitModel(false);
   FlushBackward();
   overflow_.Forget();
   free_benchmark_.Stop();
@@ -235,19 +283,32 @@ void Collector::StopCalls() {
   call_place.modules = 0;
 }
 
-void Collector::Step() {
-  if (run_.session == nullptr) return;  // nothing was wanted until now
+void Collector::EndDump(const std::function<void()>& begin_next) {
   saves_.Flush();
   (void)Stop();  // a failure is logged where it happens
   ForgetOptimizers();
   baseline_.EndStep(/*is_over=*/true);
-  run_.session->Step();
+  begin_next();
   gradients_.NewStep();
   graphs_.NewStep();
   free_benchmark_.EndStep();
   if (run_.session->configured() != configured_) ApplyConfig();
   run_.coverage.NewStep();
   run_.known.NewStep();
+}
+
+void Collector::Step() {
+  if (run_.session == nullptr) return;  // nothing was wanted until now
+  EndDump([this] { run_.session->Step(); });
+}
+
+void Collector::RepeatStep() {
+  EndDump([this] { run_.session->RepeatStep(); });
+}
+
+void Collector::SetOver(bool over) {
+  if (over) (void)Stop();  // a failure is logged where it happens
+  run_.session->SetOver(over);
 }
 
 void Collector::SayEnd() {
@@ -323,13 +384,7 @@ void Collector::ForgetModules() {
 }
 
 void Collector::BeginAtStep(int64_t step) {
-  saves_.Flush();
-  (void)Stop();
-  ForgetOptimizers();
-  baseline_.EndStep(/*is_over=*/true);
-  run_.session->BeginAtStep(step);
-  graphs_.NewStep();
-  if (run_.session->configured() != configured_) ApplyConfig();
+  EndDump([&] { run_.session->BeginAtStep(step); });
 }
 
 }  // namespace msprobe::capture

@@ -55,6 +55,8 @@ class Collector final : public ParameterObserver {
   // Reads the configuration again when it is time to look and the file has changed. True: collection
   // was stopped, and the configuration may want other modules and APIs.
   bool Refresh(bool has_model, std::optional<int> rank);
+  // Takes other keyword arguments of the debugger, between Stop and Start: config_reload.h.
+  Status Override(const dump::ConfigOverrides& more, bool has_model, std::optional<int> rank);
   dump::Session& session() { return *run_.session; }
   void Abandon();  // in a forked child: nothing is recorded, no file is touched
   StackTable& stacks() { return run_.stacks; }
@@ -63,7 +65,9 @@ class Collector final : public ParameterObserver {
   CustomApis& custom_apis() { return custom_apis_; }
   AutogradFunctions& autograd_functions() { return autograd_functions_; }
   ModuleTree& module_tree() { return module_tree_; }
-  DebugSaves& saves() { return saves_; }
+  // Level debug: debug_saves.h.
+  void Save(PyObject* variable, PyObject* name, bool with_gradients, std::optional<int> rank);
+  void FlushSaves() { saves_.Flush(); }
   OptimizerRecorder& optimizers() { return optimizers_; }
   OverflowCheck& overflow_check() { return overflow_; }
   GraphRecorder& graphs() { return graphs_; }
@@ -71,8 +75,11 @@ class Collector final : public ParameterObserver {
   // Models, each with the prefix of the names of its modules.
   using NamedModels = std::vector<std::pair<std::string, PyObject*>>;
   // The modules of the models are known until ForgetModules; the models of a second Start before
-  // that are ignored. `compiled`: graphs() is told of the calls of modules, which nobody else sees.
-  Result<bool> Start(std::optional<int> rank, const NamedModels& models, bool compiled = false);
+  // that are ignored. Without a model, the first called module of one of the `classes` that has
+  // parameters and modules inside becomes the model. `compiled`: graphs() is told of the calls of
+  // modules, which nobody else sees.
+  Result<bool> Start(std::optional<int> rank, const NamedModels& models, bool compiled = false,
+                     const std::vector<PyTypeObject*>& classes = {});
   Status Stop();
   // Records only calls from the model's forward number `range->first` to number `range->second`,
   // counted from the Start. BeginToken is to be called when a forward begins.
@@ -85,9 +92,12 @@ class Collector final : public ParameterObserver {
   void EndModuleDump() { modules_.RecordAll(); }
   void StopCalls();  // ends the observation of forward calls; gradients are still recorded
   void Step();
+  void RepeatStep();        // as Step, but the next step has the same number
+  void SetOver(bool over);  // true: as Stop, and nothing more is recorded; false: goes on
   void SayEnd();  // at the end of the run: what it has not done, and what a task has found
   void BeginAtStep(int64_t step);
   void ForgetModules();
+  std::optional<int> rank() const { return rank_; }  // of the last Start that recorded
   void Fault(const char* what) noexcept { run_.Fault(what); }
   template <typename Work>
   auto Guarded(Work&& work) noexcept {
@@ -107,9 +117,14 @@ class Collector final : public ParameterObserver {
   void WhileRemoved(const std::function<void()>& change);
   void SeeCalls();  // observes forward calls from now on
   Result<bool> StartSession(std::optional<int> rank);
-  void WriteWeights(const NamedModels& models);  // once in a step: weights.json
+  void WriteWeights(const NamedModels& models);  // once in a dump: weights.json
+  void TakeModel(PyObject* model);               // that a call has shown
+  void WarnWithoutModules();
   void WriteCoverage();
-  Status Close();  // completes the files of the step; a later Start goes on with them
+  // Completes the dump that is written; `begin_next` tells the session which one comes next.
+  void EndDump(const std::function<void()>& begin_next);
+  void BeginStage();  // if the session has another stage
+  Status Close();     // completes the files of the step; a later Start goes on with them
   void ForgetOptimizers();
   void WriteSignatures();  // signatures.json
 
@@ -137,7 +152,8 @@ class Collector final : public ParameterObserver {
   GradientsBefore gradients_before_{&run_, &parameter_names_};
   GradientRecorder gradients_{&run_, &overflow_, &gradients_before_};
   CallRecorder calls_{&run_, &overflow_, &reference_, &baseline_, &gradients_};
-  ModuleRecorder modules_{&run_, &module_tree_, &followed_, &calls_};
+  ModuleRecorder modules_{&run_, &module_tree_, &followed_, &calls_,
+                          [this](PyObject* model) { TakeModel(model); }};
   GraphRecorder graphs_{&run_};
   ApiRecorder api_calls_{&run_, &calls_, &modules_};
   FreeBenchmark free_benchmark_{&run_};
@@ -154,10 +170,11 @@ class Collector final : public ParameterObserver {
                                 [this] { (void)Close(); }};
   std::optional<int> rank_;  // of the last Start
   std::optional<std::pair<int64_t, int64_t>> token_range_;
-  int64_t weights_step_ = -1;  // the step whose weights were read last
+  int64_t weights_dump_ = -1;  // the dump whose weights were read last
   int64_t tokens_ = 0;         // number of forwards of the model since Start
   bool tells_gradients_before_ = false;
-  bool wrote_weights_ = false, said_coverage_ = false, said_no_modules_ = false;
+  bool wrote_weights_ = false, said_coverage_ = false, said_no_modules_ = false,
+       said_model_ = false;
 };
 
 }  // namespace msprobe::capture

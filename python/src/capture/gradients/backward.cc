@@ -35,7 +35,7 @@ using PendingList = std::list<std::shared_ptr<Pending>>;
 // Once a gradient has arrived, the list of waiting calls owns it too.
 struct Pending {
   GradientSink* sink;
-  int64_t step;
+  int64_t dump;
   std::string name, parent;
   std::vector<Gradient> inputs, outputs;
   std::vector<int> edges_left;    // by output: number of edges whose share has not come yet
@@ -152,7 +152,7 @@ void RunTask(Task& task, PyObject* incoming, PyObject* outgoing) {
   const std::shared_ptr<Pending> keep = task.pending;
   Pending& p = *keep;
   // Only the first backward pass through a call is recorded.
-  if (task.fired || p.done || !p.sink->Accepts(p.step)) return;
+  if (task.fired || p.done || !p.sink->Accepts(p.dump)) return;
   task.fired = true;
   ModuleCalls::Repair();
   const QuietTorch quiet;
@@ -379,7 +379,7 @@ class GraphWalk {
 };
 
 bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs, GradientSink* sink,
-                 int64_t step, std::string name, std::string parent) {
+                 int64_t dump, std::string name, std::string parent) {
   const Framework& framework = Framework::Get();
   struct Start {
     PyRef node;
@@ -404,7 +404,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
 
   auto pending = std::make_shared<Pending>();
   pending->sink = sink;
-  pending->step = step;
+  pending->dump = dump;
   pending->name = std::move(name);
   pending->parent = std::move(parent);
   pending->inputs.resize(outputs.size());

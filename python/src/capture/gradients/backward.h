@@ -14,7 +14,7 @@
 // two edges: a hook on AddBackward sees one share of its gradient, a hook on ReluBackward the other.
 //
 //   InputEdges edges(writer.tensors());                      // before the call
-//   ArmBackward(edges, outputs, &sink, step, name, parent);  // after the call
+//   ArmBackward(edges, outputs, &sink, dump, name, parent);  // after the call
 //   // During backward(): sink.Compose for each gradient, at the end sink.Complete(name, ...).
 #pragma once
 
@@ -37,9 +37,9 @@ using Gradient = std::unique_ptr<TensorValue>;
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
-  // Whether gradients of calls that were armed in `step` are still recorded: collection is on and
-  // the step has not changed.
-  virtual bool Accepts(int64_t step) const = 0;
+  // Whether gradients of calls that were armed in `dump` are still recorded: collection is on, and
+  // the same dump is written.
+  virtual bool Accepts(int64_t dump) const = 0;
   // Called when gradients have arrived, before they are measured.
   virtual void OnArrival() {}
   // Measures one gradient; null: it is not recorded. `is_input`: it is the gradient of an output of
@@ -81,7 +81,7 @@ class InputEdges {
 // Returns false when no gradient will come, because no output requires grad. Never leaves a Python
 // error set.
 bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs, GradientSink* sink,
-                 int64_t step, std::string name, std::string parent);
+                 int64_t dump, std::string name, std::string parent);
 
 // At stop: completes all calls of which some gradients have come, in the order of their first
 // gradient, and removes the hooks on tensors.

@@ -26,6 +26,18 @@ std::optional<bool> ModuleTree::IsTraining(PyObject* module) {
   return found == Py_True;
 }
 
+bool ModuleTree::CanBeModel(PyObject* module) {
+  static PyObject* const modules = PyUnicode_InternFromString(Framework::Get().children);
+  bool has_modules = false;
+  for (const auto& [key, child] : Items(OwnAttribute(module, modules)))
+    has_modules = has_modules || child.get() != Py_None;
+  const PyRef all =
+      has_modules ? PyRef::Steal(PyObject_CallMethod(module, "parameters", nullptr)) : PyRef();
+  const PyRef first = all ? PyRef::Steal(PyIter_Next(all.get())) : PyRef();
+  ClearError();
+  return static_cast<bool>(first);
+}
+
 void ModuleTree::FindWrapper() {
   static PyObject* const name = PyUnicode_InternFromString("torch.distributed.fsdp");
   const PyRef fsdp = PyRef::Steal(PyImport_GetModule(name));

@@ -61,6 +61,8 @@ class ModuleTree {
     return it == modules_.end() || it->second.stem.empty() ? nullptr : &it->second;
   }
   static PyRef ParametersOf(PyObject* module);  // a dict, mostly; no error is left set
+  // Whether it can be the model of a training: it has parameters, and modules inside.
+  static bool CanBeModel(PyObject* module);
   // Whether the module is in train mode; nullopt when its own dict does not say.
   static std::optional<bool> IsTraining(PyObject* module);
   const std::vector<PyRef>& in_order() const { return order_; }  // all that are known

@@ -47,7 +47,7 @@ std::unique_ptr<OpenCall> CallRecorder::Begin(const std::string& stem, int64_t n
     call->parent = thread.modules.back()->entry.name();
     call->parent_backward = thread.modules.back()->backward;
   }
-  call->step = recording_->session->step();
+  call->dump = recording_->session->dump();
   call->site = -1;
   call->held.clear();
   call->ticket = 0;
@@ -113,8 +113,8 @@ void CallRecorder::NoteStack(OpenCall* call) {
 void CallRecorder::NoteRegion(OpenCall* call, const std::string& region) {
   if (region.empty()) return;
   call->parent = region;
-  int64_t& step = region_steps_.try_emplace(region, -1).first->second;
-  if (std::exchange(step, recording_->session->step()) != recording_->session->step())
+  int64_t& dump = region_dumps_.try_emplace(region, -1).first->second;
+  if (std::exchange(dump, recording_->session->dump()) != recording_->session->dump())
     recording_->session->Record({.name = region, .parent = "", .construct = true});
 }
 
@@ -185,7 +185,7 @@ bool CallRecorder::DecideForward(OpenCall* call) {
 
 void CallRecorder::Finish(OpenCall* call) {
   if (!call->wanted || !recording_->session->collecting() ||
-      call->step != recording_->session->step())
+      call->dump != recording_->session->dump())
     return;
   dump::CallCounts& counts =
       call->ticket != 0 ? recording_->coverage.modules : recording_->coverage.apis;

@@ -71,7 +71,7 @@ class CallRecorder final : public CallWriter {
   ReferenceCheck* reference_;
   BaselineCheck* baseline_;
   GradientRecorder* gradients_;
-  std::map<std::string, int64_t> region_steps_;  // region -> the last step that recorded it
+  std::map<std::string, int64_t> region_dumps_;  // region -> the last dump that recorded it
 };
 
 }  // namespace msprobe::capture

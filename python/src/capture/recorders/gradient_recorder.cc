@@ -10,7 +10,7 @@
 namespace msprobe::capture {
 
 void GradientRecorder::Expect(const OpenCall& call, const std::vector<PyObject*>& outputs) {
-  if (!ArmBackward(call.edges, outputs, this, call.step, call.backward, call.parent_backward))
+  if (!ArmBackward(call.edges, outputs, this, call.dump, call.backward, call.parent_backward))
     return;
   ++recording_->coverage.expected_gradients;
   if (recording_->config().pkl && call.entry.stack >= 0)

@@ -31,8 +31,8 @@ class GradientRecorder final : public GradientSink {
   void NewStep() { forward_stacks_.clear(); }
   void Forget();  // drops the calls of which some gradients have come
 
-  bool Accepts(int64_t step) const override {
-    return recording_->session->collecting() && recording_->session->step() == step;
+  bool Accepts(int64_t dump) const override {
+    return recording_->session->collecting() && recording_->session->dump() == dump;
   }
   void OnArrival() override { before_->OnArrival(); }
   Gradient Compose(const std::string& call, bool is_input, size_t index,

@@ -39,6 +39,17 @@ void* ModuleRecorder::Follow(PyObject* module) {
   });
 }
 
+void ModuleRecorder::FindModel(PyObject* module) {
+  const KeepError keep;
+  const Interposer::Pause pause;
+  const QuietTorch quiet;
+  recording_->Guarded([&] {
+    if (!ModuleTree::CanBeModel(module)) return;
+    awaits_model_ = false;
+    on_model_(module);
+  });
+}
+
 void ModuleRecorder::RecordOnly(PyObject* module, const std::string& name) {
   if (recording_->session == nullptr || !recording_->session->collecting()) return;
   if (tree_->Knows(module) && chosen_.count(module) == 0) {
@@ -55,7 +66,10 @@ void ModuleRecorder::RecordOnly(PyObject* module, const std::string& name) {
 void* ModuleRecorder::EnterModule(PyObject* module, const CallArgs& args) {
   if (!recording_->sees_calls || !recording_->session->collecting()) return nullptr;
   const NamedModule* known = tree_->Find(module);
-  if (known == nullptr) return Follow(module);
+  if (known == nullptr) {
+    if (awaits_model_) FindModel(module);
+    return Follow(module);
+  }
   if (only_ != nullptr ? module != only_ : chosen_.count(module) > 0) return nullptr;
   const KeepError keep;
   const Interposer::Pause pause;

@@ -8,9 +8,11 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 #include "capture/calls/module_calls.h"
 #include "capture/modules/module_tree.h"
@@ -22,8 +24,18 @@ namespace msprobe::capture {
 class ModuleRecorder final : public ModuleObserver {
  public:
   // `followed`: modules whose calls get no entries; the calls of APIs inside them get their names.
-  ModuleRecorder(Recording* recording, ModuleTree* tree, ModuleTree* followed, CallRecorder* calls)
-      : recording_(recording), tree_(tree), followed_(followed), calls_(calls) {}
+  // `on_model`: told of the module that AwaitModel has found.
+  ModuleRecorder(Recording* recording, ModuleTree* tree, ModuleTree* followed, CallRecorder* calls,
+                 std::function<void(PyObject*)> on_model)
+      : recording_(recording),
+        tree_(tree),
+        followed_(followed),
+        calls_(calls),
+        on_model_(std::move(on_model)) {}
+
+  // The program has named no model: it is the first called module that can be one.
+  void AwaitModel(bool wanted) { awaits_model_ = wanted; }
+  bool awaits_model() const { return awaits_model_; }
 
   // Until RecordAll, the calls of this module are recorded under `name`, and no other calls.
   void RecordOnly(PyObject* module, const std::string& name);
@@ -42,11 +54,14 @@ class ModuleRecorder final : public ModuleObserver {
  private:
   void* Enter(const NamedModule& module, PyObject* object, const CallArgs& args);
   void* Follow(PyObject* module);
+  void FindModel(PyObject* module);
   void Leave(uintptr_t ticket, PyObject* module, PyObject* result, std::string_view exception);
 
   Recording* recording_;
   ModuleTree *tree_, *followed_;
   CallRecorder* calls_;
+  std::function<void(PyObject*)> on_model_;
+  bool awaits_model_ = false;
   PyObject* only_ = nullptr;
   std::unordered_set<PyObject*> chosen_;  // modules given to RecordOnly; not recorded otherwise
   uintptr_t last_ticket_ = 0;

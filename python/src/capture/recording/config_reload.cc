@@ -48,8 +48,23 @@ Status ConfigReload::Check(const Result<dump::Config>& read, bool has_model,
   return refusal;
 }
 
+Status ConfigReload::Override(const dump::ConfigOverrides& more, bool has_model,
+                              std::optional<int> rank) {
+  if (recording_->session->collecting()) {
+    return InvalidArgument("debugger.config")
+        .Expected("a new level, task or step between stop() and start()")
+        .Found("a step that is recorded");
+  }
+  dump::ConfigWatch next = *watch_;
+  Result<dump::Config> config = next.Override(more);
+  MSPROBE_RETURN_IF_ERROR(Check(config, has_model, rank));
+  watch_ = std::make_unique<dump::ConfigWatch>(std::move(next));
+  recording_->session->Reconfigure(*std::move(config));
+  return Status::Ok();
+}
+
 ConfigReload::Answer ConfigReload::Poll(bool has_model, std::optional<int> rank) {
-  if (watch_ == nullptr) return Answer::kUnchanged;
+  if (watch_ == nullptr || !polls_) return Answer::kUnchanged;
   dump::Session& session = *recording_->session;
   std::optional<Result<dump::Config>> read =
       watch_->Poll(dump::ConfigWatch::Clock::now(), session.enabled());

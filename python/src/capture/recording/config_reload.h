@@ -1,7 +1,7 @@
 // Applies a new configuration when its file has changed, and rejects one that this run cannot use.
 //
 //   ConfigReload reload(&recording, [&] { Stop(); });
-//   reload.Watch(std::move(watch));
+//   reload.Watch(std::move(watch), /*polls=*/true);
 //   if (reload.Poll(has_model, rank) == ConfigReload::Answer::kTaken) ApplyConfig();
 #pragma once
 
@@ -33,18 +33,26 @@ class ConfigReload {
   ConfigReload(Recording* recording, std::function<void()> stop)
       : recording_(recording), stop_(std::move(stop)) {}
 
-  void Watch(std::unique_ptr<dump::ConfigWatch> watch) { watch_ = std::move(watch); }
+  // `polls`: the file is read again when it has changed.
+  void Watch(std::unique_ptr<dump::ConfigWatch> watch, bool polls) {
+    watch_ = std::move(watch);
+    polls_ = polls;
+  }
   // Reads the file if it is time and the file has changed. After kRefused and kTaken collection has
   // stopped.
   Answer Poll(bool has_model, std::optional<int> rank);
+  // Gives the session its configuration with other keyword arguments of the debugger. Errors: those
+  // of LoadConfig and of Poll's refusals; kInvalidArgument while a step is recorded.
+  Status Override(const dump::ConfigOverrides& more, bool has_model, std::optional<int> rank);
 
  private:
   Status Check(const Result<dump::Config>& read, bool has_model, std::optional<int> rank);
 
   Recording* recording_;
   std::function<void()> stop_;
-  std::unique_ptr<dump::ConfigWatch> watch_;  // null: the file is not read again
-  std::string refusal_;                       // the last error that was logged
+  std::unique_ptr<dump::ConfigWatch> watch_;  // null: of a front of an older tool
+  bool polls_ = false;
+  std::string refusal_;  // the last error that was logged
 };
 
 }  // namespace msprobe::capture

@@ -46,8 +46,8 @@ class RepeatedGradients final : public GradientSink {
   void Forget() { calls_.clear(); }
   size_t waiting() const { return calls_.size(); }  // calls whose gradients have not come
 
-  bool Accepts(int64_t step) const override {
-    return recording_->session->collecting() && recording_->session->step() == step;
+  bool Accepts(int64_t dump) const override {
+    return recording_->session->collecting() && recording_->session->dump() == dump;
   }
   Gradient Compose(const std::string& name, bool is_input, size_t index,
                    PyObject* gradient) override;

@@ -29,7 +29,7 @@ struct SavedGradients {
     PyRef handle;       // handle of the hook, until the gradient has come
   };
   std::string name;
-  int64_t step = 0;
+  int64_t dump = 0;
   std::optional<int> rank;
   Structure structure;
   std::vector<Waiting> tensors;
@@ -158,7 +158,7 @@ void DebugSaves::Save(PyObject* variable, PyObject* name, bool with_gradients,
   Describe(variable, "", &saved->structure, saved.get(), &tensors);
   if (tensors.empty()) return;
   saved->name = fmt::format("{}_grad.{}.debug", text, number);
-  saved->step = recording_->session->step();
+  saved->dump = recording_->session->dump();
   saved->rank = rank;
   saved->missing = tensors.size();
   static PyMethodDef method = {
@@ -194,7 +194,7 @@ void DebugSaves::TakeGradient(SavedGradients* saved, size_t index, PyObject* gra
 
 void DebugSaves::OnGradient(SavedGradients* saved, size_t index, PyObject* gradient) {
   SavedGradients::Waiting& waiting = saved->tensors[index];
-  if (waiting.gradient != nullptr || saved->step != recording_->session->step()) return;
+  if (waiting.gradient != nullptr || saved->dump != recording_->session->dump()) return;
   const KeepError keep;
   const Interposer::Pause pause;
   if (!start_(saved->rank)) return;  // starts again, in case stop() was called since

@@ -33,8 +33,8 @@ std::string_view OverflowCheck::Judge(const std::string& name, const Nonfinite& 
   if (ReturnsUnwrittenMemory(api.substr(api.rfind('.') + 1))) return "";
   const std::string_view kinds = KindsIntroduced(given, made);
   if (!kinds.empty() || !made.any()) return kinds;
-  // Logged once in a step, since all later calls pass it on as well.
-  if (std::exchange(passed_on_step_, recording_->session->step()) != recording_->session->step()) {
+  // Logged once in a dump, since all later calls pass it on as well.
+  if (std::exchange(passed_on_dump_, recording_->session->dump()) != recording_->session->dump()) {
     Log(LogLevel::kWarning, fmt::format("{} passes on {} of its inputs{}", name,
                                         made.nan ? "NaN" : "Inf", recording_->WhereIs(site)));
   }

@@ -68,7 +68,7 @@ class OverflowCheck {
   Recording* recording_;
   Findings* findings_;
   std::unordered_map<std::string, SeenGradients> seen_;  // by entry name
-  int64_t held_bytes_ = 0, passed_on_step_ = -1;
+  int64_t held_bytes_ = 0, passed_on_dump_ = -1;
   bool nonfinite_gradients_ = false;  // some gradient of this step was not finite
 };
 

@@ -68,8 +68,9 @@ class PrecisionDebugger(Debugger):
         A second call without :meth:`stop` has no effect.
 
         Args:
-            model: a ``torch.nn.Module`` or a list of them; required once for L0 and mix, and for
-                ``token_range``.
+            model: a ``torch.nn.Module`` or a list of them; required once for ``token_range``.
+                Without it the model is the first called module that has parameters and modules
+                inside.
             token_range: ``[first, last]``: record only these forward passes of the model (of the
                 first model of a list) until :meth:`stop`. They count from 0; both are included.
             rank_id: names the folder ``rank<id>`` instead of the rank in ``torch.distributed``.
@@ -105,8 +106,12 @@ class PrecisionDebugger(Debugger):
         cls._refresh()
 
     @classmethod
+    def _can_find_model(cls):
+        return True
+
+    @classmethod
     def _refresh(cls):
-        if hooks.refresh(cls._model):
+        if hooks.refresh():
             cls._follow_batches()
 
     @classmethod
@@ -115,7 +120,7 @@ class PrecisionDebugger(Debugger):
         dataloader.observe(cls._begin, cls._end_step) if asked else dataloader.observe()
 
     @method
-    def step(cls, model=None):
+    def step(cls, model=None, dump=True):
         """End the step: the next calls go to the next ``step<N>``, with call numbers from 0.
 
         As a block, ``with debugger.step(model):``, it is :meth:`start` before the block, and
@@ -123,10 +128,12 @@ class PrecisionDebugger(Debugger):
 
         Args:
             model: as for :meth:`start`, for the block.
+            dump: False: the step does not count, as a run without data does not. The next
+                ``start()`` records a step of the same number, in its place.
         """
         cls._take_model(model)
         if not dataloader.warns("step"):
-            cls._end_step()
+            cls._end_step() if dump else cls._repeat_step()
         return cls._block()
 
     @method

@@ -1,0 +1,8 @@
+"""``ConfigChecker``, a name of the older tools that programs import."""
+
+from msprobe.core.missing import missing
+
+ConfigChecker = missing(
+    "ConfigChecker",
+    "each dump holds the versions and settings of its run, and msprobe compare shows what differs",
+)

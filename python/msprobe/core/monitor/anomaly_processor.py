@@ -1,0 +1,7 @@
+"""``AnomalyScanner``, a name of the older tools that programs import."""
+
+from msprobe.core.missing import missing
+
+AnomalyScanner = missing(
+    "AnomalyScanner", "msprobe grad_compare names the step and the parameter where two runs part"
+)

@@ -1,0 +1,1 @@
+"""Module paths of msprobe 26."""

@@ -1,0 +1,7 @@
+"""``csv2tensorboard_by_step``, a name of the older tools that programs import."""
+
+from msprobe.core.missing import missing
+
+csv2tensorboard_by_step = missing(
+    "csv2tensorboard_by_step", "msprobe grad_compare --html draws gradients over the steps"
+)
