@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from recording import forked
+from recording import digest, forked
 
 import msprobe.pytorch
 from frameworks import models, sequences
@@ -130,16 +130,22 @@ def test_megatron_and_ms_swift(sequence, tmp_path):
     assert list(dumps(tmp_path)) == ["dump/step0/rank", "dump/step1/rank"]
 
 
+def gradients(net):
+    torch.nn.Softmax(-1)(net(models.tokens())).pow(2).mean().backward()
+    return [digest(parameter.grad) for parameter in net.parameters()]
+
+
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
 @forked
 def test_without_a_model_the_first_called_is_it(level, tmp_path):
+    plain = gradients(models.model())
     found = []
     for named in (True, False):
         net = models.model()
         debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), level=level)
         debugger.service.config.dump_path = tmp_path / str(named)
         debugger.start(net if named else None)
-        torch.nn.Softmax(-1)(net(models.tokens())).pow(2).mean().backward()
+        assert gradients(net) == plain  # the bits of the training
         debugger.stop()
         debugger.service.reset_status()
         PrecisionDebugger._model = None

@@ -114,14 +114,12 @@ def without_model(folder):
     training = Training(folder, {"dump_enable": True}, with_model=False)
     training.until(L1)
     training.write({"dump_enable": True, "level": "mix"})
-    training.until(None)
-    training.given = training.model
     return training.until(L1 | L0)
 
 
-def test_a_level_that_needs_a_model_waits_for_it(tmp_path, capfd):
+def test_a_level_that_needs_a_model_finds_it(tmp_path, capfd):
     assert run_forked(without_model, tmp_path)
-    assert 'expected level "L1", or a model: start(model)' in capfd.readouterr().err
+    assert "start() was given no model: " in capfd.readouterr().err
 
 
 @forked

@@ -62,11 +62,8 @@ def test_blocks_and_calls_of_step(tmp_path):
 
 
 @forked
-def test_a_block_needs_a_debugger_and_a_model(tmp_path):
+def test_a_block_needs_a_debugger():
     with pytest.raises(UsageError, match="constructed first"), PrecisionDebugger.step():
-        pass
-    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0")
-    with pytest.raises(UsageError, match="found no model"), debugger.step():
         pass
 
 
