@@ -77,6 +77,9 @@ def mentions(node, about):
 def verl(sources, out, level):
     """verl's profiler, whole, with the decorator that its workers use."""
     packages(sources, "verl", "verl.utils", "verl.utils.profiler")
+    omegaconf = types.ModuleType("omegaconf")  # which gives verl's classes defaults only
+    omegaconf.MISSING, omegaconf.DictConfig = "???", dict
+    sys.modules.setdefault("omegaconf", omegaconf)
     from verl.utils.profiler.config import PrecisionDebuggerToolConfig
     from verl.utils.profiler.precision_debugger_profile import PrecisionDebuggerProfiler
 
