@@ -209,7 +209,9 @@ def test_what_is_read_and_set(tmp_path):
     service.init_step = 2
     assert (service.loop, service.init_step) == (0, 2)
     debugger.config.level = "mix"
-    service.start(models.model())
+    net = models.model()
+    service.start(net)
+    sequences.forward(net)
     assert (service.current_iter, service.first_start) == (2, False)
     assert service.dump_iter_dir == f"{tmp_path}/dump/step2"
     with pytest.raises(UsageError, match="between stop"):
@@ -219,11 +221,13 @@ def test_what_is_read_and_set(tmp_path):
     assert (service.current_iter, service.loop) == (2, 1)
     service.current_iter = 3
     service.should_stop_service = True
-    service.start(models.model())
+    service.start(net)
+    sequences.forward(net)
     service.stop()
     service.should_stop_service = False
     assert list(dumps(tmp_path)) == ["dump/step2/rank"]
-    service.start(models.model())
+    service.start(net)
+    sequences.forward(net)
     service.stop()
     service.step()
     assert service.should_stop_service and list(dumps(tmp_path))[1:] == ["dump/step3/rank"]
