@@ -66,7 +66,7 @@ class Session {
   // After Step() behind a step in which no start was asked for: that step is the current one again,
   // so that a block of code that begins with Step() has no empty step before it.
   void TakeBackEmptyStep();
-  void RepeatStep();  // this step does not count: the next Start has its number
+  void RepeatStep();               // this step does not count: the next Start has its number
   void BeginAtStep(int64_t step);  // the next Start records this step
 
   // A step may have several stages, as a training with several models has, and writes a dump for
