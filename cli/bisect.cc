@@ -16,6 +16,7 @@
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/ranks/wrong_updates.h"
 #include "engine/dump/read/reader.h"
+#include "engine/dump/read/step_in_path.h"
 #include "engine/isolation/next_recording.h"
 
 namespace msprobe::cli {
@@ -131,7 +132,7 @@ class Bisect : public Verb {
       results.push_back(compare::SummarizeRank(c, pair.step, pair.rank));
       rounds.push_back({.target = pair.target,
                         .golden = pair.golden,
-                        .step = pair.step >= 0 ? pair.step : StepOf(pair.target),
+                        .step = pair.step >= 0 ? pair.step : dump::StepInPath(pair.target),
                         .rank = pair.rank,
                         .next = isolation::NextOf(c)});
       const bool more_ranks = i + 1 < paired.pairs.size() && paired.pairs[i + 1].step == pair.step;
@@ -173,16 +174,6 @@ class Bisect : public Verb {
     if (!before->otherwise.empty())
       why += fmt::format("; in step {}, {}", before->step, before->otherwise);
     return isolation::NextOfUpdate(std::move(why), recorded || !before->otherwise.empty());
-  }
-
-  // Of ".../step3/rank0/dump.json": 3; -1.
-  static int StepOf(const std::string& path) {
-    const size_t at = path.rfind("step");
-    if (at == path.npos || (at > 0 && path[at - 1] != '/')) return -1;
-    int step = -1;
-    for (size_t i = at + 4; i < path.size() && path[i] >= '0' && path[i] <= '9'; ++i)
-      step = (step < 0 ? 0 : step) * 10 + (path[i] - '0');
-    return step;
   }
 
   Status Record(std::string_view side, const std::string& command, const std::string& dump,

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/inputs/compare_inputs.h"
@@ -94,6 +96,9 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(
         const PairedDumps paired,
         checkpoints ? PairCheckpoints() : PairDumps(target_, golden_, selection));
+    std::error_code not_there;  // then it is reported as what cannot be read
+    if (std::filesystem::equivalent(target_, golden_, not_there))
+      out.Warn("the target and the golden are one folder: a run equals itself\n");
     const std::vector<DumpPair>& pairs = paired.pairs;
     MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs.size(), checkpoints));
     MSPROBE_RETURN_IF_ERROR(PairRepeats(pairs));

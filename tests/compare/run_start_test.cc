@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/dump/read/step_in_path.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
@@ -32,6 +33,26 @@ TEST(RunStartTest, TheSameWeightsAndData) {
   EXPECT_EQ(b.weights, "the same weights (1)");
   EXPECT_EQ(b.data, "the same data (1 tensor from outside)");
   EXPECT_EQ(b.settings, "");
+}
+
+TEST(RunStartTest, TwoStepsAreSaid) {
+  const auto at = [](const char* path) {
+    Dump dump = OneRun("d", "m", "w");
+    dump.path = path;
+    return dump;
+  };
+  EXPECT_EQ(MustCompare(at("a/step3/rank0/dump.json"), at("b/step2/dump.json")).run_start.settings,
+            "step 3 of the target is compared with step 2 of the golden");
+  for (const char* golden : {"b/step3/dump.json", "b/dump.json", "step4b/dump.json"})
+    EXPECT_EQ(MustCompare(at("step3/dump.json"), at(golden)).run_start.settings, "");
+}
+
+TEST(StepInPath, TheInnermostFolderOfAStep) {
+  EXPECT_EQ(dump::StepInPath("runs/step1/x/step12/rank0/dump.json"), 12);
+  EXPECT_EQ(dump::StepInPath("step0"), 0);
+  for (const char* path : {"", "/", "steps/dump.json", "step/1", "mystep3/d", "step-1/d",
+                           "step3x/d", "step99999999999/d"})
+    EXPECT_EQ(dump::StepInPath(path), -1) << path;
 }
 
 TEST(RunStartTest, OtherWeightsAreNoData) {

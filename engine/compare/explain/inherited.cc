@@ -17,6 +17,7 @@
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/other_weights.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/dump/read/step_in_path.h"
 
 namespace msprobe::compare {
 namespace {
@@ -61,16 +62,6 @@ bool ArePartners(const Comparison& c, int32_t target, int32_t golden) {
                      [&](const RecordPair& p) { return p.target == target && p.golden == golden; });
 }
 
-// The number of the step in a path: 3 for ".../step3/rank0/dump.json"; 0 when there is none.
-int StepOf(std::string_view path) {
-  const size_t at = path.rfind("/step");
-  if (at == path.npos) return 0;
-  const std::string_view digits = path.substr(at + 5, path.find('/', at + 5) - at - 5);
-  int step = 0;
-  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  return end.ec == std::errc() && end.ptr == digits.data() + digits.size() ? step : 0;
-}
-
 // A parameter or buffer that the weights files of both runs show to differ: the input itself, or one
 // of the module around the call, from which the input may have been made.
 std::optional<Origin> AnOtherWeight(const Comparison& c, const WrongInput& in, bool is_made) {
@@ -97,7 +88,7 @@ std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
   const bool recorded_as_one = in.target.slot == Slot::kParameter;
   const std::string name = recorded_as_one ? "" : ParameterName(c, in.pair, in.target);
   if (!recorded_as_one && name.empty()) return std::nullopt;
-  const int step = StepOf(c.target.path);
+  const int32_t step = dump::StepInPath(c.target.path);
   return Origin{
       kBeforeTheRunConfidence,
       fmt::format("{} differs before its first use, so the error begins before the first recorded "

@@ -62,10 +62,19 @@ class Judge {
           row.target >= 0 ? c_.target.leaves[row.target] : c_.golden.leaves[row.golden];
       const bool result = leaf.slot == Slot::kOutput;
       const bool differs = c_.measures[i].verdict == RowVerdict::kDiffers;
-      (result ? call.results_differ : call.takes_other) |= differs;
+      (result ? call.results_differ : call.takes_other) |= differs && !(result && IsArranged(i));
       if (HasOtherOnes(c_, i)) (result ? call.results : call.arguments).push_back(i);
     }
     return call;
+  }
+
+  // Whether the results have equally many elements in other shapes: the call was told to give them
+  // these shapes (reshape).
+  bool IsArranged(uint32_t i) const {
+    const Row& row = c_.rows[i];
+    return c_.measures[i].reason == Reason::kShapeDiffers && row.target >= 0 && row.golden >= 0 &&
+           c_.target.leaves[row.target].shape.elements() ==
+               c_.golden.leaves[row.golden].shape.elements();
   }
 
   void Settle(uint32_t i) {

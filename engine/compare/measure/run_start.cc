@@ -10,6 +10,7 @@
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/module_modes.h"
 #include "engine/compare/model/rounding.h"
+#include "engine/dump/read/step_in_path.h"
 #include "engine/model/names.h"
 
 namespace msprobe::compare {
@@ -111,6 +112,13 @@ std::string ComparePrecision(const Comparison& c) {
       c.target.records[target.record].name, RoundingOf(c.coarse_dtype).name);
 }
 
+// A sentence on dumps of two steps, which hardly anybody wants to compare; "" for others.
+std::string CompareStepNumbers(const Dump& target, const Dump& golden) {
+  const int32_t t = dump::StepInPath(target.path), g = dump::StepInPath(golden.path);
+  if (t < 0 || g < 0 || t == g) return "";
+  return fmt::format("step {} of the target is compared with step {} of the golden", t, g);
+}
+
 std::string CompareSettings(const Dump& target, const Dump& golden, std::string text) {
   for (const auto& [key, value] : target.provenance) {
     const auto other = std::find_if(golden.provenance.begin(), golden.provenance.end(),
@@ -137,11 +145,13 @@ std::string Joined(std::string text, std::string_view more) {
 }  // namespace
 
 void CompareRunStarts(Comparison* comparison) {
-  comparison->run_start = {.weights = CompareWeights(comparison->target, comparison->golden),
-                           .data = CompareData(*comparison),
-                           .settings = CompareSettings(
-                               comparison->target, comparison->golden,
-                               Joined(ComparePrecision(*comparison), DescribeModes(*comparison)))};
+  comparison->run_start = {
+      .weights = CompareWeights(comparison->target, comparison->golden),
+      .data = CompareData(*comparison),
+      .settings = CompareSettings(
+          comparison->target, comparison->golden,
+          Joined(CompareStepNumbers(comparison->target, comparison->golden),
+                 Joined(ComparePrecision(*comparison), DescribeModes(*comparison))))};
 }
 
 }  // namespace msprobe::compare
