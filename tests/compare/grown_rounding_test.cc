@@ -7,6 +7,7 @@
 
 #include "engine/compare/judge/update_agreement.h"
 #include "engine/compare/ranks/rank_result.h"
+#include "engine/compare/ranks/wrong_updates.h"
 #include "engine/compare/report/report_ranks.h"
 #include "tests/compare/divergence_values.h"
 
@@ -194,16 +195,85 @@ TEST(CarriedRounding, ElementsOfAWeightMayBeApart) {
 
 TEST(UpdateAgreementTest, TheMedianDecides) {
   UpdateAgreement updates;
+  const auto add = [&](BothSides before, BothSides after) {
+    updates.Add({.before = before, .after = after});
+  };
   EXPECT_FALSE(updates.agrees());
-  updates.Add({1, 1}, {1, 1});  // did not move
+  add({1, 1}, {1, 1});  // did not move
   EXPECT_FALSE(updates.agrees());
-  updates.Add({1, 1}, {1.1, 1.101});
-  updates.Add({2, 2}, {2.1, 2.099});
-  updates.Add({3, 3}, {3.1, 2.9});  // its gradient is rounding
+  add({1, 1}, {1.1, 1.101});
+  add({2, 2}, {2.1, 2.099});
+  add({3, 3}, {3.1, 2.9});  // its gradient is rounding
   EXPECT_TRUE(updates.agrees());
-  updates.Add({3, 3}, {3.1, 3.2});
-  updates.Add({3, 3}, {3.2, 3.4});
+  add({3, 3}, {3.1, 3.2});
+  add({3, 3}, {3.2, 3.4});
   EXPECT_FALSE(updates.agrees());
+}
+
+// Weights of float32 whose movement in the target is `apart` of (golden's movement, weight, movement
+// before) other than the golden's, and a rounding of the gradient.
+UpdateAgreement Updates(double rate, double decay, double momentum, double rounding) {
+  UpdateAgreement updates;
+  for (uint32_t i = 0; i < 12; ++i) {
+    const double was = 0.1 + 0.07 * i * (i % 2 == 0 ? 1 : -1), moved = 1e-3 * std::sin(1 + 3.0 * i),
+                 earlier = 1e-3 * std::cos(2 + 5.0 * i),
+                 target = moved * (1 + rounding * std::sin(7.0 * i)) + rate * moved + decay * was +
+                          momentum * earlier;
+    updates.Add({.before = {was, was},
+                 .after = {was + target, was + moved},
+                 .earlier = {was - earlier, was - earlier},
+                 .epsilon = 0x1p-23,
+                 .weight = i / 3});
+  }
+  return updates;
+}
+
+TEST(UpdateAgreementTest, OneFactorForAllWeightsIsNoRounding) {
+  using Kind = UpdateFault::Kind;
+  const auto fault = [](double rate, double decay, double momentum) {
+    const UpdateAgreement updates = Updates(rate, decay, momentum, 1e-4);
+    EXPECT_FALSE(updates.agrees());
+    return updates.fault();
+  };
+  EXPECT_EQ(fault(0.1, 0, 0).kind, Kind::kRate);
+  EXPECT_NEAR(fault(0.1, 0, 0).factor, 1.1, 1e-3);
+  EXPECT_EQ(fault(0, -9e-5, 0).kind, Kind::kDecay);
+  EXPECT_NEAR(fault(0, -9e-5, 0).factor, -9e-5, 1e-6);
+  EXPECT_EQ(fault(0, 0, 0.05).kind, Kind::kMomentum);
+  EXPECT_NEAR(fault(0, 0, 0.05).factor, 0.05, 1e-3);
+  EXPECT_TRUE(Updates(0, 0, 0, 1e-4).agrees());
+  // Gradients that are rounding move each weight in its own way.
+  EXPECT_TRUE(Updates(0, 0, 0, 0.2).agrees());
+  EXPECT_EQ(Updates(0, 0, 0, 2).fault().kind, Kind::kNone);
+  // Below a few roundings of the weights nothing is known.
+  EXPECT_TRUE(Updates(1e-4, 0, 0, 1e-5).agrees());
+}
+
+// Step 1 begins with weights that moved 1.1 times as far; step 0 agrees within rounding.
+TEST(CarriedRounding, AnotherRateOfAllWeightsIsNamed) {
+  const auto step = [](double rounding, double rate, double moved) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(3, rounding + rate * moved));
+    b.Parent("Module.fc.Linear.forward.0");
+    for (int i = 0; i < 4; ++i) {
+      const std::string name = "Module.fc" + std::to_string(i) + ".Linear.forward.0";
+      b.Call(name.c_str()).In(Value(1)).Out(Value(3, rounding + rate * moved));
+      b.Parameter("weight", Scaled(Numbers(1 + i, -1 - i, 0.1, 8 + i), rate * moved));
+    }
+    return b.Take();
+  };
+  const auto steps = [&](double rate) {
+    std::vector<RankResult> results = {
+        SummarizeRank(MustCompare(step(1e-6, 1, 0), step(0, 1, 0)), 0, -1),
+        SummarizeRank(MustCompare(step(1e-6, rate, 0.01), step(0, 1, 0.01)), 1, -1)};
+    ForgiveCarriedRounding(results);
+    NameWrongUpdates(results);
+    return results;
+  };
+  const std::vector<RankResult> wrong = steps(1.1);
+  EXPECT_EQ(wrong[1].wrong_update_after, 0);
+  EXPECT_THAT(wrong[1].first.why, HasSubstr("moves the weights 1.1 times as far as the golden"));
+  EXPECT_EQ(steps(1.0001)[1].wrong_update_after, -1);
 }
 
 }  // namespace

@@ -73,7 +73,8 @@ TEST(WrongUpdates, NothingIsWrong) {
 TEST(WrongUpdates, BuffersAreToldApart) {
   std::vector<WeightUpdate> updates = {Update("a.weight", 2, 3, 3), Update("cache", 2, 1, 0)};
   updates[1].trained = false;
-  EXPECT_EQ(DescribeWrongUpdates(updates), "1 of the buffers and frozen parameters differs: cache");
+  EXPECT_EQ(DescribeWrongUpdates(updates),
+            "1 of the values that no optimizer moves differs: cache");
 }
 
 // Two steps of two runs, with files.

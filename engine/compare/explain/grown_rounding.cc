@@ -133,9 +133,12 @@ class GrownRounding {
       if (found == before.end()) return true;
       const Row &was = c_.rows[found->second], &now = c_.rows[i];
       for (const auto statistic : {&Leaf::norm_value, &Leaf::max_value, &Leaf::min_value}) {
-        updates.Add(
-            {c_.target.leaves[was.target].*statistic, c_.golden.leaves[was.golden].*statistic},
-            {c_.target.leaves[now.target].*statistic, c_.golden.leaves[now.golden].*statistic});
+        updates.Add({.before = {c_.target.leaves[was.target].*statistic,
+                                c_.golden.leaves[was.golden].*statistic},
+                     .after = {c_.target.leaves[now.target].*statistic,
+                               c_.golden.leaves[now.golden].*statistic},
+                     .epsilon = RoundingOfRow(c_, static_cast<int32_t>(i)).epsilon,
+                     .weight = i});
       }
       return true;
     });

@@ -100,6 +100,29 @@ std::string Names(const Updates& updates) {
 
 }  // namespace
 
+std::string DescribeFault(const UpdateFault& fault) {
+  switch (fault.kind) {
+    case UpdateFault::Kind::kNone:
+      return "";
+    case UpdateFault::Kind::kRate:
+      return fmt::format(
+          "the target moves the weights {:.4g} times as far as the golden, as another learning "
+          "rate does",
+          fault.factor);
+    case UpdateFault::Kind::kDecay:
+      return fmt::format(
+          "the target shrinks the weights by {:.3g} of their size {} than the golden, as another "
+          "weight decay does",
+          std::abs(fault.factor), fault.factor < 0 ? "more" : "less");
+    case UpdateFault::Kind::kMomentum:
+      return fmt::format(
+          "the movements differ by {:.3g} of the movement one step before, as with another "
+          "momentum",
+          fault.factor);
+  }
+  return "";
+}
+
 std::string DescribeWrongUpdates(std::span<const WeightUpdate> updates) {
   Updates wrong, right, buffers;
   size_t trained = 0;
@@ -131,7 +154,7 @@ std::string DescribeWrongUpdates(std::span<const WeightUpdate> updates) {
     if (!moved.empty()) text += "; " + moved;
   }
   if (!buffers.empty())
-    text += fmt::format("{}{} of the buffers and frozen parameters differ{}: {}",
+    text += fmt::format("{}{} of the values that no optimizer moves differ{}: {}",
                         text.empty() ? "" : "; ", buffers.size(), buffers.size() == 1 ? "s" : "",
                         Names(buffers));
   return text;

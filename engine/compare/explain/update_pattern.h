@@ -20,7 +20,17 @@ struct WeightUpdate {
   bool trained = true;      // false: a buffer, or a parameter without gradient
   bool wrong = false;       // equal before the update, other behind it
   BothSides before, after;  // norms; NaN: not known
+  double epsilon = 0;       // one rounding of a number of 1 in its dtype; 0: not known
+  // Maximum and minimum, before and behind the update.
+  BothSides max_before = kNotKnown, max_after = kNotKnown;
+  BothSides min_before = kNotKnown, min_after = kNotKnown;
+
+  static constexpr BothSides kNotKnown{NAN, NAN};
 };
+
+// "the target moves all weights 1.1 times as far as the golden, as another learning rate does"; "" for
+// kNone.
+std::string DescribeFault(const UpdateFault& fault);
 
 // What is common is said only where it holds for every wrong parameter and for no right one.
 std::string DescribeWrongUpdates(std::span<const WeightUpdate> updates);

@@ -1,13 +1,17 @@
 // Whether two runs that round differently changed their weights alike. Weights behind an optimizer
 // cannot be judged by roundings: AdamW divides each gradient by its own size, so the rounding of a
 // gradient that is zero in theory decides where that weight goes. But most weights move alike,
-// unless the update itself is another one.
+// unless the update itself is another one. Rounding moves each weight apart in its own way; where
+// all weights are apart by one factor, the update has another learning rate, decay or momentum.
 //
 //   UpdateAgreement updates;
-//   updates.Add({.target = 8.1, .golden = 8.1}, {.target = 8.2, .golden = 8.3});   // of each weight
-//   const bool alike = updates.agrees();   // the median weight moved alike
+//   updates.Add({.before = {8.1, 8.1}, .after = {8.2, 8.3}});     // of each weight
+//   const bool alike = updates.agrees();                          // the median weight moved alike
+//   const UpdateFault fault = updates.fault();                    // kRate: all by the same factor
 #pragma once
 
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 namespace msprobe::compare {
@@ -17,16 +21,45 @@ struct BothSides {
   double target = 0, golden = 0;
 };
 
+// One statistic (norm, maximum, minimum) of one weight.
+struct WeightMovement {
+  BothSides before, after;
+  BothSides earlier = {NAN, NAN};  // one update before `before`; NaN: not known
+  double epsilon = 0;              // one rounding of a number of 1 in the weight's dtype; 0: exact
+  uint32_t weight = 0;             // index of the weight: its statistics count as one
+};
+
+// What all weights that moved otherwise have in common.
+struct UpdateFault {
+  enum class Kind : uint8_t {
+    kNone,
+    kRate,      // the target moves them `factor` times as far as the golden
+    kDecay,     // the target moves them by further `factor` times their own size
+    kMomentum,  // the target adds `factor` times the movement before
+  };
+  Kind kind = Kind::kNone;
+  double factor = 0;
+};
+
 class UpdateAgreement {
  public:
-  // One statistic (norm, maximum, minimum) of one weight. Ignored where neither run changed it, and
-  // where a number is not finite.
-  void Add(BothSides before, BothSides after);
-  // Whether the movements differ by at most a quarter, in the median. False: nothing was added.
+  // Ignored where neither run changed it, and where a number is not finite.
+  void Add(const WeightMovement& movement);
+  // Whether the movements differ by at most a quarter, in the median, and have no fault. False:
+  // nothing was added.
   bool agrees() const;
+  // The one fault that explains what is apart by many roundings of the weights; kNone: there is none.
+  UpdateFault fault() const;
 
  private:
-  std::vector<double> apart_;  // |movement - movement| / the larger one
+  struct Moved {
+    double target, golden;  // movement
+    double was;             // of the golden, before
+    double earlier;         // movement before, of the golden; NaN: not known
+    double roundings;       // between the two movements, in roundings of the weight
+    uint32_t weight;
+  };
+  std::vector<Moved> moved_;
 };
 
 }  // namespace msprobe::compare

@@ -34,7 +34,8 @@ class Collected {
                                .norm = {t.norm_value, g.norm_value},
                                .max = {t.max_value, g.max_value},
                                .min = {t.min_value, g.min_value},
-                               .differs = c.measures[row].verdict == RowVerdict::kDiffers};
+                               .differs = c.measures[row].verdict == RowVerdict::kDiffers,
+                               .epsilon = RoundingOfRow(c, static_cast<int32_t>(row)).epsilon};
     if (is_new) {
       all_.push_back(std::move(weight));
     } else if (replaces) {
@@ -137,8 +138,8 @@ std::string DescribeCause(const StepOfRank& earlier) {
   const StepWeights& w = *earlier.weights;
   if (w.optimizer_calls.empty()) {
     return "gradient clipping, the optimizer, its schedule, loading of weights or synchronisation, "
-           "none of which is recorded in that step; optimizers are recorded from start() to "
-           "step() of the debugger";
+           "none of which is recorded in that step; level mix records optimizers if step() of the "
+           "debugger comes after them";
   }
   const std::string calls = fmt::format("{}", fmt::join(w.optimizer_calls, ", "));
   if (!w.alone.empty())
@@ -220,26 +221,57 @@ StepWeights WeightsIn(const Comparison& c) {
   return w;
 }
 
-bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later) {
+namespace {
+
+using ByName = std::unordered_map<std::string_view, const StepWeights::Weight*>;
+
+ByName ByNameOf(const StepOfRank* step) {
+  ByName weights;
+  if (step == nullptr || step->weights == nullptr) return weights;
+  for (const StepWeights::Weight& weight : step->weights->begin) weights[weight.name] = &weight;
+  return weights;
+}
+
+// The movements of the weights between two steps, and the largest one relative to what moved.
+UpdateAgreement UpdatesOf(const StepOfRank& earlier, const StepOfRank& later,
+                          const StepOfRank* first, double* moved) {
+  const ByName before = ByNameOf(&earlier), at_first = ByNameOf(first);
+  UpdateAgreement updates;
+  uint32_t count = 0;
+  for (const StepWeights::Weight& now : later.weights->begin) {
+    const auto was = before.find(now.name), begun = at_first.find(now.name);
+    ++count;
+    if (was == before.end()) continue;
+    for (const auto statistic :
+         {&StepWeights::Weight::norm, &StepWeights::Weight::max, &StepWeights::Weight::min}) {
+      const BothSides from = was->second->*statistic, to = now.*statistic;
+      updates.Add(
+          {.before = from,
+           .after = to,
+           .earlier = begun == at_first.end() ? BothSides{NAN, NAN} : begun->second->*statistic,
+           .epsilon = now.epsilon,
+           .weight = count});
+      const double change = std::abs(to.golden - from.golden) / std::abs(from.golden);
+      if (std::isfinite(change)) *moved = std::max(*moved, change);
+    }
+  }
+  return updates;
+}
+
+}  // namespace
+
+UpdateFault FaultOfUpdate(const StepOfRank& earlier, const StepOfRank& later,
+                          const StepOfRank* first) {
+  double moved = 0;
+  return UpdatesOf(earlier, later, first, &moved).fault();
+}
+
+bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later, const StepOfRank* first) {
   const StepWeights& weights = *later.weights;
   if (!earlier.agrees || !earlier.rounds) return false;
   if (!weights.begins_otherwise && weights.error_behind_weight == 0) return false;
-  double moved = 0;  // the largest movement, relative to the number that moved
-  std::unordered_map<std::string_view, const StepWeights::Weight*> before;
-  for (const StepWeights::Weight& weight : earlier.weights->begin) before[weight.name] = &weight;
-  UpdateAgreement updates;
-  for (const StepWeights::Weight& now : later.weights->begin) {
-    const auto was = before.find(now.name);
-    if (was == before.end()) continue;
-    const StepWeights::Weight& then = *was->second;
-    for (const auto& [from, to] : {std::pair(then.norm, now.norm), std::pair(then.max, now.max),
-                                   std::pair(then.min, now.min)}) {
-      updates.Add(from, to);
-      const double change = std::abs(to.golden - from.golden) / std::abs(from.golden);
-      if (std::isfinite(change)) moved = std::max(moved, change);
-    }
-  }
-  if (!updates.agrees()) return false;
+  double moved = 0;
+  if (!UpdatesOf(earlier, later, first, &moved).agrees()) return false;
   constexpr double kOfMovement = 0.01;
   return weights.begins_otherwise || weights.error_behind_weight <= kOfMovement * moved;
 }

@@ -23,6 +23,7 @@ struct StepWeights {
     std::string name;
     BothSides norm, max, min;
     bool differs = false;
+    double epsilon = 0;  // one rounding of a number of 1 in its dtype
   };
   // As the step used them first: those of modules, else those of optimizers, else the inputs of
   // calls that require a gradient and that no recorded call made. The first 64, and those behind
@@ -54,7 +55,12 @@ struct StepOfRank {
 // was not bit-equal: the weights of both runs moved alike (update_agreement.h). A call that reads
 // such a weight may be off by a hundredth of what the update changed: AdamW moves an element whose
 // gradient is rounding as far as any other.
-bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later);
+// `first`: the step before `earlier`, from which momentum is known; null: there is none.
+bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later,
+                     const StepOfRank* first = nullptr);
+// The fault of the update between the two.
+UpdateFault FaultOfUpdate(const StepOfRank& earlier, const StepOfRank& later,
+                          const StepOfRank* first = nullptr);
 
 // What changed the weights behind a step that agrees, as far as what it recorded tells.
 std::string DescribeCause(const StepOfRank& earlier);

@@ -88,7 +88,10 @@ void ForgiveCarriedRounding(std::span<RankResult> results) {
   for (RankResult& r : results) {
     if (!r.failed.ok() || r.first.pair < 0) continue;
     const RankResult* before = ResultBefore(results, r);
-    if (before != nullptr && CarriesRounding(AsStep(*before), AsStep(r)))
+    if (before == nullptr) continue;
+    const RankResult* first = ResultBefore(results, *before);
+    const StepOfRank of_first = first == nullptr ? StepOfRank() : AsStep(*first);
+    if (CarriesRounding(AsStep(*before), AsStep(r), first == nullptr ? nullptr : &of_first))
       CountAsCarriedRounding(before->step, &r);
   }
 }

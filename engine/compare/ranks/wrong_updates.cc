@@ -62,12 +62,21 @@ bool SameStatistics(const dump::StepWeight& a, const dump::StepWeight& b) {
 
 // The update moved the weights of both runs alike, in the median: rounding that an optimizer has
 // enlarged (update_agreement.h).
-bool MovedAlike(const std::vector<WeightUpdate>& updates) {
+UpdateAgreement AgreementOf(const std::vector<WeightUpdate>& updates) {
   UpdateAgreement agreement;
+  uint32_t weight = 0;
   for (const WeightUpdate& update : updates) {
-    if (update.trained) agreement.Add(update.before, update.after);
+    ++weight;
+    if (!update.trained) continue;
+    const auto add = [&](BothSides before, BothSides after) {
+      agreement.Add(
+          {.before = before, .after = after, .epsilon = update.epsilon, .weight = weight});
+    };
+    add(update.before, update.after);
+    add(update.max_before, update.max_after);
+    add(update.min_before, update.min_after);
   }
-  return agreement.agrees();
+  return agreement;
 }
 
 // Whether a buffer, or another value that no optimizer moves, moved otherwise by far more than
@@ -80,6 +89,13 @@ bool ABufferMovedOtherwise(const std::vector<WeightUpdate>& updates) {
     const double moved = std::max(std::abs(target), std::abs(golden));
     return u.wrong && !u.trained && std::abs(target - golden) > kOfMovement * moved;
   });
+}
+
+// Of the weights as the calls used them, else as weights.json has them.
+UpdateFault FaultBehind(const StepOfRank& step, const RankResult& result, const StepOfRank* first,
+                        const std::vector<WeightUpdate>& updates) {
+  const UpdateFault fault = FaultOfUpdate(step, AsStep(result), first);
+  return fault.kind == UpdateFault::Kind::kNone ? AgreementOf(updates).fault() : fault;
 }
 
 const RankResult* Before(std::span<const RankResult> results, const RankResult& result) {
@@ -99,12 +115,15 @@ std::string DescribeRanks(std::span<const RankResult> results, const RankResult&
 
 // Makes the update behind `before` the first divergence of the result.
 void Name(std::span<const RankResult> results, const RankResult& before, const StepOfRank& step,
-          const std::vector<WeightUpdate>& updates, RankResult* r) {
+          const std::vector<WeightUpdate>& updates, const UpdateFault& fault, RankResult* r) {
+  std::string moved = DescribeFault(fault);
+  for (const std::string& more : {DescribeWrongUpdates(updates), DescribeRanks(results, before)})
+    moved += (moved.empty() || more.empty() || more.starts_with(';') ? "" : "; ") + more;
   std::string why = fmt::format(
       "step {} agrees{}, and step {} begins with other weights: what changed them is between the "
-      "steps. It is {}. {}{}",
+      "steps. It is {}. {}",
       before.step, before.weights.gradients_agree ? ", gradients included" : "", r->step,
-      DescribeCause(step), DescribeWrongUpdates(updates), DescribeRanks(results, before));
+      DescribeCause(step), moved);
   if (r->first.pair >= 0) {
     why +=
         fmt::format(". It shows first in {}{}", r->first_name,
@@ -168,7 +187,12 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
                        .wrong = !Differs(limits, a->second, b->second, exact, one_update) &&
                                 Differs(limits, c->second, d->second, exact, one_update),
                        .before = {a->second.norm, b->second.norm},
-                       .after = {c->second.norm, d->second.norm}});
+                       .after = {c->second.norm, d->second.norm},
+                       .epsilon = CoarserRounding(c->second.dtype, d->second.dtype).epsilon,
+                       .max_before = {a->second.max, b->second.max},
+                       .max_after = {c->second.max, d->second.max},
+                       .min_before = {a->second.min, b->second.min},
+                       .min_after = {c->second.min, d->second.min}});
   });
   return updates;
 }
@@ -189,11 +213,16 @@ void NameWrongUpdates(std::span<RankResult> results) {
       const StepOfRank step = AsStep(*before);
       if (step.agrees) {
         const std::vector<WeightUpdate> updates = UpdatesBetween(*before, r, !r.exact.empty());
-        const bool wrong = std::any_of(updates.begin(), updates.end(),
-                                       [](const WeightUpdate& u) { return u.wrong; });
-        const bool rounding = step.rounds && !ABufferMovedOtherwise(updates) &&
-                              (r.first.pair < 0 || MovedAlike(updates));
-        if (wrong && !rounding) Name(results, *before, step, updates, &r);
+        const RankResult* first = Before(results, *before);
+        const StepOfRank of_first = first == nullptr ? StepOfRank() : AsStep(*first);
+        const UpdateFault fault =
+            FaultBehind(step, r, first == nullptr ? nullptr : &of_first, updates);
+        const bool apart = fault.kind != UpdateFault::Kind::kNone;
+        const bool wrong = apart || std::any_of(updates.begin(), updates.end(),
+                                                [](const WeightUpdate& u) { return u.wrong; });
+        const bool rounding = step.rounds && !apart && !ABufferMovedOtherwise(updates) &&
+                              (r.first.pair < 0 || AgreementOf(updates).agrees());
+        if (wrong && !rounding) Name(results, *before, step, updates, fault, &r);
       }
     }
     if (r.first.pair >= 0) named = r.step;
