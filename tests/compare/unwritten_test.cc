@@ -147,5 +147,32 @@ TEST(UnwrittenTest, OneSideThatHadWrittenItDiffers) {
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kDiffers);
 }
 
+// MindSpore's BatchNorm: the call leaves a result as the memory was, and its dump has no numbers of it.
+TEST(UnwrittenTest, AResultThatACallLeavesUnwrittenIsNoValue) {
+  const auto run = [](bool knows, double junk) {
+    DumpBuilder b;
+    b.Call("Primitive.norm.BatchNorm.0.forward").In(Value(1)).Out(Value(2));
+    b.Out(Scaled(Value(3), junk));
+    Dump& dump = b.dump();
+    if (knows) {
+      Leaf& left = dump.leaves.back();
+      left.has_stats = false;
+      left.fingerprint = left.max = left.min = left.mean = left.norm = TextRef();
+      left.max_value = left.min_value = left.mean_value = left.norm_value = NAN;
+      dump.unwritten.push_back(
+          {static_cast<uint32_t>(dump.leaves.size() - 1), "Primitive.norm.BatchNorm"});
+    }
+    b.Call("Functional.relu.0.forward").In(Value(2)).Out(Value(4));
+    return b.Take();
+  };
+  for (const bool other_knows : {true, false}) {
+    const Comparison c = MustCompare(run(true, 0), run(other_knows, 0.5));
+    EXPECT_EQ(First(c), "none");
+    EXPECT_EQ(c.measures[2].reason, Reason::kUninitialised);
+    EXPECT_EQ(c.measures[2].verdict, RowVerdict::kUnknown);
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kEqual);
+  }
+}
+
 }  // namespace
 }  // namespace msprobe::compare::test

@@ -9,6 +9,7 @@
 #include "engine/compare/measure/judge_row.h"
 #include "engine/compare/measure/measure_tensors.h"
 #include "engine/compare/measure/noise_dtype.h"
+#include "engine/compare/model/left_unwritten.h"
 #include "engine/compare/model/page_release.h"
 
 namespace msprobe::compare {
@@ -76,8 +77,9 @@ void MeasureRows(const CompareOptions& options, Comparison* c) {
         const Leaf &target = c->target.leaves[row.target], &golden = c->golden.leaves[row.golden];
         const bool output = target.slot == Slot::kOutput;
         const bool unwritten =
-            output ? uninitialised
-                   : exchange && PartOf(*exchange, record, golden) == ExchangePart::kBuffer;
+            (output ? uninitialised
+                    : exchange && PartOf(*exchange, record, golden) == ExchangePart::kBuffer) ||
+            LeftUnwritten(c->target, row.target) || LeftUnwritten(c->golden, row.golden);
         judge.Judge(pair.first_row + i, ElementType(), &measures[i]);
         if (unwritten && measures[i].verdict != RowVerdict::kEqual) {
           measures[i].verdict = RowVerdict::kUnknown;

@@ -59,6 +59,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
   if (traits.is_collective)
     api->collective =
         std::make_shared<const CollectiveSignature>(std::string(parts.back()), target.get());
+  api->unwritten = UnwrittenBy(prefix + "." + std::string(parts.back()), target.get());
   ApplyRules(api.get());
   std::string reason = Interposer::Add(holder.get(), attribute.get(), target.get(), api.get());
   if (reason.empty()) {
@@ -96,9 +97,44 @@ const Api* ApiTable::OfObject(PyObject* object, std::string_view attribute) {
   type.remove_prefix(type.rfind('.') + 1);  // npos + 1 is 0
   std::string name(attribute);
   (name += '.') += type;
-  const Api*& api = of_objects_[name];
-  if (api == nullptr) api = New("Primitive", name, nullptr);
+  std::vector<int64_t> unwritten = UnwrittenBy(type, object);
+  const Api*& api = of_objects_[{name, unwritten}];
+  if (api == nullptr) {
+    Api* const made = New("Primitive", name, nullptr);
+    made->unwritten = std::move(unwritten);
+    made->of_object = true;
+    api = made;
+  }
   return api;
+}
+
+void ApiTable::LeavesUnwritten(std::string_view name, std::vector<int64_t> places) {
+  UnwrittenRule rule{.places = std::move(places)};
+  const size_t open = name.find('(');
+  if (open != name.npos) {
+    for (const std::string_view text : Split(name.substr(open + 1, name.size() - open - 2), ',')) {
+      const std::string_view condition = Trim(text);
+      const size_t equals = std::min(condition.find('='), condition.size() - 1);
+      rule.attributes.emplace_back(condition.substr(0, equals), condition.substr(equals + 1));
+    }
+  }
+  unwritten_.emplace(name.substr(0, open), std::move(rule));
+}
+
+std::vector<int64_t> ApiTable::UnwrittenBy(std::string_view name, PyObject* object) const {
+  std::vector<int64_t> places;
+  const auto [begin, end] = unwritten_.equal_range(name);
+  for (auto it = begin; it != end; ++it) {
+    const UnwrittenRule& rule = it->second;
+    const bool applies =
+        std::all_of(rule.attributes.begin(), rule.attributes.end(), [&](const auto& wanted) {
+          const PyRef value = PyRef::Steal(PyObject_GetAttrString(object, wanted.first.c_str()));
+          ClearError();
+          return value && StrOf(value.get()) == wanted.second;
+        });
+    if (applies) places.insert(places.end(), rule.places.begin(), rule.places.end());
+  }
+  return places;
 }
 
 Api* ApiTable::New(const std::string& prefix, const std::string& name, PyObject* function) {

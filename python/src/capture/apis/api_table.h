@@ -40,6 +40,10 @@ class ApiTable {
   std::string Watch(PyObject* owner, const std::string& name, Api::Kind kind);
   // The API "Primitive.conv2d.Conv2D." of objects of a class that modules have as this attribute.
   const Api* OfObject(PyObject* object, std::string_view attribute);
+  // A function or class of objects leaves results unwritten, those at `places`: "Functional.unique",
+  // "BatchNorm(is_training=True)" where the object's attribute has that value. Comes before the
+  // functions and objects are added.
+  void LeavesUnwritten(std::string_view name, std::vector<int64_t> places);
   // Makes an Api of `function` (null: its parameters have no names) that the caller gives to the
   // interposer. It is never destroyed.
   Api* New(const std::string& prefix, const std::string& name, PyObject* function);
@@ -59,6 +63,12 @@ class ApiTable {
   bool Lists(std::string_view name) const;  // whether one is observed whose last name is "relu"
 
  private:
+  // Results that calls of a function or object leave unwritten when attributes have these values.
+  struct UnwrittenRule {
+    std::vector<std::pair<std::string, std::string>> attributes;  // "is_training", "True"
+    std::vector<int64_t> places;
+  };
+  std::vector<int64_t> UnwrittenBy(std::string_view name, PyObject* object) const;
   void ApplyRules(Api* api);
   void NoteFunction(const Api& api, PyObject* function);
 
@@ -72,8 +82,10 @@ class ApiTable {
 
   Recording* recording_;
   std::vector<std::unique_ptr<Api>> apis_;
-  std::map<std::string, const Api*, std::less<>> of_objects_;  // by "conv2d.Conv2D"
-  std::map<std::string, Functions> functions_;                 // by "Functional.dropout"
+  // By "conv2d.Conv2D" and the places of unwritten results: objects of one name may differ in these.
+  std::map<std::pair<std::string, std::vector<int64_t>>, const Api*> of_objects_;
+  std::multimap<std::string, UnwrittenRule, std::less<>> unwritten_;  // by class or API
+  std::map<std::string, Functions> functions_;                        // by "Functional.dropout"
   // By counter; null where a counter is not of an API.
   std::vector<std::map<std::string, Functions>::value_type*> by_counter_;
   PyRef describe_;

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "capture/calls/call_place.h"
 #include "engine/formats/text/ignore_rules.h"
@@ -80,6 +81,8 @@ struct Api {
   bool may_change = false;
   bool recorded = true;  // false: the risk level leaves it out; its calls are only counted
   const formats::IgnoreRule* ignored = nullptr;  // which of its values are not recorded
+  std::vector<int64_t> unwritten;  // places of the results whose memory it does not write
+  bool of_object = false;  // what is called is an object of the program: a Primitive of MindSpore
   bool off = false;  // the program has registered it and taken it back: calls are not observed
 };
 

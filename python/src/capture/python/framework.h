@@ -50,7 +50,9 @@ class Framework {
   // Attributes of a module: the dicts of the modules inside and of its parameters.
   const char* children = "_modules";
   const char* parameters = "_parameters";
-  const char* callables = nullptr;      // callable objects of the module that are APIs; null: none
+  const char* callables = nullptr;  // callable objects of the module that are APIs; null: none
+  // Attribute of these objects: a dict of the arguments that they were constructed with; null: none.
+  const char* made_with = nullptr;
   const char* named_buffers = nullptr;  // methods that yield (name, tensor)
   const char* named_parameters = "named_parameters";
   PyTypeObject* tensor_type = nullptr;  // null before PyTorch was looked up

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "capture/collectives/collective_call.h"
+#include "capture/python/framework.h"
 #include "capture/python/torch_api.h"
 
 namespace msprobe::capture {
@@ -20,6 +21,19 @@ PyObject* KeywordOf(const CallArgs& args, const char* name) {
     if (Utf8(PyTuple_GET_ITEM(args.names, i)) == name) return args.positional[args.count + i];
   }
   return nullptr;
+}
+
+// What the object that is called was constructed with: a dict, for objects such as MindSpore's
+// Primitives, in a call without keyword arguments.
+PyRef MadeWith(const Api& api, const CallArgs& args) {
+  const char* const attribute = Framework::Get().made_with;
+  if (attribute == nullptr || !api.of_object || args.callable == nullptr || args.dict != nullptr ||
+      args.names != nullptr)
+    return PyRef();
+  static PyObject* const name = PyUnicode_InternFromString(attribute);
+  PyRef dict = PyRef::Steal(PyObject_GetAttr(args.callable, name));
+  ClearError();
+  return dict && PyDict_Check(dict.get()) ? std::move(dict) : PyRef();
 }
 
 }  // namespace
@@ -57,7 +71,10 @@ void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
     calls_->Recycle(std::move(call));
     return nullptr;
   }
-  if (!calls_->WriteInputs(call.get(), args)) {
+  const PyRef made_with = MadeWith(api, args);
+  CallArgs given = args;
+  if (made_with) given.dict = made_with.get();
+  if (!calls_->WriteInputs(call.get(), given)) {
     ++traced_calls;
     call_place.place = Place::kOutside;
     recording_->session->calls().ReturnCallNumber(api.counter);

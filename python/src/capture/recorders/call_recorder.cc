@@ -129,6 +129,10 @@ void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* modul
   ValueWriter writer(record ? &call->entry : &recording_->scratch, recording_->options, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->output);
+  if (call->api != nullptr && !call->api->unwritten.empty()) {
+    const std::string_view stem = call->api->stem;
+    writer.LeaveUnwritten(&call->api->unwritten, stem.substr(0, stem.size() - 1));
+  }
   writer.Output("output", "output", output);
   const std::vector<PyObject*> outputs = writer.tensors();
   call->made = writer.nonfinite();

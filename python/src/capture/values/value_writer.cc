@@ -1,5 +1,7 @@
 #include "capture/values/value_writer.h"
 
+#include <algorithm>
+
 #include "capture/python/framework.h"
 #include "capture/python/py_ref.h"
 #include "capture/python/torch_api.h"
@@ -264,6 +266,8 @@ void ValueWriter::Output(std::string_view key, std::string_view category, PyObje
 
 void ValueWriter::ValueAt(int64_t position, PyObject* value) {
   if (ignored_ != nullptr && ignored_->Has(position)) return Ignored(value);
+  if (unwritten_ != nullptr && std::ranges::find(*unwritten_, position) != unwritten_->end())
+    return Unwritten(value);
   Value(value);
 }
 
@@ -276,6 +280,19 @@ void ValueWriter::Ignored(PyObject* value) {
   walk.Value(value);
   tensors_.insert(tensors_.end(), walk.tensors_.begin(), walk.tensors_.end());
   tracing_ = tracing_ || walk.tracing_;
+}
+
+void ValueWriter::Unwritten(PyObject* tensor) {
+  if (style_.reading != Reading::kMeasured || !Framework::Get().IsTensor(tensor))
+    return Value(tensor);
+  tensors_.push_back(tensor);
+  TensorValue& described = entry_.AddTensor();
+  if (style_.kept != nullptr) style_.kept->push_back(PyRef::Borrow(tensor));
+  const EntryStyle style{.reading = Reading::kDescribed};
+  Framework::Get().is_torch()
+      ? Describe(TensorAccess(tensor, Fetch::kNever), options_, style, -1, &described)
+      : Describe(FrameworkTensor(tensor), options_, style, -1, &described);
+  described.unwritten = unwritten_by_;
 }
 
 void ValueWriter::WriteTensor(PyObject* tensor) {

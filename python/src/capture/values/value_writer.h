@@ -104,6 +104,11 @@ class ValueWriter {
   // The values that the next calls of List, Dict, Names and Output leave out; nullptr: none. The
   // entry has null in their place. Their tensors are still listed in tensors().
   void Ignore(const formats::IgnoredValues* ignored) { ignored_ = ignored; }
+  // The results at `places` were left as they were by `call`: their elements are not read.
+  void LeaveUnwritten(const std::vector<int64_t>* places, std::string_view call) {
+    unwritten_ = places;
+    unwritten_by_ = call;
+  }
   void ValueAt(int64_t position, PyObject* value);  // element `position` of a list
 
   const std::vector<PyObject*>& tensors() const { return tensors_; }  // borrowed
@@ -113,6 +118,7 @@ class ValueWriter {
 
  private:
   void Ignored(PyObject* value);
+  void Unwritten(PyObject* tensor);
   void WriteTensor(PyObject* tensor);
   void ArrayValue(PyObject* array);  // of NumPy
   void OtherValue(PyObject* value, int depth);
@@ -135,6 +141,8 @@ class ValueWriter {
   Nonfinite nonfinite_;
   bool tracing_ = false;
   const formats::IgnoredValues* ignored_ = nullptr;
+  const std::vector<int64_t>* unwritten_ = nullptr;
+  std::string_view unwritten_by_;
   std::vector<PyObject*> tensors_;
 };
 
