@@ -15,6 +15,7 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/compiled_runs.h"
 #include "engine/compare/ranks/drifting_ranks.h"
 #include "engine/compare/ranks/wrong_updates.h"
 #include "engine/compare/report/report_json.h"
@@ -297,6 +298,12 @@ std::string CompareOutput::Written() const {
 
 void CompareOutput::PrintReport() {
   const std::string written = Written();
+  for (const compare::RankResult& r : results_) {
+    const std::string compiled = compare::DescribeCompiledRuns(r.target, r.golden);
+    if (compiled.empty()) continue;
+    console_.Write(MakePrintable(Translated(compiled)) + "\n\n");
+    break;
+  }
   if (results_.size() == 1) {
     std::string left_out;
     for (const std::string& what : paired_.left_out) {

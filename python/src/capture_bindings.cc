@@ -196,6 +196,14 @@ void BindCapture(nb::module_& m) {
       "callable"_a,
       "Called once, before the first call of a function added as \"trace\" or \"frames\".");
   m.def(
+      "leaves_unwritten",
+      [=](std::string_view name, std::vector<int64_t> places) {
+        collector().apis().LeavesUnwritten(name, std::move(places));
+      },
+      "name"_a, "places"_a,
+      "Results that a function (\"Functional.unique\") or the objects of a class "
+      "(\"BatchNorm(is_training=True)\") leave unwritten; before add_apis().");
+  m.def(
       "read_api_rules",
       [=](const char* risk_levels, const char* ignored_values) {
         RaiseIfError(collector().apis().ReadRules(risk_levels, ignored_values));
@@ -299,6 +307,10 @@ void BindCapture(nb::module_& m) {
       },
       "cell"_a, "around"_a, "backward"_a, "arrays"_a,
       "A Cell of a compiled graph computed these arrays, or their gradients.");
+  m.def(
+      "compiled_program", [=](const char* name) { collector().graphs().RanCompiled(name); },
+      "name"_a,
+      "A program ran compiled, where level L1 or mix sees no call; coverage.json names it.");
   m.def(
       "graph_cells_not_called",
       [=](const Names& cells) { return collector().graphs().NotCalled(cells); }, "cells"_a,

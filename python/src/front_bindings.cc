@@ -90,6 +90,17 @@ void BindFront(nb::module_& m) {
       "optimizers_wanted", [=] { return collector().optimizers_wanted(); },
       "Whether steps of optimizers are recorded.");
   m.def(
+      "cell_optimizer_begins",
+      [=](nb::handle optimizer, nb::handle gradients) {
+        return collector().optimizers().EnterCell(optimizer.ptr(), gradients.ptr());
+      },
+      "optimizer"_a, "gradients"_a,
+      "A step of a MindSpore optimizer begins; False: it is not recorded.");
+  m.def(
+      "cell_optimizer_ends",
+      [=](const char* exception) { collector().optimizers().LeaveCell(exception); }, "exception"_a,
+      "The step that began last has ended; type of its exception, or \"\".");
+  m.def(
       "follow_optimizers",
       [](nb::handle type) {
         if (PyType_Check(type.ptr()))

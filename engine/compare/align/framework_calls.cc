@@ -24,7 +24,19 @@ constexpr double kSameInputs = 5, kSameAndShape = 4, kEndAndShape = 4.5, kScopeR
 constexpr size_t kMaxWeights = size_t{1} << 20;
 constexpr int kMostParents = 64;
 
-bool IsForwardApi(const Record& r) { return !r.is_module && r.direction == Direction::kForward; }
+// Steps of optimizers are paired by their order, whatever module runs them.
+bool IsForwardApi(const Record& r) {
+  return !r.is_module && r.direction == Direction::kForward && !IsOptimizerCall(r.api);
+}
+
+std::vector<uint32_t> OptimizerSteps(const Dump& dump) {
+  std::vector<uint32_t> steps;
+  for (uint32_t i = 0; i < dump.records.size(); ++i) {
+    const std::string_view api = dump.records[i].api;
+    if (IsOptimizerCall(api) && api.ends_with(".step")) steps.push_back(i);
+  }
+  return steps;
+}
 
 const Leaf* FirstTensor(const Dump& dump, const Record& record, bool output) {
   for (const Leaf& leaf : dump.LeavesOf(record)) {
@@ -91,6 +103,12 @@ class CallPairer {
   std::vector<SameResult> Pair() {
     for (const Scope& scope : MakeScopes()) {
       for (const Gap& gap : GapsOf(scope)) Align(scope, gap);
+    }
+    const std::vector<uint32_t> target = OptimizerSteps(target_), golden = OptimizerSteps(golden_);
+    for (size_t i = 0; i < std::min(target.size(), golden.size()); ++i) {
+      if (partners_[target[i]].golden >= 0) continue;  // a mapping of the user pairs it
+      partners_[target[i]] = {static_cast<int32_t>(golden[i]), 1, false};
+      results_.push_back({{target[i]}, {golden[i]}, true});
     }
     return std::move(results_);
   }

@@ -1,10 +1,15 @@
 #include "engine/compare/align/framework_leaves.h"
 
 #include <algorithm>
+#include <charconv>
+#include <map>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "engine/compare/align/call_index.h"
 #include "engine/compare/align/mindspore_apis.h"
+#include "engine/compare/model/left_unwritten.h"
 #include "engine/compare/model/record_keys.h"
 
 namespace msprobe::compare {
@@ -20,7 +25,10 @@ Leaves TensorsOf(const Dump& dump, uint32_t record, bool output, bool with_none 
   for (uint32_t i = r.first_leaf; i < r.first_leaf + r.leaf_count; ++i) {
     const Leaf& leaf = dump.leaves[i];
     const bool kind = leaf.kind == LeafKind::kTensor || (with_none && leaf.kind == LeafKind::kNone);
-    if (kind && (output ? leaf.slot == Slot::kOutput : GoesIn(leaf))) out.push_back(i);
+    // What nobody wrote is no partner of a value.
+    if (kind && !LeftUnwritten(dump, static_cast<int32_t>(i)) &&
+        (output ? leaf.slot == Slot::kOutput : GoesIn(leaf)))
+      out.push_back(i);
   }
   return out;
 }
@@ -56,6 +64,7 @@ class GroupLinker {
     const bool same_shape =
         !made.empty() && !result.empty() && SameShape(Many(made[0]), One(result[0]));
     LinkInputs(same_shape);
+    if (same_operation_ && members_.size() == 1) LinkPlain();
     Close(many_, members_, many_is_target_);
     Close(one_, std::span(&whole_, 1), !many_is_target_);
   }
@@ -116,6 +125,27 @@ class GroupLinker {
       for (size_t j = 0; j < one.size() && !used_many[i]; ++j) link(i, j);
     }
     if (first && !any && !many.empty() && !one.empty()) Link(many[0], one[0]);
+  }
+
+  // Plain values that a Primitive was constructed with, and the arguments of the same meaning.
+  void LinkPlain() {
+    const Record &primitive = many_.records[members_[0]], &function = one_.records[whole_];
+    for (uint32_t i = primitive.first_leaf; i < primitive.first_leaf + primitive.leaf_count; ++i) {
+      if (Many(i).kind != LeafKind::kScalar || Many(i).slot != Slot::kKwarg) continue;
+      const std::string_view wanted = ArgumentOfConstructor(LeafPlace(Many(i), primitive));
+      if (wanted.empty()) continue;
+      for (uint32_t j = function.first_leaf; j < function.first_leaf + function.leaf_count; ++j) {
+        if (One(j).kind != LeafKind::kScalar || !GoesIn(One(j))) continue;
+        const std::string_view place = LeafPlace(One(j), function);
+        size_t position = 0;
+        const auto [end, error] =
+            std::from_chars(place.data(), place.data() + place.size(), position);
+        const bool by_place = error == std::errc() && end == place.data() + place.size();
+        if ((by_place ? one_.ParameterOf(function.api, position) : place) != wanted) continue;
+        Link(i, j);
+        break;
+      }
+    }
   }
 
   std::vector<Outside> FromOutside() const {
@@ -266,6 +296,51 @@ class GroupLinker {
   std::set<size_t> has_origin_;
 };
 
+// "weights.norm.gamma" is "weights.norm.weight", "state.fc.bias.moment1" is "state.fc.bias.exp_avg":
+// a place in the entry of an optimizer, in the words of PyTorch.
+std::string InPyTorchsWords(std::string_view place) {
+  std::string out;
+  for (size_t at = 0; at <= place.size();) {
+    const size_t dot = std::min(place.find('.', at), place.size());
+    std::string_view part = place.substr(at, dot - at);
+    for (const ParameterNames& names : OtherParameterNames()) {
+      if (part == names.mindspore) part = names.pytorch;
+    }
+    (out += out.empty() ? "" : ".") += part;
+    at = dot + 1;
+  }
+  return out;
+}
+
+// Values of a step of an optimizer by their names: many weights have one shape.
+void LinkOptimizerStep(const Dump& target, uint32_t t, const Dump& golden, uint32_t g,
+                       LeafLinks* links) {
+  using Place = std::pair<uint64_t, std::string>;
+  const bool from = target.framework == "mindspore";
+  const Record &ours = target.records[t], &theirs = golden.records[g];
+  std::map<Place, uint32_t> as_written, in_words;
+  for (uint32_t i = theirs.first_leaf; i < theirs.first_leaf + theirs.leaf_count; ++i) {
+    const Leaf& leaf = golden.leaves[i];
+    const std::string_view place = LeafPlace(leaf, theirs);
+    as_written.emplace(Place(SlotClass(leaf.slot), place), i);
+    in_words.emplace(Place(SlotClass(leaf.slot), from ? place : InPyTorchsWords(place)), i);
+  }
+  for (uint32_t i = ours.first_leaf; i < ours.first_leaf + ours.leaf_count; ++i) {
+    const Leaf& leaf = target.leaves[i];
+    if (links->golden_of[i] >= 0) continue;
+    const std::string_view place = LeafPlace(leaf, ours);
+    auto found = as_written.find({SlotClass(leaf.slot), std::string(place)});
+    if (found == as_written.end()) {
+      found =
+          in_words.find({SlotClass(leaf.slot), from ? InPyTorchsWords(place) : std::string(place)});
+      if (found == in_words.end()) continue;
+    }
+    if (links->taken[found->second]) continue;
+    links->golden_of[i] = static_cast<int32_t>(found->second);
+    links->taken[found->second] = 1;
+  }
+}
+
 }  // namespace
 
 void LinkFrameworkLeaves(const Dump& target, const Dump& golden, const NameMapping& mapping,
@@ -280,6 +355,10 @@ void LinkFrameworkLeaves(const Dump& target, const Dump& golden, const NameMappi
   const bool mindspore = target.framework == "mindspore";
   for (const SameResult& result : results) {
     if (mapping.places.contains(std::string(target.records[result.target.back()].api))) continue;
+    if (IsOptimizerCall(target.records[result.target.back()].api)) {
+      LinkOptimizerStep(target, result.target[0], golden, result.golden[0], links);
+      continue;
+    }
     // Of two single calls MindSpore's is the part: the table of arguments is written for it.
     const bool single = result.target.size() == 1 && result.golden.size() == 1;
     const bool many_is_target = single ? mindspore : result.golden.size() == 1;

@@ -35,7 +35,7 @@ struct Table {
   std::vector<std::string> operation_names;                         // the first name of each list
   Names ends;
   std::map<std::string, std::vector<int>, std::less<>> arguments;
-  Name to_module, to_cell;
+  Name to_module, to_cell, constructed_with;
   std::vector<ParameterNames> parameters;
 
   explicit Table(const YAML::Node& root) {
@@ -66,6 +66,8 @@ struct Table {
       for (const YAML::Node& place : order.second)
         arguments[order.first.Scalar()].push_back(place.as<int>());
     }
+    for (const auto& pair : root["constructed_with"])
+      constructed_with.emplace(pair.first.Scalar(), pair.second.Scalar());
     for (const auto& pair : root["classes"]) {
       to_module.emplace(pair.first.Scalar(), pair.second.Scalar());
       to_cell.emplace(pair.second.Scalar(), pair.first.Scalar());
@@ -169,6 +171,12 @@ std::string_view OperationOf(std::string_view api) {
   return found == table.operations.end()
              ? BaseApi(api)
              : std::string_view(table.operation_names[found->second[0]]);
+}
+
+std::string_view ArgumentOfConstructor(std::string_view mindspore) {
+  const auto& names = TheTable().constructed_with;
+  const auto found = names.find(mindspore);
+  return found == names.end() ? std::string_view() : std::string_view(found->second);
 }
 
 std::span<const int> ArgumentOrderOf(std::string_view mindspore) {

@@ -47,4 +47,8 @@ std::string_view OperationOf(std::string_view api);
 // For each tensor that a Primitive of MindSpore takes its place in PyTorch's call; empty: the same.
 std::span<const int> ArgumentOrderOf(std::string_view mindspore);
 
+// The name in PyTorch of what a Primitive was constructed with: "training" for "is_training"; "": it has
+// none.
+std::string_view ArgumentOfConstructor(std::string_view mindspore);
+
 }  // namespace msprobe::compare

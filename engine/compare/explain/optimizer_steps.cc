@@ -90,6 +90,7 @@ std::vector<HyperParameter> DifferingHyperParameters(const Comparison& c, int32_
     const bool one_side = row.target < 0 || row.golden < 0;
     if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput ||
         IsOptimizerState(RecordOf(c, p), leaf) || c.measures[i].reason == Reason::kOtherForm ||
+        c.measures[i].reason == Reason::kOneFramework ||
         (!one_side && c.measures[i].verdict != RowVerdict::kDiffers))
       continue;
     const auto value = [&](const Dump& dump, int32_t index) {

@@ -8,6 +8,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/ranks/compiled_runs.h"
 #include "engine/formats/tables/csv.h"
 
 namespace msprobe::compare {
@@ -27,6 +28,8 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
     const std::string& alone = r.unmatched_calls;
     r.otherwise += (r.otherwise.empty() || alone.empty() ? "" : "; ") + alone;
   }
+  if (std::string compiled = DescribeCompiledRuns(r.target, r.golden); !compiled.empty())
+    r.not_observed.insert(r.not_observed.begin(), std::move(compiled));
   r.trace = TraceRank(c, rank);
   r.weights = WeightsIn(c);
   r.thresholds = c.thresholds;

@@ -6,9 +6,11 @@ mode has none.
 
 import contextlib
 import functools
+import inspect
+import os
 
 import mindspore
-from mindspore import _c_expression
+from mindspore import _c_expression, nn
 from msprobe import UnsupportedError, UsageError, _engine
 from msprobe.core.debugger import named_roots
 from msprobe.mindspore.graph import BACKWARD, GraphTaps, attached, check_device
@@ -23,6 +25,8 @@ _around = []  # what is open while a graph is compiled: contexts that take the p
 _compiled = False  # since begin()
 _records = False  # whether the step is recorded
 _said = set()
+_programs = []  # [(class, its method "__call__")] while programs are watched
+_MINDSPORE = os.path.dirname(mindspore.__file__) + os.sep
 
 
 def is_graph_mode():
@@ -132,20 +136,27 @@ def _record(around, name, direction, arrays):
     _engine.record_graph(name, around.get(name, ""), direction == BACKWARD, arrays)
 
 
+def _api():
+    try:
+        from mindspore.graph import api
+    except ImportError:  # before 2.9
+        from mindspore.common import api
+    return api
+
+
 def wait():
     """Wait for all graphs.
 
     Graphs run on a thread of MindSpore; mindspore.runtime.synchronize() refuses a CPU.
     """
-    try:
-        from mindspore.graph.api import _pynative_executor
-    except ImportError:  # before 2.9
-        from mindspore.common.api import _pynative_executor
-    _pynative_executor.sync()
+    getattr(_api(), "_pynative_executor").sync()  # noqa: B009
 
 
 def end():
     """Wait for the graphs, and say what they have not told; the places are as they were."""
+    while _programs:
+        executor, call = _programs.pop()
+        executor.__call__ = call
     not_around_compiling(_with_cells)
     if not _roots:
         return
@@ -174,6 +185,45 @@ def _say_what_is_missing():
             f"not recorded in graph mode: {', '.join(missing[:_SHOWN])}{more} (not called, in a "
             "SequentialCell, or without a tap: docs/mindspore.md)",
         )
+
+
+def watch_programs(around):
+    """Levels L1 and mix, until end(): say which programs run compiled, where no call is seen.
+
+    ``around(function, owner)``: a context that is open while such a program runs.
+    """
+    executor = getattr(_api(), "_JitExecutor", None)
+    call = vars(executor).get("__call__") if executor is not None else None
+    if call is None or _programs:
+        return
+
+    @functools.wraps(call)
+    def call_and_say(self, *args, **kwargs):
+        function, owner = getattr(self, "fn", None), getattr(self, "obj", None)
+        if not _say_compiled(function, owner):
+            return call(self, *args, **kwargs)
+        with around(function, owner):
+            return call(self, *args, **kwargs)
+
+    executor.__call__ = call_and_say
+    _programs.append((executor, call))
+
+
+def _say_compiled(function, owner):
+    """False: it is MindSpore's own code, around which all is recorded."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None
+    if code is None or isinstance(owner, nn.Optimizer) or code.co_filename.startswith(_MINDSPORE):
+        return False
+    name = getattr(code, "co_qualname", code.co_name)
+    place = f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+    _engine.compiled_program(place)
+    say(
+        place,
+        f"{place} runs compiled (mindspore.jit): calls and Cells inside it are not recorded at "
+        'this level; type level="L0", which records the Cells of compiled code, or run the program '
+        "without mindspore.jit",
+    )
+    return True
 
 
 def say(what, line):

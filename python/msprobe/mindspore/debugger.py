@@ -2,7 +2,7 @@
 
 from msprobe import UsageError, _engine
 from msprobe.core.debugger import Debugger, check_start, method, seed_as_configured
-from msprobe.mindspore import compiled, gradients, hooks
+from msprobe.mindspore import compiled, gradients, hooks, optimizers
 from msprobe.mindspore.reproducibility import seed_all
 from msprobe.mindspore.versions import rank
 
@@ -91,6 +91,11 @@ class PrecisionDebugger(Debugger):
     def _refresh(cls):
         if _engine.refresh(cls._model is not None, rank()):
             hooks.end()
+
+    @classmethod
+    def _end_step(cls):
+        super()._end_step()
+        optimizers.forget()
 
     @method
     def step(cls, model=None):

@@ -11,7 +11,7 @@ import mindspore
 from mindspore import mint, nn, ops
 from msprobe import ConfigError, UsageError, _engine
 from msprobe.core.debugger import named_roots
-from msprobe.mindspore import compiled
+from msprobe.mindspore import compiled, optimizers
 from msprobe.mindspore.versions import rank
 
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
@@ -65,6 +65,8 @@ def _add_apis():
     Some functions have several names: mint.sin is ops.sin. They are observed under the first one;
     while collecting, a copy of the function has each of the other names, and is observed under it.
     """
+    for name, places in _engine.read_name_lists(os.path.join(_LISTS, "unwritten_outputs.yaml")):
+        _engine.leaves_unwritten(name, [int(place) for place in places])
     lists = dict(_engine.read_name_lists(os.path.join(_LISTS, "support_wrap_ops.yaml"), ""))
     known = set()
     for category, (prefix, owner) in _owners().items():
@@ -153,8 +155,10 @@ def _begin(model, token_range, rank_id):
     number = rank() if rank_id is None else rank_id
     if not _engine.start(number, models, compiled.is_graph_mode()):
         return
+    optimizers.observe()
     if _engine.apis_wanted():
         _put(True)
+        compiled.watch_programs(optimizers.inside)
     elif models:
         compiled.begin(model, records=True)
 

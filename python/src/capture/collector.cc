@@ -63,8 +63,7 @@ void Collector::ApplyConfig(bool goes_on) {
   const bool records_calls = !run_.session->disabled() && config.task != Task::kGradProbe;
   run_.modules_wanted = records_calls && RecordsModules(config);
   run_.apis_wanted = records_calls && (config.level == Level::kL1 || config.level == Level::kMix);
-  run_.optimizers_wanted =
-      records_calls && RecordsOptimizers(config) && Framework::Get().is_torch();
+  run_.optimizers_wanted = records_calls && RecordsOptimizers(config);
   run_.options.summary = config.summary;
   if (!goes_on) findings_.Forget();
   reference_.Configure();

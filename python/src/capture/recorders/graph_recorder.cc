@@ -1,9 +1,11 @@
 #include "capture/recorders/graph_recorder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "capture/calls/interpose.h"
 #include "capture/python/framework.h"
+#include "engine/dump/write/compiled_programs.h"
 
 namespace msprobe::capture {
 
@@ -83,6 +85,13 @@ std::vector<std::string> GraphRecorder::NotCalled(const std::vector<std::string>
     unseen.push_back({cell, "not called, or in a graph in which it has no tap"});
   }
   return missing;
+}
+
+void GraphRecorder::RanCompiled(const std::string& program) {
+  std::vector<dump::Coverage::Api>& unseen = recording_->coverage.unseen_modules;
+  const bool known = std::any_of(unseen.begin(), unseen.end(),
+                                 [&](const auto& one) { return one.name == program; });
+  if (!known) unseen.push_back({program, std::string(dump::kRanCompiled)});
 }
 
 }  // namespace msprobe::capture

@@ -28,6 +28,8 @@ class GraphRecorder {
   void Backward(const std::string& cell, PyObject* arrays);
   // Keeps those of the names that were not called in this step: for coverage.json and the caller.
   std::vector<std::string> NotCalled(const std::vector<std::string>& cells);
+  // A program ran compiled at a level that sees no calls there: for coverage.json.
+  void RanCompiled(const std::string& program);
   void NewStep() { cells_.clear(); }
 
  private:

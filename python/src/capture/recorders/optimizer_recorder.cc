@@ -6,6 +6,7 @@
 
 #include "capture/calls/call_place.h"
 #include "capture/python/torch_api.h"
+#include "capture/recorders/cell_optimizer.h"
 
 namespace msprobe::capture {
 namespace {
@@ -146,16 +147,6 @@ PyObject* Argument(const CallArgs& args, Py_ssize_t place, std::string_view name
 
 }  // namespace
 
-struct OptimizerRecorder::Step {
-  const OptimizerApi* api;
-  std::unique_ptr<OpenCall> call;
-  PyRef self;       // the GradScaler
-  PyRef optimizer;  // null: clipping
-  PyRef arguments;  // a dict; of clipping, and of update()
-  Named parameters;
-  bool waits_for_closure = false, has_inputs = false;
-};
-
 std::string OptimizerRecorder::NameOf(PyObject* parameter, const std::string& otherwise) {
   const std::string* name = names_->Find(parameter);
   return name != nullptr ? *name : otherwise;
@@ -244,7 +235,8 @@ void* OptimizerRecorder::EnterOptimizer(const OptimizerApi& api, const CallArgs&
 OptimizerRecorder::Step* OptimizerRecorder::Enter(const OptimizerApi& api, const CallArgs& args,
                                                   Replacement* replacement) {
   PyObject* const self = args.count > 0 ? args.positional[0] : nullptr;
-  auto step = std::make_unique<Step>(Step{.api = &api});
+  auto step = std::make_unique<Step>();
+  step->api = &api;
   std::string name = api.name;
   if (api.role == OptimizerApi::kStep) {
     if (self == nullptr) return nullptr;
@@ -261,12 +253,7 @@ OptimizerRecorder::Step* OptimizerRecorder::Enter(const OptimizerApi& api, const
       step->optimizer = PyRef::Borrow(Argument(args, 1, "optimizer"));
   }
   if (!Resume()) return nullptr;
-  const std::string stem = fmt::format("Optimizer.{}.", name);
-  step->call = calls_->Begin(stem, recording_->session->calls().Next(recording_->counters.Of(stem)),
-                             /*is_module=*/false);
-  step->call->wants_backward = false;
-  if (!step->call->wanted) ++recording_->coverage.apis.ignored;
-  calls_->NoteStack(step->call.get());
+  Begin(step.get(), name);
   if (api.role == OptimizerApi::kStep) {
     PyObject* const closure = Argument(args, 1, "closure");
     if (closure != nullptr && PyCallable_Check(closure)) {
@@ -293,7 +280,52 @@ OptimizerRecorder::Step* OptimizerRecorder::Enter(const OptimizerApi& api, const
   return step.release();
 }
 
+bool OptimizerRecorder::EnterCell(PyObject* optimizer, PyObject* gradients) {
+  static const OptimizerApi* const api =
+      new OptimizerApi;  // never destroyed, as those of functions
+  if (!recording_->optimizers_wanted || (!recording_->session->collecting() && !stopped_) ||
+      call_place.compilers > 0 || listed_depth > 0)
+    return false;
+  const KeepError keep;
+  const Interposer::Pause pause;
+  const QuietTorch quiet;
+  return recording_->Guarded([&] {
+    if (!Resume()) return false;
+    auto step = std::make_unique<Step>();
+    step->api = api;
+    step->optimizer = PyRef::Borrow(optimizer);
+    step->gradients = PyRef::Borrow(gradients);
+    std::string_view type = Py_TYPE(optimizer)->tp_name;
+    Begin(step.get(), fmt::format("{}.step", type.substr(type.rfind('.') + 1)));
+    WriteInputs(step.get());
+    cells_.push_back(std::move(step));
+    ++listed_depth;
+    return true;
+  });
+}
+
+void OptimizerRecorder::LeaveCell(std::string_view exception) {
+  if (cells_.empty()) return;
+  --listed_depth;
+  const std::unique_ptr<Step> step = std::move(cells_.back());
+  cells_.pop_back();
+  const KeepError keep;
+  const Interposer::Pause pause;
+  const QuietTorch quiet;
+  recording_->Guarded([&] { Leave(step.get(), exception.empty() ? Py_None : nullptr, exception); });
+}
+
+void OptimizerRecorder::Begin(Step* step, const std::string& name) {
+  const std::string stem = fmt::format("Optimizer.{}.", name);
+  step->call = calls_->Begin(stem, recording_->session->calls().Next(recording_->counters.Of(stem)),
+                             /*is_module=*/false);
+  step->call->wants_backward = false;
+  if (!step->call->wanted) ++recording_->coverage.apis.ignored;
+  calls_->NoteStack(step->call.get());
+}
+
 PyRef OptimizerRecorder::Inputs(const Step& step) {
+  if (step.gradients) return CellOptimizerInputs(step.optimizer.get(), step.gradients.get());
   PyRef dict = step.arguments;
   switch (step.api->role) {
     case OptimizerApi::kStep:
@@ -329,6 +361,7 @@ PyRef OptimizerRecorder::Inputs(const Step& step) {
 }
 
 PyRef OptimizerRecorder::Outputs(const Step& step, PyObject* result) {
+  if (step.gradients) return CellOptimizerOutputs(step.optimizer.get());
   PyRef dict = Dict();
   switch (step.api->role) {
     case OptimizerApi::kStep:

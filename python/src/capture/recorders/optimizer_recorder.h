@@ -39,18 +39,33 @@ class OptimizerRecorder final : public OptimizerObserver {
   // None.
   void SetGenerator(PyRef again) { again_ = std::move(again); }
 
+  // A step of a MindSpore optimizer, which is a Cell that is called with its gradients. False: it is
+  // not recorded, and LeaveCell is not called. Listed calls inside it are not recorded.
+  bool EnterCell(PyObject* optimizer, PyObject* gradients);
+  void LeaveCell(std::string_view exception);
+
   void* EnterOptimizer(const OptimizerApi& api, const CallArgs& args,
                        Replacement* replacement) override;
   void AfterClosure(void* token) override;
   void LeaveOptimizer(void* token, PyObject* result) override;
 
  private:
-  struct Step;  // a call that runs; optimizer_recorder.cc
+  struct Step {
+    const OptimizerApi* api = nullptr;
+    std::unique_ptr<OpenCall> call;
+    PyRef self;       // the GradScaler
+    PyRef optimizer;  // null: clipping
+    PyRef arguments;  // a dict; of clipping, and of update()
+    PyRef gradients;  // what a Cell is called with; null: another framework's optimizer
+    std::vector<std::pair<std::string, PyRef>> parameters;
+    bool waits_for_closure = false, has_inputs = false;
+  };
   using Named = std::vector<std::pair<std::string, PyRef>>;  // parameters
 
   Step* Enter(const OptimizerApi& api, const CallArgs& args, Replacement* replacement);
   void Leave(Step* step, PyObject* result, std::string_view exception);
   bool Resume();
+  void Begin(Step* step, const std::string& name);  // its entry
   void WriteInputs(Step* step);
   PyRef Inputs(const Step& step);
   PyRef Outputs(const Step& step, PyObject* result);
@@ -63,6 +78,7 @@ class OptimizerRecorder final : public OptimizerObserver {
   ParameterNames* names_;
   std::function<bool()> open_;
   std::function<void()> close_;
+  std::vector<std::unique_ptr<Step>> cells_;  // that run, innermost last
   PyRef again_;
   bool stopped_ = false;  // stop() was called in a step that was recorded, and step() was not
   int resumed_ = 0;       // number of running calls since the step was opened again
