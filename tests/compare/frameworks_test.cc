@@ -322,6 +322,48 @@ TEST(Frameworks, BatchNormTakesItsTensorsInAnotherOrder) {
   EXPECT_EQ(Differing(CompareFrameworks(std::move(target), std::move(golden))), 0);
 }
 
+// MindSpore returns more than PyTorch, which changes its running statistics: two different things.
+TEST(Frameworks, RunningStatisticsAreNoPartnerOfResults) {
+  DumpBuilder t, g;
+  t.dump().framework = "mindspore";
+  const auto x = Seeded(1, "[2, 4]"), a = Seeded(2, "[4]"), y = Seeded(6, "[2, 4]");
+  t.Call("Primitive.bn_train.BatchNorm.0.forward").In(x).In(a).In(a).In(a).In(a);
+  t.Value("is_training", "bool", "False").Out(y).Out(Seeded(7, "[4]")).Out(Seeded(8, "[4]"));
+  g.Call("Functional.batch_norm.0.forward").In(x).In(a).In(a).In(a).In(a);
+  g.Value("training", "bool", "True").Out(Scaled(y, 0.1)).Changed("input.1", Seeded(9, "[4]"));
+  const Comparison c = CompareFrameworks(t.Take(), g.Take());
+  EXPECT_THAT(Values(c),
+              Contains(Pair(std::string("Primitive.bn_train.BatchNorm.0.forward.input.is_training"),
+                            std::string("Functional.batch_norm.0.forward.input.training"))));
+  EXPECT_EQ(Differing(c), 2);  // the result, and the flag
+}
+
+TEST(Frameworks, AGradientThatOnlyOneComputesIsNoDifference) {
+  DumpBuilder t, g;
+  t.dump().framework = "mindspore";
+  const auto x = Seeded(1, "[2, 4]"), y = Seeded(2, "[2, 4]");
+  t.Call("Cell.norm.LayerNorm.forward.0").In(x).Out(y);
+  t.Call("Cell.norm.LayerNorm.backward.0").In(y).Out(Seeded(3, "[2, 4]"));
+  g.Call("Module.norm.LayerNorm.forward.0").In(x).Out(y);
+  g.Call("Module.norm.LayerNorm.backward.0").In(y).Null(Slot::kOutput);
+  EXPECT_EQ(Differing(CompareFrameworks(t.Take(), g.Take())), 0);
+}
+
+TEST(Frameworks, StepsOfOptimizersArePairedByNames) {
+  DumpBuilder t, g;
+  t.dump().framework = "mindspore";
+  const auto a = Seeded(1, "[4]"), b = Seeded(2, "[4]"), m = Seeded(3, "[4]");
+  t.Call("Optimizer.Adam.step.0.forward").Value("param_groups.0.lr", "float", "0.1");
+  t.Kwarg("weights.norm.beta", b).Kwarg("weights.norm.gamma", a);
+  t.Kwarg("state.norm.gamma.moment1", m);
+  g.Call("Optimizer.AdamW.step.0.forward").Value("param_groups.0.lr", "float", "0.2");
+  g.Kwarg("weights.norm.weight", a).Kwarg("weights.norm.bias", b);
+  g.Kwarg("state.norm.weight.exp_avg", m);
+  const Comparison c = CompareFrameworks(t.Take(), g.Take());
+  EXPECT_EQ(Values(c).size(), 4u);
+  EXPECT_EQ(Differing(c), 1);  // the rate
+}
+
 TEST(Frameworks, ADataMappingThatNamesNothingIsSaid) {
   const TemporaryFolder folder;
   const std::string path =

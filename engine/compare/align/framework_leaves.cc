@@ -11,6 +11,7 @@
 #include "engine/compare/align/mindspore_apis.h"
 #include "engine/compare/model/left_unwritten.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/model/parameter_names.h"
 
 namespace msprobe::compare {
 namespace {
@@ -25,8 +26,8 @@ Leaves TensorsOf(const Dump& dump, uint32_t record, bool output, bool with_none 
   for (uint32_t i = r.first_leaf; i < r.first_leaf + r.leaf_count; ++i) {
     const Leaf& leaf = dump.leaves[i];
     const bool kind = leaf.kind == LeafKind::kTensor || (with_none && leaf.kind == LeafKind::kNone);
-    // What nobody wrote is no partner of a value.
-    if (kind && !LeftUnwritten(dump, static_cast<int32_t>(i)) &&
+    // What nobody wrote, and an argument behind the call, is no partner of a result.
+    if (kind && !LeftUnwritten(dump, static_cast<int32_t>(i)) && !IsChangedInPlace(leaf, r) &&
         (output ? leaf.slot == Slot::kOutput : GoesIn(leaf)))
       out.push_back(i);
   }
@@ -141,7 +142,9 @@ class GroupLinker {
         const auto [end, error] =
             std::from_chars(place.data(), place.data() + place.size(), position);
         const bool by_place = error == std::errc() && end == place.data() + place.size();
-        if ((by_place ? one_.ParameterOf(function.api, position) : place) != wanted) continue;
+        const std::string name =
+            by_place ? ParameterName(one_, function, position) : std::string(place);
+        if (name != wanted) continue;
         Link(i, j);
         break;
       }

@@ -16,7 +16,7 @@ int32_t UnmatchedArgument(const Comparison& c, int32_t p) {
   const auto alone = [&](uint32_t row, bool target) -> const Leaf* {
     const Row& r = c.rows[row];
     const int32_t here = target ? r.target : r.golden, there = target ? r.golden : r.target;
-    if (here < 0 || there >= 0) return nullptr;
+    if (here < 0 || there >= 0 || c.measures[row].reason == Reason::kOneFramework) return nullptr;
     const Leaf& leaf = (target ? c.target : c.golden).leaves[here];
     const bool goes_in = leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg;
     return goes_in && leaf.kind == LeafKind::kScalar ? &leaf : nullptr;

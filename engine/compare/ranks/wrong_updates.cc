@@ -10,6 +10,7 @@
 
 #include "engine/compare/judge/limits.h"
 #include "engine/compare/judge/update_agreement.h"
+#include "engine/compare/model/rounding.h"
 #include "engine/compare/ranks/drifting_ranks.h"
 #include "engine/dump/read/weights_file.h"
 
