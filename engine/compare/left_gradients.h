@@ -25,9 +25,9 @@ class LeftGradients {
   // The rule. The first wrong call is explained by a backward pass before it, if
   // - both dumps say what lay in .grad when the pass began;
   // - for some parameter it is not the same: nothing (or zeros) in one run, or beyond what the
-  //   comparison takes for noise;
+  // comparison takes for noise;
   // - the first wrong call is the first that shows a gradient of such a parameter: gradients of
-  //   parameters, an optimizer, or a call that takes a value of its shape which no call made.
+  // parameters, an optimizer, or a call that takes a value of its shape which no call made.
   // A wrong call inside the backward pass is never explained: it does not read .grad. Then the entry
   // becomes a pair of the comparison, in front of that call, and its first divergence. Where all that
   // differs are such gradients, and the runs agree on each of these parameters later in the step, they
