@@ -133,10 +133,6 @@ class Scaled(torch.autograd.Function):
         wrong = 1.01 if "wrong" in sys.argv else 1
         return gradient * ctx.scale * weight, None, gradient * ctx.scale * x * wrong
 
-class Other:
-    class Scaled(torch.autograd.Function):
-        pass
-
 if __name__ == "__main__":
     from msprobe.pytorch import PrecisionDebugger
 
@@ -153,7 +149,9 @@ else:
 
 def test_replay_of_an_autograd_function(said, runs):
     (runs / "functions.py").write_text(FUNCTIONS)
-    (runs / "twice.py").write_text(FUNCTIONS + "Other.Scaled.__name__ = 'Scaled'")
+    (runs / "twice.py").write_text(
+        FUNCTIONS + "class Other:\n    class Scaled(torch.autograd.Function):\n        pass\n"
+    )
     for words in ("function", "wrong_function wrong"):
         subprocess.run([sys.executable, "functions.py", *words.split()], cwd=runs, check=True)
     assert not (runs / "imported").exists()
