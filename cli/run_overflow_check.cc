@@ -57,8 +57,10 @@ class RunOverflowCheck : public Verb {
     flags.Switch("--exit-code", &exit_code_, "exit with 1 if an overflow is abnormal");
     flags.Footer(
         "An overflow is normal if the reference overflows too: the CPU in the recorded dtype or, "
-        "when the\ndevice is the CPU, float64 cast to that dtype. Record with task overflow_check "
-        "or tensor.");
+        "when the\ndevice is the CPU, float64 cast to that dtype. Where the reference gives NaN "
+        "and no "
+        "infinity, the\noperation is undefined for its inputs: nothing overflows. Record with task "
+        "overflow_check or tensor.");
   }
 
   Result<int> Run(Console& out) override {
@@ -253,17 +255,21 @@ class RunOverflowCheck : public Verb {
       if (overflow.verdict == OverflowVerdict::kInputsNotFinite) continue;
       const bool judged = overflow.verdict == OverflowVerdict::kNormal ||
                           overflow.verdict == OverflowVerdict::kAbnormal;
-      out.Print("{}: {}{}{}\n", MakePrintable(dump.records[overflow.record].name),
-                VerdictName(overflow.verdict), judged ? " overflow" : "",
+      const std::string words =
+          overflow.verdict == OverflowVerdict::kUndefined
+              ? "NaN, undefined for these inputs"
+              : fmt::format("{}{}", VerdictName(overflow.verdict), judged ? " overflow" : "");
+      out.Print("{}: {}{}\n", MakePrintable(dump.records[overflow.record].name), Translated(words),
                 overflow.message.empty() ? "" : "; " + MakePrintable(overflow.message));
       const bool of_interest = overflow.verdict != OverflowVerdict::kNotReproduced;
       if (const std::string line = LineOf(dump, overflow); of_interest && !line.empty())
         out.Print("  {}\n", MakePrintable(line));
     }
     const int64_t unclean = Of(OverflowVerdict::kInputsNotFinite);
-    out.Tell("{} calls: {} normal, {} abnormal, {} not reproduced, {} not executed\n", calls,
-             Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kAbnormal),
-             Of(OverflowVerdict::kNotReproduced), Of(OverflowVerdict::kNotExecuted));
+    out.Tell("{} calls: {} normal, {} undefined, {} abnormal, {} not reproduced, {} not executed\n",
+             calls, Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kUndefined),
+             Of(OverflowVerdict::kAbnormal), Of(OverflowVerdict::kNotReproduced),
+             Of(OverflowVerdict::kNotExecuted));
     if (unclean > 0) out.Tell("{} got NaN or infinity as input: not judged\n", Entries(unclean));
     if (modules_ > 0) out.Tell("{} of modules not executed\n", Entries(modules_));
     if (!log_.empty()) out.Tell("what the lost processes printed: {}\n", MakePrintable(log_));
@@ -272,11 +278,13 @@ class RunOverflowCheck : public Verb {
 
   void PrintJson(const Dump& dump, const std::string& file, Console& out) const {
     std::string text = fmt::format(
-        "{{\"normal\": {}, \"abnormal\": {}, \"not_reproduced\": {}, \"not_executed\": {}, "
+        "{{\"normal\": {}, \"undefined\": {}, \"abnormal\": {}, \"not_reproduced\": {}, "
+        "\"not_executed\": {}, "
         "\"inputs_not_finite\": {}, \"modules\": {}, \"csv\": {}, \"calls\": [",
-        Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kAbnormal),
-        Of(OverflowVerdict::kNotReproduced), Of(OverflowVerdict::kNotExecuted),
-        Of(OverflowVerdict::kInputsNotFinite), modules_, QuotedJson(file));
+        Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kUndefined),
+        Of(OverflowVerdict::kAbnormal), Of(OverflowVerdict::kNotReproduced),
+        Of(OverflowVerdict::kNotExecuted), Of(OverflowVerdict::kInputsNotFinite), modules_,
+        QuotedJson(file));
     for (const Overflow& overflow : overflows_) {
       text += &overflow == overflows_.data() ? "\n  {" : ",\n  {";
       text += fmt::format(

@@ -51,7 +51,9 @@ void ReplayedDirection::Add(int64_t place, const kernels::Stats& on_device,
 OverflowVerdict VerdictOf(const ReplayedCall& call, const ReplayedDirection& direction) {
   if (!call.why.empty() || direction.outputs == 0) return OverflowVerdict::kNotExecuted;
   if (!direction.differs.empty()) return OverflowVerdict::kAbnormal;
-  return direction.device.empty() ? OverflowVerdict::kNotReproduced : OverflowVerdict::kNormal;
+  if (direction.device.empty()) return OverflowVerdict::kNotReproduced;
+  const bool only_nan = direction.device == "NaN" && direction.reference == "NaN";
+  return only_nan ? OverflowVerdict::kUndefined : OverflowVerdict::kNormal;
 }
 
 std::string ToLine(const ReplayedCall& call) {

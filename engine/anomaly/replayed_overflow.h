@@ -18,14 +18,17 @@
 namespace msprobe::anomaly {
 
 enum class OverflowVerdict : uint8_t {
-  kNormal,           // the reference overflows at the same output: the value is too large, or NaN
+  kNormal,  // the reference overflows at the same output: the value is too large
+  // The reference gives NaN at the same output, and no infinity: the operation has no value for these
+  // inputs (the square root of a negative number). Nothing overflows.
+  kUndefined,
   kAbnormal,         // one of the two overflows and the other does not: look at the operation
   kInputsNotFinite,  // the call got NaN or infinity: its output says nothing about it
   kNotReproduced,    // neither overflows in the replay
   kNotExecuted,
 };
-inline constexpr std::array<std::string_view, 5> kOverflowVerdictNames = {
-    "normal", "abnormal", "inputs not finite", "not reproduced", "not executed"};
+inline constexpr std::array<std::string_view, 6> kOverflowVerdictNames = {
+    "normal", "undefined", "abnormal", "inputs not finite", "not reproduced", "not executed"};
 std::string_view VerdictName(OverflowVerdict verdict);
 
 // One direction of a call.
@@ -45,7 +48,7 @@ struct ReplayedCall {
   ReplayedDirection forward, backward;
 };
 
-// kNormal, kAbnormal, kNotReproduced or kNotExecuted.
+// All but kInputsNotFinite.
 OverflowVerdict VerdictOf(const ReplayedCall& call, const ReplayedDirection& direction);
 
 std::string ToLine(const ReplayedCall& call);  // without an end of line

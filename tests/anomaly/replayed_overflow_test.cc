@@ -21,6 +21,11 @@ TEST(OverflowVerdict, AnOverflowOfBothSidesIsNormal) {
   EXPECT_EQ(Judged({{Finite(), Finite()}, {NaN(), Inf()}}), OverflowVerdict::kNormal);
 }
 
+TEST(OverflowVerdict, NaNOfBothSidesWithoutAnInfinityIsNoOverflow) {
+  EXPECT_EQ(Judged({{NaN(), NaN()}}), OverflowVerdict::kUndefined);  // sqrt(-1)
+  EXPECT_EQ(Judged({{NaN(), NaN()}, {Inf(), Inf()}}), OverflowVerdict::kNormal);
+}
+
 TEST(OverflowVerdict, AnOverflowOfOneSideIsAbnormal) {
   EXPECT_EQ(Judged({{Inf(), Finite()}}), OverflowVerdict::kAbnormal);
   EXPECT_EQ(Judged({{Finite(), Inf()}}), OverflowVerdict::kAbnormal);

@@ -58,7 +58,7 @@ BIG = torch.tensor([3.0, 1e30, -2.0, 1e30])
 def four_kinds():
     torch.exp(BIG * 0 + 1000)  # normal: no float32 holds e^1000
     torch.dist(BIG, BIG * 0)  # abnormal: 1.4e30 fits, its square does not
-    torch.log(torch.tensor([-1.0]))  # normal: no real number
+    torch.log(torch.tensor([-1.0]))  # undefined: no real number, and nothing overflows
     torch.mul(torch.tensor([float("inf")]), 2.0)  # its input is not finite
     torch.sin(BIG)
 
@@ -69,10 +69,11 @@ def test_each_kind_of_overflow_is_told(checked):
     assert found == {
         "Torch.exp.0": "normal",
         "Torch.dist.0": "abnormal",
-        "Torch.log.0": "normal",
+        "Torch.log.0": "undefined",
         "Torch.mul.0": "inputs not finite",
     }
-    assert [report[key] for key in ("normal", "abnormal", "inputs_not_finite")] == [2, 1, 1]
+    assert [report[key] for key in ("normal", "undefined", "abnormal")] == [1, 1, 1]
+    assert report["inputs_not_finite"] == 1
     by_name = {row["API"]: row for row in rows}
     assert [*rows[0]] == [
         *("API", "Direction", "Inputs Clean", "Device Overflow", "Reference Overflow"),
@@ -85,6 +86,7 @@ def test_each_kind_of_overflow_is_told(checked):
     assert by_name["Torch.log.0"]["Device Overflow"] == "NaN"
     assert by_name["Torch.mul.0"]["Inputs Clean"] == "no"
     assert "Torch.exp.0.forward: normal overflow\n" in text
+    assert "Torch.log.0.forward: NaN, undefined for these inputs\n" in text
     assert "Torch.dist.0.forward: abnormal overflow; output.0" in text and "# abnormal" in text
     assert "1 entry got NaN or infinity as input: not judged" in text
 
