@@ -50,9 +50,11 @@ std::string CheckpointReport(const compare::Comparison& c) {
                        side.DialectName(), side.leaves.size());
   }
   out += fmt::format(
-      "verdict {}: {} equal, {} within rounding, {} differ, {} could not be judged\n",
+      "verdict {}: {} equal, {} within rounding, {} differ, {} could not be judged, {} only in the "
+      "target, {} only in the golden\n",
       compare::RunVerdictName(summary.verdict), summary.rows[0], summary.rows[1], summary.rows[2],
-      summary.rows[3] - summary.target_only_rows - summary.golden_only_rows);
+      summary.rows[3] - summary.target_only_rows - summary.golden_only_rows,
+      summary.target_only_rows, summary.golden_only_rows);
   std::vector<size_t> differing, unknown, target_only, golden_only;
   for (size_t i = 0; i < c.rows.size(); ++i) {
     if (c.rows[i].golden < 0) {

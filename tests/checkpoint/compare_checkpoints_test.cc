@@ -114,6 +114,9 @@ TEST_F(CompareCheckpointsTest, ATensorOfOneSideHasARowOfItsOwn) {
     EXPECT_EQ(c.measures[row].verdict, RowVerdict::kUnknown) << "nobody's pass";
     EXPECT_EQ(c.measures[row].reason, Reason::kNoPartner);
   }
+  EXPECT_THAT(CheckpointReport(c),
+              HasSubstr("0 differ, 0 could not be judged, 1 only in the target, "
+                        "1 only in the golden\n"));
   EXPECT_THAT(CheckpointReport(c), AllOf(HasSubstr("only in the target (1)\n  new\n"),
                                          HasSubstr("only in the golden (1)\n  old\n")));
   EXPECT_THAT(SimilarityJson(c), Not(HasSubstr("old")));
