@@ -41,6 +41,7 @@ void Entry::Begin(std::string_view name) {
   group.ranks.clear();
   is_nan.reset();
   training.reset();
+  random_state.clear();
   module.clear();
   stack = -1;
 }

@@ -158,6 +158,29 @@ bool ReturnsUnwrittenMemory(std::string_view function) {
   return std::find(std::begin(kNames), std::end(kNames), function) != std::end(kNames);
 }
 
+bool DrawsRandomNumbers(std::string_view function) {
+  constexpr std::string_view kParts[] = {"dropout",     "rand",   "bernoulli",
+                                         "multinomial", "gumbel", "poisson"};
+  constexpr std::string_view kNames[] = {"normal",    "uniform",    "exponential", "cauchy",
+                                         "geometric", "log_normal", "rrelu"};
+  std::string lower = Lower(function);
+  while (lower.ends_with('_')) lower.pop_back();
+  const auto mentioned = [&](std::string_view part) { return lower.find(part) != lower.npos; };
+  return std::any_of(std::begin(kParts), std::end(kParts), mentioned) ||
+         std::find(std::begin(kNames), std::end(kNames), lower) != std::end(kNames);
+}
+
+bool MayDrawRandomNumbers(std::string_view function) {
+  constexpr std::string_view kNames[] = {"scaled_dot_product_attention",
+                                         "multi_head_attention_forward",
+                                         "lstm",
+                                         "gru",
+                                         "rnn_tanh",
+                                         "rnn_relu"};
+  return DrawsRandomNumbers(function) ||
+         std::find(std::begin(kNames), std::end(kNames), function) != std::end(kNames);
+}
+
 bool WritesWholeTensor(std::string_view function) {
   constexpr std::string_view kNames[] = {"copy_",    "fill_",       "zero_",      "normal_",
                                          "uniform_", "random_",     "bernoulli_", "exponential_",

@@ -54,6 +54,12 @@ std::string ParameterName(std::string_view module, std::string_view parameter);
 // Whether a function ("empty_like", without prefix) returns memory that is not written yet.
 bool ReturnsUnwrittenMemory(std::string_view function);
 
+// Whether a function ("dropout", "normal_", without prefix) or a module ("Dropout") draws random numbers, if
+// its arguments do not say otherwise.
+bool DrawsRandomNumbers(std::string_view function);
+// The same, and functions that draw when an argument says so: attention, recurrent networks.
+bool MayDrawRandomNumbers(std::string_view function);
+
 // Whether a method ("copy_") writes every element of the tensor that it is called on.
 bool WritesWholeTensor(std::string_view function);
 

@@ -143,6 +143,19 @@ struct Weight {
   std::string_view fingerprint;  // "" when its elements could not be read
 };
 
+// A call that may draw random numbers.
+struct RandomDraw {
+  uint32_t record = 0;     // index into Dump::records
+  std::string_view state;  // of the generator when the call began, a fingerprint
+};
+
+// Code that a compiler (torch.compile) made was entered here: what it computes has no records.
+struct CompiledCode {
+  // "Module.fc.Linear": the innermost module that ran; "": no module was known.
+  std::string_view module;
+  std::string_view line;  // the user's line that entered it first: "train.py:41 y = f(x)"; or ""
+};
+
 namespace dump {
 class TensorArchives;
 }
@@ -172,11 +185,13 @@ struct Dump {
   std::vector<ProcessGroup> groups;
   // Of values in memory that nobody had written all of: the call that returned the memory.
   LeafTexts unwritten;
-  LeafTexts unreadable;               // of tensors without numbers: why, "meta tensor"
-  LeafTexts strides;                  // of tensors that are not contiguous, in elements: "[1, 4]"
-  std::vector<LeafRest> rests;        // of tensors with extremes, in the order of their leaves
-  std::vector<Weight> weights;        // of weights.json: at the first start of a run only
-  std::vector<Signature> signatures;  // of signatures.json (ours only), sorted by api
+  LeafTexts unreadable;                // of tensors without numbers: why, "meta tensor"
+  LeafTexts strides;                   // of tensors that are not contiguous, in elements: "[1, 4]"
+  std::vector<LeafRest> rests;         // of tensors with extremes, in the order of their leaves
+  std::vector<Weight> weights;         // of weights.json: at the first start of a run only
+  std::vector<Signature> signatures;   // of signatures.json (ours only), sorted by api
+  std::vector<CompiledCode> compiled;  // of coverage.json (ours only), one for each module
+  std::vector<RandomDraw> random_draws;  // in the order of their records (ours only)
   // The number of the forward and backward pass within the step, one for each record; of
   // construct.json. Empty: it does not say.
   std::vector<int32_t> micro_steps;
@@ -210,6 +225,16 @@ struct Dump {
         });
     const bool here = found != rests.end() && static_cast<int64_t>(found->leaf) == leaf;
     return here ? &*found : nullptr;
+  }
+  // The state of the generator when a call began; "": it draws no random numbers, or the dump does not
+  // say.
+  std::string_view RandomStateOf(int32_t record) const {
+    const auto found = std::lower_bound(random_draws.begin(), random_draws.end(), record,
+                                        [](const RandomDraw& item, int32_t index) {
+                                          return static_cast<int64_t>(item.record) < index;
+                                        });
+    const bool here = found != random_draws.end() && static_cast<int64_t>(found->record) == record;
+    return here ? found->state : std::string_view();
   }
   std::span<const Leaf> LeavesOf(const Record& record) const {
     return {leaves.data() + record.first_leaf, record.leaf_count};

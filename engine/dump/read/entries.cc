@@ -152,6 +152,11 @@ void EntryParser::Member(std::string_view key) {
     const bool training = json_->Peek() == 't';
     json_->Skip();
     out_.records.back().training = training ? Record::Mode::kTrain : Record::Mode::kEval;
+  } else if (key == "random_state" && json_->Peek() == '"') {
+    formats::JsonText text;
+    if (json_->String(&text))
+      out_.random_draws.push_back(
+          {static_cast<uint32_t>(out_.records.size() - 1), out_.arena.Copy(Text(text))});
   } else if (key == "module" && json_->Peek() == '"') {
     formats::JsonText text;
     if (json_->String(&text)) out_.records.back().module = Text(text);

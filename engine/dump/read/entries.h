@@ -31,6 +31,7 @@ struct Entries {
   // Of single leaves, which count from the start of this run.
   LeafTexts unwritten, unreadable, strides;
   std::vector<LeafRest> rests;
+  std::vector<RandomDraw> random_draws;      // RandomDraw::record counts from the start of this run
   std::vector<std::string_view> stack_keys;  // the "stack" member of each record; "" when absent
   TextArena arena;
   ShapePool shapes;
@@ -49,6 +50,7 @@ struct Entries {
     unreadable.clear();
     strides.clear();
     rests.clear();
+    random_draws.clear();
     stack_keys.clear();
     arena = TextArena();
     shapes = ShapePool();

@@ -78,6 +78,7 @@ Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget, const ReadO
   if (options.side_files) {
     MSPROBE_RETURN_IF_ERROR(ReadWeights(&dump));
     if (kind != FileKind::kPkl) MSPROBE_RETURN_IF_ERROR(ReadSignatures(&dump));
+    if (kind != FileKind::kPkl) MSPROBE_RETURN_IF_ERROR(ReadCompiledCode(&dump));
   }
   MSPROBE_RETURN_IF_ERROR(memory.Holds(MemoryOf(dump), size));
   // Side files are rarely read again; a small dump file is read again as a whole.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/base/pages.h"
+#include "engine/dump/write/coverage.h"
 #include "engine/formats/text/json.h"
 #include "engine/model/guarded_text.h"
 #include "engine/model/names.h"
@@ -293,6 +294,30 @@ Status ReadSignatures(Dump* dump) {
   std::stable_sort(dump->signatures.begin(), dump->signatures.end(),
                    [](const Signature& a, const Signature& b) { return a.api < b.api; });
   return Status::Ok();
+}
+
+Status ReadCompiledCode(Dump* dump) {
+  SideFile file(dump, kCoverageFile, nullptr);
+  return file.Read([&](formats::JsonCursor* json, std::string_view name) -> uint64_t {
+    if (name != "compiled" || json->Peek() != '[') {
+      json->Skip();
+      return 0;
+    }
+    formats::JsonText key, text;
+    for (json->BeginArray(); json->NextItem();) {
+      CompiledCode code;
+      for (json->BeginObject(); json->NextKey(&key);) {
+        const bool module = key == "module";
+        if ((module || key == "source_line") && json->Peek() == '"') {
+          if (json->String(&text)) (module ? code.module : code.line) = file.Text(text);
+        } else {
+          json->Skip();
+        }
+      }
+      if (!json->failed()) dump->compiled.push_back(code);
+    }
+    return dump->compiled.size() * sizeof(CompiledCode);
+  });
 }
 
 }  // namespace msprobe::dump

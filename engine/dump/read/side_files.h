@@ -32,4 +32,8 @@ Status ReadWeights(Dump* dump);
 // Reads <folder>/signatures.json, when it is there, into dump->signatures.
 Status ReadSignatures(Dump* dump);
 
+// Reads where compiled code was entered from <folder>/coverage.json, when it is there, into
+// dump->compiled.
+Status ReadCompiledCode(Dump* dump);
+
 }  // namespace msprobe::dump

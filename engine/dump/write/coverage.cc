@@ -140,6 +140,14 @@ std::string CoverageJson(const Coverage& coverage) {
                           Text(module.name), Text(module.reason));
     }
   }
+  if (!coverage.compiled.empty()) {
+    json += "],\n\"compiled\": [";
+    for (const Coverage::Compiled& code : coverage.compiled) {
+      json += fmt::format("{}\n  {{\"module\": {}, \"source_line\": {}}}",
+                          &code == coverage.compiled.data() ? "" : ",", Text(code.module),
+                          Text(code.line));
+    }
+  }
   return json + "]\n}\n";
 }
 
@@ -172,6 +180,10 @@ Result<Coverage> ReadCoverage(const std::string& path) {
   if (const formats::JsonValue* list = root.Find("modules_not_observed"); list != nullptr) {
     for (const formats::JsonValue& item : list->items)
       coverage.modules_not_observed.push_back({TextOf(item, "module"), TextOf(item, "reason")});
+  }
+  if (const formats::JsonValue* list = root.Find("compiled"); list != nullptr) {
+    for (const formats::JsonValue& item : list->items)
+      coverage.compiled.push_back({TextOf(item, "module"), TextOf(item, "source_line")});
   }
   return coverage;
 }

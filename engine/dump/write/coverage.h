@@ -36,6 +36,12 @@ struct Coverage {
     std::string reason;
   };
 
+  // Where compiled code was entered. What it computes has no records.
+  struct Compiled {
+    std::string module;  // the innermost module that ran, "Module.fc.Linear"; "": none was known
+    std::string line;    // the user's line that entered it first, "train.py:41 y = f(x)"; ""
+  };
+
   CallCounts apis, modules;
   int64_t gradients = 0;          // backward calls that were recorded
   int64_t gradients_ignored = 0;  // left out by the task or the configuration
@@ -60,6 +66,7 @@ struct Coverage {
 
   std::vector<Api> apis_not_observed;     // listed, present in the framework, and not observable
   std::vector<Api> modules_not_observed;  // of the model: why no call was seen
+  std::vector<Compiled> compiled;         // one for each module
 
   int64_t not_observed_count() const;
 };

@@ -322,6 +322,7 @@ void AppendEntryJson(std::string* out, const Entry& entry) {
   if (!entry.group.ranks.empty()) AppendGroup(out, entry.group);
   if (entry.is_nan) *out += *entry.is_nan ? ",\"is_nan\":1" : ",\"is_nan\":0";
   if (entry.training) *out += *entry.training ? ",\"training\":true" : ",\"training\":false";
+  if (!entry.random_state.empty()) AppendField(out, "random_state", entry.random_state);
   if (!entry.module.empty()) AppendField(out, "module", entry.module);
   // As text, like the keys of stack.json: the reader of msprobe 26 fails on a number here.
   if (entry.stack >= 0) {

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "capture/calls/code_stub.h"
+#include "capture/calls/dispatch_count.h"
 #include "capture/calls/interpose.h"
 #include "capture/calls/module_calls.h"
 #include "capture/calls/optimizer_calls.h"
@@ -177,8 +180,25 @@ void Collector::TakeModel(PyObject* model) {
   WriteWeights(models);
 }
 
+void Collector::NoteCompiledCode() {
+  if (!run_.sees_calls || !run_.session->collecting()) return;
+  const KeepError keep;
+  Guarded([&] {
+    std::string module = modules_.Running();
+    std::vector<dump::Coverage::Compiled>& known = run_.coverage.compiled;
+    if (std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.module == module; }))
+      return;
+    bool is_new;
+    std::string line = run_.WhereIs(run_.stacks.Intern(&is_new));
+    if (line.starts_with(": ")) line.erase(0, 2);
+    known.push_back({std::move(module), std::move(line)});
+  });
+}
+
 void Collector::SeeCalls() {
   run_.sees_calls = true;
+  DispatchCount::TellOfCompiledCode(
+      [](void* self) { static_cast<Collector*>(self)->NoteCompiledCode(); }, this);
   if (run_.optimizers_wanted) OptimizerCalls::Install(&optimizers_);
   // What a second run does is no operation of the program.
   if (!free_benchmark_.on()) run_.coverage.Start(/*modules_only=*/!run_.apis_wanted);

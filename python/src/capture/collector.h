@@ -115,7 +115,8 @@ class Collector final : public ParameterObserver {
   void ApplyConfig(bool goes_on = false);  // sets all members that depend on the configuration
   // Runs `change` while no pointer is swapped.
   void WhileRemoved(const std::function<void()>& change);
-  void SeeCalls();  // observes forward calls from now on
+  void SeeCalls();          // observes forward calls from now on
+  void NoteCompiledCode();  // it is entered now
   Result<bool> StartSession(std::optional<int> rank);
   void WriteWeights(const NamedModels& models);  // once in a dump: weights.json
   void TakeModel(PyObject* model);               // that a call has shown

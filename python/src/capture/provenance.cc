@@ -6,11 +6,10 @@
 
 #include "capture/python/framework.h"
 #include "capture/python/py_ref.h"
-#include "capture/values/tensor_access.h"
+#include "capture/values/generator_state.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/dump/write/provenance.h"
-#include "engine/kernels/stats.h"
 #include "engine/model/gradients_before.h"
 
 namespace msprobe::capture {
@@ -84,20 +83,6 @@ std::string ScriptFolder() {
   return folder.empty() ? base : JoinPath(base, folder);
 }
 
-// A fingerprint of the present state of torch's random generator.
-std::string RandomState(const PyRef& generator) {
-  const PyRef state = Call(generator, "get_state");
-  std::string text;
-  if (!state) return text;
-  const TensorAccess access(state.get());
-  if (access.readable()) AppendHex(&text, kernels::ComputeStats(access.view()).fingerprint, 16);
-  return text;
-}
-
-}  // namespace
-
-namespace {
-
 void AddMindSpore(JsonObject* json) {
   const PyRef mindspore = Loaded("mindspore");
   const auto text = [&](const char* key, const PyRef& value) {
@@ -145,7 +130,9 @@ void AddTorch(JsonObject* out) {
     json.Text("cpu", StrOf(capability.get()));
   const PyRef generator = Attribute(torch, "default_generator");
   json.Plain("seed", Call(generator, "initial_seed"));
-  json.Text("random_state", RandomState(generator));
+  std::string state;
+  AppendGeneratorState(generator, &state);
+  json.Text("random_state", state);
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
   api->output_is_arguments = traits.output_is_arguments;
   api->memory = MemoryOf(parts.back());
   api->may_change = MayChange(prefix, parts.back());
+  api->may_draw = Framework::Get().is_torch() && MayDrawRandomNumbers(parts.back());
   if (traits.is_collective)
     api->collective =
         std::make_shared<const CollectiveSignature>(std::string(parts.back()), target.get());

@@ -22,6 +22,8 @@ struct CallPlace {
 };
 inline constinit thread_local CallPlace call_place;
 
+// Whether this process has compiled code (torch.compile). Guarded by the GIL.
+inline bool compilers_seen = false;
 // How many listed calls ran inside a recorded one. Guarded by the GIL.
 inline int64_t nested_calls = 0;
 // How many collectives ran inside a listed call. Guarded by the GIL.

@@ -46,6 +46,8 @@ struct Shared {
 Shared& shared = *new Shared;
 uint64_t handle = 0;
 bool inside_modules = false;
+void (*told_of_compiled_code)(void*) = nullptr;
+void* told_context = nullptr;
 std::atomic<bool> is_off{true};
 
 DispatchCount::Outside PlaceOutside() {
@@ -95,6 +97,8 @@ std::unique_ptr<Region> Start(const void* record_function) {
     if (name.starts_with("autograd::engine::evaluate_function"))
       return std::make_unique<Region>(&gradient_depth);
     if (name.starts_with("Torch-Compiled Region")) {
+      if (told_of_compiled_code != nullptr && PyGILState_Check() != 0)
+        told_of_compiled_code(told_context);
       const std::lock_guard lock(shared.mutex);
       ++shared.tally.compiled_regions;
       return std::make_unique<Region>(&compiled_depth);
@@ -167,6 +171,11 @@ std::string DispatchCount::Install(bool modules_only) {
   is_off.store(false, std::memory_order_relaxed);
   handle = add_callback(callback);
   return "";
+}
+
+void DispatchCount::TellOfCompiledCode(void (*told)(void*), void* context) {
+  told_of_compiled_code = told;
+  told_context = context;
 }
 
 void DispatchCount::Remove() {

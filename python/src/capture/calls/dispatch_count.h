@@ -26,6 +26,9 @@ class DispatchCount {
     std::map<std::pair<std::string, Outside>, int64_t> outside;  // by operation
   };
 
+  // While it counts, `told(context)` is called whenever compiled code is entered, on the thread that
+  // enters it, which holds the GIL.
+  static void TellOfCompiledCode(void (*told)(void* context), void* context);
   // Returns "", or why this PyTorch cannot be asked. `modules_only`: modules are recorded and APIs
   // are not, so that an operation inside a recorded module counts as recorded.
   static std::string Install(bool modules_only);

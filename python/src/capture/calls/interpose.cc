@@ -233,6 +233,7 @@ void ForEachPointer(F&& function, M&& method) {
 PyObject* before_compiling = nullptr;  // owned; null after it was called
 
 void TellOfCompiler() {
+  compilers_seen = true;
   const PyRef callable = PyRef::Steal(std::exchange(before_compiling, nullptr));
   if (!callable) return;
   const KeepError keep;

@@ -79,7 +79,8 @@ struct Api {
   // Whether it may change an argument where `memory` does not say so (batch_norm, operators of the
   // program): their version counters are read before and after each call.
   bool may_change = false;
-  bool recorded = true;  // false: the risk level leaves it out; its calls are only counted
+  bool may_draw = false;  // random numbers: the state of the generator is recorded before each call
+  bool recorded = true;   // false: the risk level leaves it out; its calls are only counted
   const formats::IgnoreRule* ignored = nullptr;  // which of its values are not recorded
   std::vector<int64_t> unwritten;  // places of the results whose memory it does not write
   bool of_object = false;  // what is called is an object of the program: a Primitive of MindSpore

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <frameobject.h>
 
+#include "capture/calls/call_place.h"
 #include "engine/base/text.h"
 
 namespace msprobe::capture {
@@ -66,16 +67,24 @@ const StackTable::Kind& StackTable::KindOf(PyCodeObject* code) {
     it->second = {.hidden = hidden_code_.count(reinterpret_cast<PyObject*>(code)) > 0 ||
                             (!hidden_.empty() && file.substr(0, hidden_.size()) == hidden_),
                   // Code that is generated at run time has this folder in its file name as well.
-                  .compiled_wrapper = file.find("/torch/_functorch/_aot_autograd/") != file.npos};
+                  .compiled_wrapper = file.find("/torch/_functorch/_aot_autograd/") != file.npos,
+                  .inductor = file.find("/torch/_inductor/") != file.npos};
     codes_.emplace(code, PyRef::Borrow(reinterpret_cast<PyObject*>(code)));
   }
   return it->second;
 }
 
-bool StackTable::InCompiledWrapper() {
+bool StackTable::InCompiledCode() {
+  if (!compilers_seen) return false;
   Frames frames;
   while (frames && KindOf(frames.code()).hidden) frames.Next();
-  return frames && KindOf(frames.code()).compiled_wrapper;
+  if (frames && KindOf(frames.code()).compiled_wrapper) return true;
+  // Inductor calls functions of other modules while it compiles, and the code that it makes lies in
+  // files of any name: a frame of its own is around both. Code behind a break of the graph has none.
+  for (size_t depth = 0; frames && depth < kMaxFrames; frames.Next(), ++depth) {
+    if (KindOf(frames.code()).inductor) return true;
+  }
+  return false;
 }
 
 void StackTable::HideModuleCalls() {

@@ -29,9 +29,10 @@ class StackTable {
   // forward(): they are the same for each call. Never leaves a Python error set.
   void HideModuleCalls();
 
-  // Whether the code that runs now is a wrapper that PyTorch (AOT autograd) puts around compiled
-  // code. The program has not called it.
-  bool InCompiledWrapper();
+  // Whether the code that runs now is a compiler's, or was made by one: a wrapper that PyTorch (AOT
+  // autograd) puts around compiled code, Inductor while it compiles, and code that Inductor made. The
+  // program has not called it.
+  bool InCompiledCode();
 
   // Calls that come from this code belong to `region` ("optimizer"), unless a region nearer to the
   // call has a name. A region is the parent of calls that no module encloses.
@@ -59,7 +60,7 @@ class StackTable {
     int64_t number;
   };
   struct Kind {
-    bool hidden, compiled_wrapper;
+    bool hidden, compiled_wrapper, inductor;
   };
   const Kind& KindOf(PyCodeObject* code);
   std::string FindRegion() const;

@@ -9,6 +9,7 @@
 #include "capture/python/module_attributes.h"
 #include "capture/python/torch_api.h"  // QuietTorch
 #include "engine/base/log.h"
+#include "engine/model/names.h"
 
 namespace msprobe::capture {
 PyRef ModuleTree::ParametersOf(PyObject* module) {
@@ -116,6 +117,7 @@ bool ModuleTree::AddOne(PyObject* module, const std::string& name) {
   known.stem = Framework::Get().module_prefix;
   ((known.stem += name) += '.') += type_name;
   known.stem += '.';
+  known.may_draw = Framework::Get().is_torch() && DrawsRandomNumbers(type_name);
   known.forward_counter = counters_->Of(known.stem + "forward");
   known.gradient_counter = counters_->Of(known.stem + "parameters_grad");
   AddCallables(module);

@@ -29,6 +29,7 @@ struct NamedModule {
   std::string
       stem;  // "Module.encoder.ln.LayerNorm.", "Cell.fc.Dense."; "": only the modules inside are recorded
   uint32_t forward_counter = 0, gradient_counter = 0;
+  bool may_draw = false;                // random numbers
   std::vector<std::string> parameters;  // those that expect a gradient
 };
 

@@ -56,7 +56,7 @@ void* ApiRecorder::Enter(const Api& api, const CallArgs& args) {
 void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
   // The older tools, whose files these are, have no entries of Functions.
   if (api.kind == Api::kFunction && recording_->config().pkl) return nullptr;
-  if (recording_->stacks.InCompiledWrapper()) {
+  if (recording_->stacks.InCompiledCode()) {
     ++recording_->coverage.apis.wrappers;
     return nullptr;
   }
@@ -83,6 +83,7 @@ void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
   }
   SeeArguments(api, args, &call->versions);
   calls_->NoteStack(call.get());
+  if (api.may_draw) calls_->NoteGenerator(call.get(), args);
   if (call->parent.empty()) modules_->NameFollowed(&call->entry.module);
   return call.release();
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "capture/values/generator_state.h"
 #include "engine/model/names.h"
 
 namespace msprobe::capture {
@@ -108,6 +109,14 @@ void CallRecorder::NoteStack(OpenCall* call) {
                                                      [&] { return recording_->stacks.Format(); });
   if (recording_->modules_wanted && call->parent.empty())
     NoteRegion(call, recording_->stacks.Region(call->site));
+}
+
+void CallRecorder::NoteGenerator(OpenCall* call, const CallArgs& args) {
+  const dump::Config& config = recording_->config();
+  if (!call->wanted || config.pkl ||
+      (config.task != Task::kStatistics && config.task != Task::kTensor))
+    return;
+  AppendGeneratorState(GeneratorOf(args), &call->entry.random_state);
 }
 
 void CallRecorder::NoteRegion(OpenCall* call, const std::string& region) {

@@ -41,6 +41,8 @@ class CallRecorder final : public CallWriter {
   // False: a compiler traces the call, so it is not part of the training step.
   bool WriteInputs(OpenCall* call, const CallArgs& args);
   void NoteStack(OpenCall* call);
+  // Of a call that may draw random numbers: the state of its generator.
+  void NoteGenerator(OpenCall* call, const CallArgs& args);
   // `module`: the module that was called; null for an API call.
   void WriteOutput(OpenCall* call, PyObject* output, PyObject* module);
   // What the call has changed and does not return (changed_values.h). To be called after

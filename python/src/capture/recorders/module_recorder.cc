@@ -8,6 +8,7 @@
 #include "capture/calls/interpose.h"
 #include "capture/python/torch_api.h"
 #include "engine/base/log.h"
+#include "engine/model/names.h"
 
 namespace msprobe::capture {
 namespace {
@@ -27,6 +28,14 @@ void ModuleRecorder::NameFollowed(std::string* name) const {
   if (followed.following != following_ || followed.running.empty()) return;
   const std::string& stem = followed.running.back()->stem;
   name->assign(stem, 0, stem.size() - 1);  // without its last dot
+}
+
+std::string ModuleRecorder::Running() const {
+  const std::vector<std::unique_ptr<OpenCall>>& open = CallRecorder::OpenModules();
+  if (!open.empty()) return std::string(ParseEntryName(open.back()->entry.name()).api);
+  std::string name;
+  NameFollowed(&name);
+  return name;
 }
 
 void* ModuleRecorder::Follow(PyObject* module) {
@@ -91,6 +100,8 @@ void* ModuleRecorder::Enter(const NamedModule& module, PyObject* object, const C
   if (calls_->RecordsChanges(*call)) SeeBuffers(object, &call->versions);
   call->entry.training = ModuleTree::IsTraining(object);
   calls_->NoteStack(call.get());
+  // Where APIs are recorded, too, the one inside says it.
+  if (module.may_draw && !recording_->apis_wanted) calls_->NoteGenerator(call.get(), args);
   if (!call->wanted) ++recording_->coverage.modules.ignored;
   call_place.modules += call->wanted;
   call->ticket = ++last_ticket_;

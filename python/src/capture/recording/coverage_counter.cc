@@ -80,6 +80,7 @@ dump::Coverage CoverageCounter::Stop(const IsListed& is_listed) {
   coverage.saves_refused = refused_saves;
   coverage.apis_not_observed = unseen;
   coverage.modules_not_observed = unseen_modules;
+  coverage.compiled = compiled;
   coverage.counted = counts_;
   coverage.why_not_counted = problem_;
   if (!counts_) return coverage;

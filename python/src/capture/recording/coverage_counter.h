@@ -25,6 +25,8 @@ class CoverageCounter {
   int64_t saves = 0, refused_saves = 0;     // level debug
   std::vector<dump::Coverage::Api> unseen;  // APIs that are listed and cannot be observed
   std::vector<dump::Coverage::Api> unseen_modules;  // Cells in compiled graphs
+  // Where compiled code was entered, in any step that was counted: a module stays compiled.
+  std::vector<dump::Coverage::Compiled> compiled;
 
   // To be called when a step that is recorded starts. Operations of the dispatcher are counted in
   // the first such step of the process only: counting costs time, and one step shows which

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "capture/values/generator_state.h"
 #include "capture/values/tensor_access.h"
 
 namespace msprobe::capture {
@@ -92,21 +93,6 @@ void SetAutocastCache(PyObject* enabled) {
   const PyRef done = set ? PyRef::Steal(PyObject_CallOneArg(set, enabled)) : PyRef();
 }
 
-// Generators of the device of a tensor: torch.cuda.default_generators[index]. Null: of the host.
-PyRef GeneratorOf(PyObject* tensor) {
-  const PyRef device = PyRef::Steal(PyObject_GetAttrString(tensor, "device"));
-  const PyRef type = device ? PyRef::Steal(PyObject_GetAttrString(device.get(), "type")) : PyRef();
-  ClearError();
-  if (!type || Utf8(type.get()) == "cpu") return PyRef();
-  const std::string name = "torch." + std::string(Utf8(type.get())) + ".default_generators";
-  PyObject* const all = Named(name.c_str());
-  const PyRef index = PyRef::Steal(PyObject_GetAttrString(device.get(), "index"));
-  const Py_ssize_t at = index && PyLong_Check(index.get()) ? PyLong_AsSsize_t(index.get()) : 0;
-  PyRef generator = all != nullptr ? PyRef::Steal(PySequence_GetItem(all, at)) : PyRef();
-  ClearError();
-  return generator;
-}
-
 bool SameBytes(PyObject* a, PyObject* b) {
   const TensorAccess x(a), y(b);
   return x.readable() && y.readable() && x.view().numel() == y.view().numel() &&
@@ -140,7 +126,7 @@ RandomState RandomState::Take(const std::vector<PyObject*>& tensors,
     }
     state.generators_.push_back(std::move(generator));
   };
-  for (PyObject* tensor : tensors) add(GeneratorOf(tensor));
+  for (PyObject* tensor : tensors) add(DeviceGeneratorOf(tensor));
   for (const PyRef& generator : generators) add(generator);
   state.of_program_ = of_program;
   state.Read();

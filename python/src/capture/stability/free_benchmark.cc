@@ -169,7 +169,7 @@ void* FreeBenchmark::EnterCall(const Api& api, const CallArgs& args) {
   call->name = name;
   call->backward = backward;
   call->held = HeldCall(args);
-  if (call->held.IsTraced() || recording_->stacks.InCompiledWrapper()) {
+  if (call->held.IsTraced() || recording_->stacks.InCompiledCode()) {
     recording_->session->calls().ReturnCallNumber(api.counter);
     return nullptr;
   }
