@@ -25,6 +25,7 @@
 #include "engine/compare/measure/same_tensor.h"
 #include "engine/compare/measure/uncounted_values.h"
 #include "engine/compare/measure/unwritten.h"
+#include "engine/compare/model/compiled_code.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/regions/batch_parts.h"
 #include "engine/compare/regions/joined_weights.h"
@@ -109,6 +110,8 @@ void NoteWhatWasNotObserved(Comparison* c) {
   } else if (tb != gb) {
     out.push_back(fmt::format("the {} recorded no backward pass", tb ? "golden" : "target"));
   }
+  const std::vector<std::string> compiled = DescribeCompiledCalls(*c);
+  out.insert(out.end(), compiled.begin(), compiled.end());
   const Summary s = Summarize(*c);
   if (s.target_only_calls > 0) {
     out.push_back(Count(s.target_only_calls, "call of the target has", "calls of the target have") +
@@ -216,6 +219,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   JudgeOutsideIntegers(&c);
   ForgiveGradientOrder(&c);
   ForgiveUnwritten(&c);
+  FindCompiledCalls(&c);
   JoinBatchParts(&c);
   JoinWeights(&c);
   JudgeShapeEffects(&c);

@@ -207,6 +207,7 @@ void FillSummary(const JsonValue& document, compare::Summary* s) {
   s->unreadable_rows = Integer(rows, "unreadable");
   s->target_only_calls = Integer(calls, "target_only");
   s->golden_only_calls = Integer(calls, "golden_only");
+  s->compiled_calls = Integer(calls, "compiled");
   s->aligned_calls = Integer(calls, "aligned");
   s->calls_compared_nowhere = Integer(calls, "compared_nowhere");
 }

@@ -63,6 +63,22 @@ TEST(BatchParts, AnErrorInOnePartIsFound) {
   }
 }
 
+// One run has the call twice, on halves of other data. Nothing agrees when it is put together, so nothing
+// says that a batch was divided.
+TEST(BatchParts, OtherShapesAloneAreNoParts) {
+  const auto run = [](int calls, double size) {
+    DumpBuilder b;
+    for (int i = 0; i < calls; ++i) {
+      b.Call("Functional.relu." + std::to_string(i) + ".forward").In(Rows(calls, i, size));
+      b.Out(Rows(calls, i, 2 * size));
+    }
+    return b.Take();
+  };
+  const Comparison c = MustCompare(run(2, 1), run(1, 3));
+  EXPECT_THAT(c.first.why, ::testing::HasSubstr("has shape [4, 4] in the target, [8, 4] in"));
+  EXPECT_THAT(c.first.why, ::testing::Not(::testing::HasSubstr("parts of the batch")));
+}
+
 TEST(BatchParts, TheSumOfTheGradientsMustAgree) {
   const Comparison c = MustCompare(Model(2, {.gradient = kWrong}), Model(1));
   EXPECT_EQ(First(c), "Module.first.Linear.parameters_grad.0") << c.first.why;

@@ -19,6 +19,22 @@ def load(path):
     )
 
 
+def header(path):
+    """The header of a dump, and where compiled code was entered."""
+    path = pathlib.Path(path)
+    coverage = path.parent / "coverage.json"
+    compiled = json.loads(coverage.read_text()).get("compiled", []) if coverage.exists() else []
+    return json.loads(path.read_text()).get("provenance", {}), compiled
+
+
+def module_path(name):
+    """ "layers.0.fc" of "Module.layers.0._orig_mod.fc.Linear.forward.0", "" of other names."""
+    if not name.startswith("Module."):
+        return ""
+    parts = re.split(r"\.(?:forward|backward|parameters_grad)\b", name)[0].split(".")
+    return ".".join(p for p in parts[1:-1] if p != "_orig_mod")
+
+
 def tensors(value):
     """Fingerprints of the tensors in a slot of an entry, in order; those with names by name."""
     if isinstance(value, dict):
@@ -55,7 +71,9 @@ class Report:
     def __init__(self, report):
         self.report = report
         self.target, self.construct, self.target_weights = load(report["target"]["path"])
-        self.golden, _, self.golden_weights = load(report["golden"]["path"])
+        self.golden, self.golden_construct, self.golden_weights = load(report["golden"]["path"])
+        self.target_run, self.target_compiled = header(report["target"]["path"])
+        self.golden_run, self.golden_compiled = header(report["golden"]["path"])
         self.first = report["first_divergence"]
 
     def before(self, name):
@@ -107,6 +125,63 @@ class Report:
                 if each in self.target and each in self.golden and self.differs(each, outputs):
                     assert self.differs(each, inputs), f"{advice}: {each} shows it"
         assert "TF32" not in advice, "TF32 on two CPUs"
+        assert "already wrong" not in why, why
+        assert not re.match(r"\d+ (?!calls? before it )", why), f"{why}: of what?"
+        if "the initialisation and its seed" in advice:
+            known = {w["fp"] for w in self.golden_weights.values() if "fp" in w}
+            same = [n for n, w in self.target_weights.items() if w.get("fp") in known]
+            assert not same, f"{advice}: {same[0]} is the same"
+        if "skips an operation" in advice:
+            taken = inputs(self.golden[golden_name])
+            passed = {fp for each in self.target.values() for fp in inputs(each)}
+            assert passed.intersection(taken), f"{advice}: nobody takes what {golden_name} takes"
+
+    def check_draws(self):
+        """Sentences on random numbers, against the states of the generators."""
+        why, advice = self.first["why"], self.first.get("advice") or ""
+        seeds = self.target_run.get("seed"), self.golden_run.get("seed")
+        if "fix the seed on both sides" in advice:
+            assert seeds[0] != seeds[1], f"{advice}: both have {seeds[0]}"
+        if found := re.search(r"both runs have the seed (\d+)", why):
+            assert {str(each) for each in seeds} == {found[1]}, why
+            states = [run.get("random_state") for run in (self.target_run, self.golden_run)]
+            assert states[0] != states[1], f"{why}: the step began with one state"
+        if found := re.search(r"only the (target|golden) calls (\S+)", why):
+            sides = {"target": self.target, "golden": self.golden}
+            assert found[2] in sides.pop(found[1]), why
+        if found := re.search(
+            r"in the (target|golden) it runs inside .* generator: (\S+), which", why
+        ):
+            dump = self.target if found[1] == "target" else self.golden
+            name = self.first["target_name" if found[1] == "target" else "golden_name"]
+            assert dump[found[2]]["random_state"] != dump[name]["random_state"], why
+
+    def check_structure(self):
+        """No call is a rewrite of itself, and compiled code lacks no calls."""
+        stem = functools.partial(re.sub, r"\.\d+(\.(?:forward|backward))?(\.\d+)?$", "")
+        for region in self.report["regions"]:
+            if region["verdict"] == "rewrite":
+                calls = [sorted(stem(n) for n in region[side]) for side in ("target", "golden")]
+                assert calls[0] != calls[1], f"a rewrite of itself: {calls[0]}"
+        alone = [*self.report["unmatched"]["target"], *self.report["unmatched"]["golden"]]
+        if self.first is not None:
+            named = [self.first["target_name"], self.first["golden_name"]]
+            alone += [name for name in named if name and None in named]
+        sides = (
+            (self.golden, self.golden_construct, self.target_compiled),
+            (self.target, self.construct, self.golden_compiled),
+        )
+        for dump, construct, compiled in sides:
+            paths = [module_path(code["module"]) for code in compiled if code["module"]]
+            for name in alone:
+                if name not in dump:
+                    continue
+                around, path = construct.get(name), module_path(name)
+                while around:
+                    path = path or module_path(around)
+                    around = construct.get(around)
+                inside = [p for p in paths if path == p or path.startswith(p + ".")]
+                assert not inside, f"{name} is said to be missing, and {inside[0]} is compiled"
 
     def check_names(self):
         """Arguments and gradients of an API are called by their names, where the dump has them."""
@@ -135,9 +210,15 @@ class Report:
     def check_start(self):
         begun = self.report["beginning"]["weights"] or ""
         if found := re.match(r"the same weights \((\d+)\)", begun):
-            golden = {name: weight["fp"] for name, weight in self.golden_weights.items()}
-            same = [n for n, w in self.target_weights.items() if golden.get(n) == w["fp"]]
+            bare = functools.partial(re.sub, r"\b_orig_mod\.", "")
+            golden = {bare(name): weight["fp"] for name, weight in self.golden_weights.items()}
+            same = [n for n, w in self.target_weights.items() if golden.get(bare(n)) == w["fp"]]
             assert len(same) == int(found[1]), begun
+        data = self.report["beginning"]["data"] or ""
+        if found := re.match(r"other data \((\S+)\.input\.(\d+) differs\)", data):
+            slot = (self.target[found[1]].get("input_args") or [])[int(found[2])]
+            everywhere = {fp for entry in self.golden.values() for fp in inputs(entry)}
+            assert not everywhere.intersection(tensors(slot)), f"{data}: the golden has them"
 
     def check_counts(self):
         calls = self.report["calls"]
@@ -151,7 +232,9 @@ def check(report, *_):
     held = Report(report)
     held.check_start()
     held.check_counts()
+    held.check_structure()
     if held.first is not None:
         held.check_first()
         held.check_names()
         held.check_lines()
+        held.check_draws()

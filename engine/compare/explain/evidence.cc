@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
 
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
@@ -165,8 +168,34 @@ int32_t UnwrittenInput(const Comparison& c, int32_t pair) {
   return -1;
 }
 
+namespace {
+
+// For each pair before `pair`: whether it ran inside that call, which is recorded behind it.
+std::vector<char> CallsInside(const Comparison& c, int32_t pair) {
+  std::vector<char> inside(pair, 0);
+  if (!RecordOf(c, pair).is_module) return inside;
+  std::unordered_set<std::string_view> modules{RecordOf(c, pair).name.view()};
+  for (int32_t p = pair - 1; p >= 0; --p) {
+    const Record& record = RecordOf(c, p);
+    inside[p] = modules.contains(record.parent.view());
+    if (inside[p] && record.is_module) modules.insert(record.name.view());
+  }
+  return inside;
+}
+
+// A gradient is recorded when it is complete, before the backward call that makes it: what is wrong
+// with it is no error before the call, and gradients of older dumps stand in the forward pass.
+bool IsGradientOf(const Comparison& c, int32_t gradient, int32_t pair) {
+  return RecordOf(c, gradient).direction == Direction::kParameterGrad &&
+         !IsOptimizerCall(RecordOf(c, pair).api) &&
+         RecordOf(c, pair).direction != Direction::kParameterGrad;
+}
+
+}  // namespace
+
 EarlierCalls CountEarlierCalls(const Comparison& c, int32_t pair) {
   EarlierCalls b;
+  const std::vector<char> inside = CallsInside(c, pair);
   for (int32_t p = 0; p < pair; ++p) {
     switch (c.classes[p]) {
       case CallClass::kEqual:
@@ -177,9 +206,7 @@ EarlierCalls CountEarlierCalls(const Comparison& c, int32_t pair) {
         break;
       case CallClass::kIntroduced:
       case CallClass::kInherited:
-        // Gradients may stand in the forward pass, and belong behind it (FirstWrongCall).
-        b.diverged += RecordOf(c, p).direction != Direction::kParameterGrad ||
-                      RecordOf(c, pair).direction != Direction::kForward;
+        b.diverged += !inside[p] && !IsGradientOf(c, p, pair);
         break;
       case CallClass::kUnknown:
         b.unjudged += !c.IsRewritten(p);
@@ -259,23 +286,21 @@ std::string_view EqualWord(const Comparison& c) {
 std::string DescribeEarlierCalls(const Comparison& c, const EarlierCalls& b) {
   if (b.total() == 0) return "it is the first recorded call";
   std::string out;
-  const auto add = [&](std::string text) {
-    if (!out.empty()) out += ", ";
-    out += text;
+  // The first number says of what it is.
+  const auto add = [&](int64_t n, std::string_view one, std::string_view many,
+                       std::string_view what) {
+    if (n == 0) return;
+    if (!out.empty()) {
+      out += fmt::format(", {} {}", n, what);
+    } else {
+      out = fmt::format("{} before it {}{}", Plural(n, "call"), n == 1 ? one : many, what);
+    }
   };
-  if (b.equal > 0)
-    add(fmt::format("{} before it {} {}", Plural(b.equal, "call"), b.equal == 1 ? "is" : "are",
-                    EqualWord(c)));
-  if (b.noise > 0) {
-    add(fmt::format("{}{} within rounding (largest {} roundings)",
-                    b.equal > 0 ? std::to_string(b.noise) : Plural(b.noise, "call"),
-                    b.equal > 0    ? ""
-                    : b.noise == 1 ? " before it is"
-                                   : " before it are",
-                    ShortNumber(b.largest_noise)));
-  }
-  if (b.diverged > 0) add(fmt::format("{} already wrong", b.diverged));
-  if (b.unjudged > 0) add(fmt::format("{} could not be judged", b.unjudged));
+  add(b.equal, "is ", "are ", EqualWord(c));
+  add(b.noise, "is ", "are ",
+      fmt::format("within rounding (largest {} roundings)", ShortNumber(b.largest_noise)));
+  add(b.diverged, "", "", b.diverged == 1 ? "differs as well" : "differ as well");
+  add(b.unjudged, "", "", "could not be judged");
   return out;
 }
 

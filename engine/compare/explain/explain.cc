@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "engine/compare/explain/classify.h"
+#include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explanation.h"
 #include "engine/compare/explain/fix_hint.h"
@@ -71,10 +72,7 @@ std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
                ? "compare how the two runs construct their optimizers and schedules"
                : "compare the two call sites and the configuration they read";
   }
-  if (DrawsRandomNumbers(r.api)) {
-    return "this operation draws random numbers: fix the seed on both sides before "
-           "looking further";
-  }
+  if (RandomCause cause = CauseOfOtherDraw(c, p); !cause.advice.empty()) return cause.advice;
   if (worst != nullptr && worst->reason == Reason::kShapeDiffers)
     return "the two runs do not compute on the same shapes";
   if (call.in.noise && AmplifiesRounding(r.api)) {
@@ -101,7 +99,7 @@ Children ChildrenOf(const Comparison& c, int32_t module) {
   const std::string_view name = RecordOf(c, module).name;
   Children children;
   for (int32_t q = module - 1; q >= 0 && q > module - 4096; --q) {
-    if (RecordOf(c, q).parent != name) continue;
+    if (RecordOf(c, q).parent != name || c.IsCompiled(q)) continue;
     ++children.count;
     const CallSummary call = SummarizeCall(c, q);
     const bool wrong = c.classes[q] == CallClass::kIntroduced ||
@@ -184,15 +182,21 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
   f.why = fmt::format("{}{}; {}; {}", made_otherwise, DescribeEarlierCalls(c, before),
                       DescribeInputs(c, p, call), DescribeRow(c, f.row));
   if (const std::string updates = DescribeUpdates(c, p); !updates.empty()) f.why += "; " + updates;
+  if (const RandomCause cause = CauseOfOtherDraw(c, p); !cause.why.empty())
+    f.why += "; " + cause.why;
   f.advice = Advice(c, p, call);
   if (!RecordOf(c, p).is_module) return f;
   if (const std::string weight = OtherWeightInModule(c, p); !weight.empty()) {
     f.why += fmt::format("; {} differs already in the weights file", weight);
-    f.advice = kCompareCheckpoints;
+    f.advice = AdviceOnWeights(c);
     return f;
   }
+  const std::string compiled = DescribeCompiledModule(c, p);
+  if (!compiled.empty()) f.why += "; " + compiled;
   const Children children = ChildrenOf(c, p);
-  if (children.first_wrong >= 0) {
+  if (children.first_wrong < 0 && !compiled.empty()) {
+    f.advice = kRunEagerly;
+  } else if (children.first_wrong >= 0) {
     f.confidence *= kContainerConfidence;
     f.advice = fmt::format("look inside this module: {} is the first call in it that is wrong",
                            EntryName(c, children.first_wrong));
@@ -208,6 +212,47 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
   }
   return f;
 }
+
+namespace {
+
+// Whether the run without the call `u` takes in the row `row` what the call takes in the other run: it
+// has left the call out. Otherwise it may compute the same in code that is not recorded.
+bool IsLeftOut(const Comparison& c, int32_t u, int32_t row) {
+  if (row < 0) return false;
+  const bool inserted = c.pairs[u].target >= 0;
+  const int32_t index = inserted ? c.rows[row].golden : c.rows[row].target;
+  if (index < 0) return false;
+  const Leaf& passed = (inserted ? c.golden : c.target).leaves[index];
+  const auto leaves = (inserted ? c.target : c.golden).LeavesOf(RecordOf(c, u));
+  return TellsTensorsApart(passed) &&
+         std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& leaf) {
+           return leaf.slot != Slot::kOutput && SameNumbers(leaf, passed);
+         });
+}
+
+std::string AdviceOnUnmatched(const Comparison& c, int32_t u, int32_t row) {
+  const bool inserted = c.pairs[u].target >= 0;
+  const std::string_view with = inserted ? "target" : "golden",
+                         without = inserted ? "golden" : "target";
+  const int32_t forward = u < static_cast<int32_t>(c.forward_of.size()) ? c.forward_of[u] : -1;
+  if (forward >= 0 && c.pairs[forward].matched()) {
+    return fmt::format(
+        "both runs call {}, and no gradient comes back to it in the {}: there its result is not "
+        "used, or it is detached",
+        EntryName(c, forward), without);
+  }
+  if (!IsLeftOut(c, u, row)) {
+    return fmt::format(
+        "the {} records no call in its place: it does not have the operation of the {}, or "
+        "computes "
+        "it in code that is not recorded",
+        without, with);
+  }
+  return inserted ? "the target runs an operation that the golden does not have"
+                  : "the target skips an operation that the golden runs";
+}
+
+}  // namespace
 
 FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int32_t row, Tie tie) {
   const bool inserted = c.pairs[u].target >= 0;
@@ -232,8 +277,7 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
           fmt::format("right after it {} is the first call with a wrong number", EntryName(c, p));
       break;
   }
-  f.advice = inserted ? "the target runs an operation that the golden does not have"
-                      : "the target skips an operation that the golden runs";
+  f.advice = AdviceOnUnmatched(c, u, row);
   return f;
 }
 

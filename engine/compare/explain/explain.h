@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/regions/new_values.h"
@@ -37,5 +38,13 @@ std::optional<FirstDivergence> ExplainOtherLoss(const Comparison& comparison, in
 // Rounding grows from call to call. At `pair`, which is the place that is named, it is more than is
 // explained for the first time; its largest growth is at `jump`.
 FirstDivergence ExplainDrift(const Comparison& comparison, int32_t jump, int32_t pair);
+
+// Why a call of both runs drew other random numbers. Dumps of ours have the state of the generator at
+// the beginning of each call that may draw.
+struct RandomCause {
+  std::string why;     // which earlier call drew, or what else is known; "" when nothing is
+  std::string advice;  // what to do; "": the call draws no numbers, or both runs drew the same ones
+};
+RandomCause CauseOfOtherDraw(const Comparison& comparison, int32_t pair);
 
 }  // namespace msprobe::compare

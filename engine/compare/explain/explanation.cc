@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/unmatched_calls.h"
+#include "engine/compare/model/compiled_code.h"
 #include "engine/compare/model/module_modes.h"
 #include "engine/compare/model/other_weights.h"
 #include "engine/compare/model/record_keys.h"
@@ -100,6 +103,42 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
     if (!other.empty()) inputs += (inputs.find(", but ") == inputs.npos ? ", but " : "; ") + other;
   }
   return inputs;
+}
+
+std::string AdviceOnWeights(const Comparison& c) {
+  const auto seed = [](const Dump& dump) -> std::string_view {
+    for (const auto& [key, value] : dump.provenance) {
+      if (key == "seed") return value;
+    }
+    return "";
+  };
+  std::unordered_set<std::string_view> golden;
+  for (const Weight& weight : c.golden.weights) golden.insert(weight.fingerprint);
+  const auto same =
+      std::count_if(c.target.weights.begin(), c.target.weights.end(), [&](const Weight& weight) {
+        return !weight.fingerprint.empty() && golden.contains(weight.fingerprint);
+      });
+  if (same == 0) return "compare the checkpoints, the initialisation and its seed";
+  const std::string_view target_seed = seed(c.target), golden_seed = seed(c.golden);
+  const bool one_seed = !target_seed.empty() && target_seed == golden_seed;
+  return fmt::format(
+      "compare the checkpoints: {} other weight{} the same in both runs, so look at what made this "
+      "one "
+      "differ before the step ({}another checkpoint, a cast, adapters that were merged into it)",
+      same, same == 1 ? " is" : "s are", one_seed ? "" : "an initialisation with another seed, ");
+}
+
+std::string DescribeCompiledModule(const Comparison& c, int32_t p) {
+  const Record& record = RecordOf(c, p);
+  if (!record.is_module) return "";
+  const bool target = CompiledCodeIn(c.target, record.api) != nullptr,
+             golden = CompiledCodeIn(c.golden, record.api) != nullptr;
+  if (!target && !golden) return "";
+  return fmt::format(
+      "it runs compiled code in {} (torch.compile), in which no operation is recorded",
+      target && golden ? "both runs"
+      : target         ? "the target"
+                       : "the golden");
 }
 
 std::string OtherWeightInModule(const Comparison& c, int32_t p) {

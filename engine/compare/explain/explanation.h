@@ -12,8 +12,10 @@ namespace msprobe::compare {
 // The call that made a wrong value was found by equal numbers (dataflow.h).
 inline constexpr double kFlowConfidence = 0.9;
 
-inline constexpr std::string_view kCompareCheckpoints =
-    "compare the checkpoints, the initialisation and its seed";
+inline constexpr std::string_view kRunEagerly =
+    "run this code without torch.compile, or with backend=\"aot_eager\": if the difference stays, "
+    "the "
+    "compiler does not make it";
 
 // An explanation with place and source line; the caller adds confidence and words.
 FirstDivergence StartExplanation(const Comparison& comparison, int32_t pair, int32_t row);
@@ -24,5 +26,13 @@ std::string DescribeInputs(const Comparison& comparison, int32_t pair, const Cal
 // A parameter or buffer of the module in which the call `pair` runs, or of a module in it, with which
 // the runs did not begin alike: "layers.0.inv_freq"; "" when there is none.
 std::string OtherWeightInModule(const Comparison& comparison, int32_t pair);
+
+// What to look at where a weight differs when the step begins: the initialisation only where other seeds
+// or no equal weight allow it.
+std::string AdviceOnWeights(const Comparison& comparison);
+
+// "it is compiled code in the target (torch.compile), in which no operation is recorded", of the call of
+// such a module; "" of any other call.
+std::string DescribeCompiledModule(const Comparison& comparison, int32_t pair);
 
 }  // namespace msprobe::compare

@@ -27,7 +27,8 @@ Findings::Side SideOf(const Comparison& c, bool target) {
                       .values = static_cast<int64_t>(dump.leaves.size()),
                       .complete = dump.complete};
   for (size_t p = 0; p < c.pairs.size() && side.only_here.size() < kMostNames; ++p) {
-    if ((target ? c.pairs[p].golden : c.pairs[p].target) < 0)
+    if ((target ? c.pairs[p].golden : c.pairs[p].target) < 0 &&
+        !c.IsCompiled(static_cast<int32_t>(p)))
       side.only_here.emplace_back(EntryName(c, static_cast<int32_t>(p)));
   }
   return side;

@@ -15,9 +15,11 @@
 #include "engine/compare/explain/optimizer_steps.h"
 #include "engine/compare/explain/suspects.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/compiled_code.h"
 #include "engine/compare/model/other_weights.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/dump/read/step_in_path.h"
+#include "engine/model/names.h"
 
 namespace msprobe::compare {
 namespace {
@@ -72,7 +74,7 @@ std::optional<Origin> AnOtherWeight(const Comparison& c, const WrongInput& in, b
                   fmt::format("{} {} differs already in the weights file, so the error begins "
                               "before the first recorded operation",
                               parameter ? "parameter" : "buffer", weight.name),
-                  std::string(kCompareCheckpoints)};
+                  AdviceOnWeights(c)};
   }
   const std::string near = is_made ? "" : OtherWeightInModule(c, in.pair);
   if (near.empty()) return std::nullopt;
@@ -81,7 +83,7 @@ std::optional<Origin> AnOtherWeight(const Comparison& c, const WrongInput& in, b
       fmt::format("{} differs already in the weights file, and no recorded operation made "
                   "this value",
                   near),
-      std::string(kCompareCheckpoints)};
+      AdviceOnWeights(c)};
 }
 
 std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
@@ -98,7 +100,7 @@ std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
       step > 0
           ? "compare the steps before, with the inputs and outputs of their optimizer; then the "
             "checkpoints"
-          : std::string(kCompareCheckpoints)};
+          : AdviceOnWeights(c)};
 }
 
 // The output of a call that made the value, in the target and in the golden; null: not recorded.
@@ -122,6 +124,32 @@ std::optional<Origin> AnotherOutput(const Comparison& c, const Makers& made) {
   }
   return Origin{kFlowConfidence, std::move(flow),
                 "the two programs are wired differently here: compare the source lines"};
+}
+
+// Whether compiled code made the value: no call of the run made it, the module around the call enters
+// such code, and the other run may have made it in a call that stands for it.
+std::optional<Origin> FromCompiledCode(const Comparison& c, const WrongInput& in,
+                                       const Makers& made) {
+  for (const bool target : {true, false}) {
+    const Dump& dump = target ? c.target : c.golden;
+    const int32_t index = target ? c.pairs[in.pair].target : c.pairs[in.pair].golden;
+    if (dump.compiled.empty() || index < 0 || (target ? made.target : made.golden) != nullptr)
+      continue;
+    const Record& record = dump.records[index];
+    const std::string_view around =
+        record.parent.empty() ? record.module.view() : WithoutCall(record.parent);
+    const CompiledCode* code = CompiledCodeIn(dump, around);
+    if (code == nullptr) continue;
+    const std::string module = ModuleForPeople(code->module);
+    return Origin{
+        kUnrecordedConfidence,
+        fmt::format("it comes out of compiled code (torch.compile) of the {}{}{}, in which "
+                    "no operation is recorded",
+                    target ? "target" : "golden", module.empty() ? "" : " in " + module,
+                    code->line.empty() ? "" : fmt::format(", entered at {}", code->line)),
+        std::string(kRunEagerly)};
+  }
+  return std::nullopt;
 }
 
 std::optional<Origin> InsideAModule(const Comparison& c, int32_t p) {
@@ -180,7 +208,7 @@ Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Make
             fmt::format("no recorded operation made the value, and {} differs already in the "
                         "weights file",
                         weights.front().name),
-            std::string(kCompareCheckpoints)};
+            AdviceOnWeights(c)};
   }
   if (before.total() == 0) {
     return {kBeforeTheRunConfidence, "the error begins before the first recorded operation",
@@ -237,6 +265,7 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
   std::optional<Origin> origin =
       AnOtherWeight(c, in, made.target != nullptr || made.golden != nullptr);
   if (!origin) origin = AParameter(c, in);
+  if (!origin) origin = FromCompiledCode(c, in, made);
   if (!origin) origin = AnotherOutput(c, made);
   if (const int32_t module = CallAround(c, p); !origin && modules_only && module >= 0)
     return ExplainOwnCode(c, module, in);

@@ -34,7 +34,8 @@ RunVerdict VerdictOf(const Comparison& c, Summary* s) {
   if (s->rows[static_cast<int>(RowVerdict::kDiffers)] > 0) return RunVerdict::kDiffers;
   if (s->compared == 0 || ComparedTooLittle(*s)) return RunVerdict::kUnknown;
   // A run that was killed may have made the missing calls later.
-  const bool other_calls = s->other_forms > 0 || (s->target_only_calls > 0 && c.golden.complete) ||
+  const bool other_calls = s->other_forms > 0 || s->compiled_calls > 0 ||
+                           (s->target_only_calls > 0 && c.golden.complete) ||
                            (s->golden_only_calls > 0 && c.target.complete);
   if (unknown > 0 || other_calls) {
     const UnpairedResults unpaired(c);
@@ -72,8 +73,10 @@ Summary Summarize(const Comparison& c) {
   }
   for (size_t p = 0; p < c.pairs.size(); ++p) {
     ++s.calls[static_cast<int>(c.classes[p])];
-    s.target_only_calls += c.pairs[p].golden < 0;
-    s.golden_only_calls += c.pairs[p].target < 0;
+    const bool compiled = c.IsCompiled(static_cast<int32_t>(p));
+    s.compiled_calls += compiled;
+    s.target_only_calls += c.pairs[p].golden < 0 && !compiled;
+    s.golden_only_calls += c.pairs[p].target < 0 && !compiled;
     s.aligned_calls += c.pairs[p].match == Match::kAligned;
   }
   s.verdict = VerdictOf(c, &s);

@@ -34,6 +34,8 @@ struct Summary {
   int64_t other_forms = 0;   // of them, values that the runs pass in another form
   int64_t target_only_rows = 0, golden_only_rows = 0;
   int64_t target_only_calls = 0, golden_only_calls = 0;
+  // Calls of one run that the other has inside compiled code; not among those of one run only.
+  int64_t compiled_calls = 0;
   int64_t aligned_calls = 0;    // paired under different names
   int64_t unreadable_rows = 0;  // tensor files missing or damaged
   // Calls without a partner whose results are compared nowhere, and the first of them (an index

@@ -7,6 +7,7 @@
 
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/model/compiled_code.h"
 
 namespace msprobe::compare {
 
@@ -89,6 +90,7 @@ std::string DescribeUnmatchedCalls(const Comparison& c) {
     int32_t first = -1;
     for (size_t p = 0; p < c.pairs.size(); ++p) {
       if ((target ? c.pairs[p].golden : c.pairs[p].target) >= 0) continue;
+      if (c.IsCompiled(static_cast<int32_t>(p))) continue;
       if (count++ == 0) first = static_cast<int32_t>(p);
     }
     if (count == 0) continue;
@@ -97,6 +99,8 @@ std::string DescribeUnmatchedCalls(const Comparison& c) {
                         count == 1 ? "is" : "are", target ? "target" : "golden",
                         count == 1 ? "" : "the first is ", EntryName(c, first), Place(c, first));
   }
+  for (const std::string& compiled : DescribeCompiledCalls(c))
+    text += (text.empty() ? "" : "; ") + compiled;
   return text;
 }
 

@@ -43,12 +43,7 @@ double Elements(const Leaf& leaf) { return static_cast<double>(leaf.shape.elemen
 
 }  // namespace
 
-bool DrawsRandomNumbers(std::string_view api) {
-  const std::string_view base = BaseApi(api);
-  return MentionsAny(base, {"dropout", "rand", "bernoulli", "multinomial", "gumbel", "poisson"}) ||
-         IsAny(base,
-               {"normal", "uniform", "exponential", "cauchy", "geometric", "log_normal", "rrelu"});
-}
+bool DrawsRandomNumbers(std::string_view api) { return msprobe::DrawsRandomNumbers(BaseApi(api)); }
 
 bool ReturnsUninitialised(std::string_view api) { return ReturnsUnwrittenMemory(BaseApi(api)); }
 

@@ -9,6 +9,7 @@
 #include "engine/compare/measure/outside_data.h"
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/module_modes.h"
+#include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/dump/read/step_in_path.h"
 #include "engine/model/names.h"
@@ -72,9 +73,21 @@ uint32_t EndOfFirstMaker(const Comparison& c) {
   return static_cast<uint32_t>(c.rows.size());
 }
 
+// Whether the function calls the argument a weight.
+bool IsWeightArgument(const Comparison& c, const Leaf& leaf) {
+  const Record& record = c.target.records[leaf.record];
+  const std::string_view place = LeafPlace(leaf, record);
+  const int64_t index = leaf.slot == Slot::kInput ? NumberAfter(place, "") : -1;
+  const std::string_view name =
+      index < 0 ? place : c.target.ParameterOf(record.api, static_cast<size_t>(index));
+  return name == "weight" || name == "bias";
+}
+
 // A sentence on the outside data (outside_data.h) of both runs.
 std::string CompareData(const Comparison& c) {
-  FingerprintSet same, rounded;
+  FingerprintSet same, rounded, of_golden;
+  for (const Leaf& leaf : c.golden.leaves) of_golden.Insert(leaf.fingerprint);
+  for (const Weight& weight : c.golden.weights) of_golden.Insert(weight.fingerprint);
   std::string_view other;
   const uint32_t data_end = EndOfFirstMaker(c);
   bool is_data = true;
@@ -84,7 +97,11 @@ std::string CompareData(const Comparison& c) {
     const RowVerdict verdict = c.measures[row].verdict;
     if (verdict == RowVerdict::kEqual) same.Insert(leaf.fingerprint);
     if (verdict == RowVerdict::kNoise) rounded.Insert(leaf.fingerprint);
-    if (verdict == RowVerdict::kDiffers) other = leaf.name, is_data = row < data_end;
+    // Data do not require gradients, and are no weights; and what the golden has elsewhere, the target
+    // passes to another call: the data are the same.
+    if (verdict == RowVerdict::kDiffers && leaf.requires_grad != "True" &&
+        !IsWeightArgument(c, leaf) && !of_golden.Has(leaf.fingerprint))
+      other = leaf.name, is_data = row < data_end;
     return other.empty();
   });
   if (!other.empty()) {

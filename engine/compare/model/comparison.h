@@ -161,11 +161,13 @@ struct Comparison {
   ElementType NoiseDTypeOf(size_t row) const {
     return noise_dtypes.empty() ? ElementType() : noise_dtypes[row];
   }
-  static constexpr char kRewrite = 1, kPartOfBatch = 2;
+  static constexpr char kRewrite = 1, kPartOfBatch = 2, kCompiled = 3;
+  // Whether the calls are no part of what differs: a rewrite, a part of a batch, compiled code.
   bool IsRewritten(int32_t pair) const { return !rewritten.empty() && rewritten[pair] != 0; }
   bool IsPartOfBatch(int32_t pair) const {
     return !rewritten.empty() && rewritten[pair] == kPartOfBatch;
   }
+  bool IsCompiled(int32_t pair) const { return !rewritten.empty() && rewritten[pair] == kCompiled; }
   Dump target, golden;
   Mode mode = Mode::kStatistics;
   double tolerance = 1;  // CompareOptions::tolerance that the verdicts were made with
@@ -186,8 +188,8 @@ struct Comparison {
   // cannot be read.
   std::vector<std::string> notes;
   std::vector<CallClass> classes;  // one for each pair
-  // Empty, or one for each pair: 0, kRewrite for a part of a rewrite (regions/rewrites.h), or
-  // kPartOfBatch (regions/batch_parts.h).
+  // Empty, or one for each pair: 0, kRewrite for a part of a rewrite (regions/rewrites.h),
+  // kPartOfBatch (regions/batch_parts.h), or kCompiled (model/compiled_code.h).
   std::vector<char> rewritten;
   // Empty, or for each pair the number of its region (regions/regions.h) as a document of an earlier
   // comparison states it, from 1; 0: none. A document does not have the values that tell.

@@ -48,7 +48,9 @@ class BatchParts {
     for (const RecordPair& pair : c_.pairs) {
       if (pair.matched()) JoinPieces(pair);
     }
-    return Apply();
+    // Where no tensor of another shape agrees when it is put together, nothing says that a batch was
+    // divided: the shapes differ, and that is all.
+    return divided_ && Apply();
   }
 
  private:
@@ -182,6 +184,7 @@ class BatchParts {
       for (const Leaf* leaf : TensorsOf(target, target ? pair.target : pair.golden))
         agreed_[target ? 0 : 1][leaf - DumpOf(target).leaves.data()] = Joint::kAgrees;
     }
+    divided_ = true;
   }
 
   // The tensors of a call, in their order.
@@ -231,8 +234,10 @@ class BatchParts {
       }
     }
     for (size_t i = 0; i < count; ++i) {
-      const Joint joint =
-          PlaceAgrees(places[0][i], places[1][i]) ? Joint::kAgrees : Joint::kDiffers;
+      const bool agrees = PlaceAgrees(places[0][i], places[1][i]);
+      const Leaf &t = *places[0][i].front(), &g = *places[1][i].front();
+      divided_ |= agrees && (t.shape != g.shape || t.slot == Slot::kParameterGrad);
+      const Joint joint = agrees ? Joint::kAgrees : Joint::kDiffers;
       for (const bool of_target : {true, false}) {
         for (const int32_t record : of_target ? all_target : all_golden) {
           const Parts tensors = TensorsOf(of_target, record);
@@ -299,6 +304,7 @@ class BatchParts {
 
   bool Apply() {
     bool any = false;
+    const bool had_marks = !c_.rewritten.empty();
     c_.rewritten.resize(c_.pairs.size(), 0);
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
       const RecordPair& pair = c_.pairs[p];
@@ -319,7 +325,7 @@ class BatchParts {
       }
       if (!tensors || !all) continue;
       any = true;
-      c_.rewritten[p] = Comparison::kPartOfBatch;
+      if (c_.rewritten[p] == 0) c_.rewritten[p] = Comparison::kPartOfBatch;
       // Plain values, such as the shape for a view, follow from the size of the part.
       for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
         Measure& m = c_.measures[i];
@@ -327,12 +333,13 @@ class BatchParts {
           m = {.tensor = m.tensor, .verdict = RowVerdict::kUnknown, .reason = Reason::kOtherParts};
       }
     }
-    if (!any) c_.rewritten.clear();
+    if (!any && !had_marks) c_.rewritten.clear();
     return any;
   }
 
   Comparison& c_;
   std::unordered_map<uint64_t, Stream> streams_;
+  bool divided_ = false;          // a tensor that one run has in parts agrees as a whole
   std::vector<Joint> agreed_[2];  // for each leaf of the target, of the golden
 };
 

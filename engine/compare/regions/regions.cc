@@ -45,6 +45,9 @@ void AddPair(const Comparison& c, int32_t p, Region* region) {
   region->golden_calls += c.pairs[p].golden >= 0;
 }
 
+// Whether a call is a part of a rewrite.
+bool IsPart(const Comparison& c, int32_t p) { return c.IsRewritten(p) && !c.IsCompiled(p); }
+
 // Puts the calls of rewrites together. A call that only one run has follows the call before it, and
 // the two halves of a rewrite may be far from each other in the list of pairs.
 class RewriteSets {
@@ -64,7 +67,7 @@ class RewriteSets {
 
   void JoinNeighbours() {
     for (int32_t p = 1; p < size(); ++p) {
-      if (c_.IsRewritten(p) && c_.IsRewritten(p - 1) &&
+      if (IsPart(c_, p) && IsPart(c_, p - 1) &&
           RecordAt(c_, p).direction == RecordAt(c_, p - 1).direction)
         sets_.Join(p, p - 1);
     }
@@ -76,7 +79,7 @@ class RewriteSets {
     const Dump& dump = target ? c_.target : c_.golden;
     for (int32_t p = 0; p < size(); ++p) {
       const int32_t record = target ? c_.pairs[p].target : c_.pairs[p].golden;
-      if (!c_.IsRewritten(p) || record < 0) continue;
+      if (!IsPart(c_, p) || record < 0) continue;
       for (const Leaf& leaf : dump.LeavesOf(dump.records[record])) {
         if (!IsTensorResult(leaf)) continue;
         for (const ValueUse& found : flows_[target ? 0 : 1].UsesOf(leaf)) use(p, found);
@@ -90,14 +93,14 @@ class RewriteSets {
   void JoinAlongValues() {
     std::vector<int32_t> makers(c_.rows.size(), -1);  // the target's last call that made a row
     EachUse(true, [&](int32_t p, const ValueUse& use) {
-      if (c_.IsRewritten(use.pair)) {
+      if (IsPart(c_, use.pair)) {
         sets_.Join(p, use.pair);
       } else if (c_.pairs[use.pair].matched()) {
         makers[use.row] = p;
       }
     });
     EachUse(false, [&](int32_t p, const ValueUse& use) {
-      if (c_.IsRewritten(use.pair)) {
+      if (IsPart(c_, use.pair)) {
         sets_.Join(p, use.pair);
       } else if (makers[use.row] >= 0) {
         sets_.Join(p, makers[use.row]);
@@ -111,7 +114,7 @@ class RewriteSets {
     for (size_t p = 0; p < c_.forward_of.size(); ++p) {
       const auto pair = static_cast<int32_t>(p);
       const int32_t forward = c_.forward_of[p];
-      if (forward < 0 || !c_.IsRewritten(forward) || !c_.IsRewritten(pair)) continue;
+      if (forward < 0 || !IsPart(c_, forward) || !IsPart(c_, pair)) continue;
       sets_.Join(backward.emplace(sets_.Find(forward), pair).first->second, pair);
     }
   }
@@ -121,13 +124,23 @@ class RewriteSets {
   const ValueFlows flows_;
 };
 
+// A call is no rewrite of itself: calls that both runs make, with other values in between, stand beside a
+// rewrite or a sum, and none of them was written anew.
+bool IsRewrite(const Comparison& c, const Region& region) {
+  return std::any_of(region.pairs.begin(), region.pairs.end(), [&](int32_t p) {
+    const RecordPair& pair = c.pairs[p];
+    return !pair.matched() ||
+           BaseApi(c.target.records[pair.target].api) != BaseApi(c.golden.records[pair.golden].api);
+  });
+}
+
 std::vector<Region> Rewrites(const Comparison& c) {
   std::vector<Region> regions;
   if (c.rewritten.empty()) return regions;
   Sets sets = RewriteSets(c).Join();
   std::vector<int32_t> region_of(c.pairs.size(), -1);
   for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
-    if (!c.IsRewritten(p)) continue;
+    if (!IsPart(c, p)) continue;
     int32_t& at = region_of[sets.Find(p)];
     if (at < 0) {
       at = static_cast<int32_t>(regions.size());
@@ -135,6 +148,7 @@ std::vector<Region> Rewrites(const Comparison& c) {
     }
     AddPair(c, p, &regions[at]);
   }
+  std::erase_if(regions, [&](const Region& region) { return !IsRewrite(c, region); });
   return regions;
 }
 
@@ -274,7 +288,8 @@ std::string DescribeCalls(const Comparison& c, const Region& region, bool target
     text += fmt::format("{}{}{}", shown++ > 0 ? ", " : "", BaseApi(r.api),
                         r.direction == Direction::kBackward ? " (backward)" : "");
   }
-  if (shown == 0) return "nothing";
+  // The run may compute the same in code that is not recorded.
+  if (shown == 0) return "no recorded call";
   return more > 0 ? fmt::format("{} and {} more", text, more) : text;
 }
 
@@ -304,6 +319,11 @@ std::string DescribeRewrites(const Comparison& c, const std::vector<Region>& reg
 
 std::string DescribeWrongRegion(const Comparison& c, const std::vector<Region>& regions) {
   if (regions.empty() || !regions[0].wrong || regions[0].pairs.size() < 2) return "";
+  if (regions[0].target_calls == 0 || regions[0].golden_calls == 0) {
+    const bool target = regions[0].target_calls > 0;
+    return fmt::format("only the {} records calls here: {}", target ? "target" : "golden",
+                       DescribeCalls(c, regions[0], target));
+  }
   return fmt::format("the target calls {} where the golden calls {}",
                      DescribeCalls(c, regions[0], true), DescribeCalls(c, regions[0], false));
 }

@@ -33,7 +33,7 @@ std::vector<Region> RegionsOf(const Comparison& comparison);
 std::vector<std::string_view> NamesOf(const Comparison& comparison, const Region& region,
                                       bool target, size_t most = SIZE_MAX);
 // "scaled_dot_product_attention" and "transpose, matmul, softmax, matmul": the operations of one
-// side, shortened behind the sixth one; "nothing" when the side has no call.
+// side, shortened behind the sixth one; "no recorded call" when the side has none.
 std::string DescribeCalls(const Comparison& comparison, const Region& region, bool target);
 
 // "12 rewrites: scaled_dot_product_attention for transpose, matmul, ... (12 times)": the rewrites of

@@ -33,6 +33,9 @@ namespace {
 // order, or a backward call asks for its forward call.
 constexpr int kMostPasses = 8;
 
+// Whether all elements are one number, which says little of the tensor.
+bool IsConstant(const Leaf& leaf) { return leaf.has_stats && leaf.max_value == leaf.min_value; }
+
 class Rewrites {
  public:
   explicit Rewrites(Comparison* c) : c_(*c), rows_(*c), calls_(FindOpenCalls(*c)) {}
@@ -486,7 +489,10 @@ class Rewrites {
     if (LeadsOnUnseen(p, row, leaf, target)) return End::kWrong;
     // Integers have no rounding: where numbers agree and bits do not, elements are at other places.
     const bool bits = moved_[p] || (strict_ && RoundingOf(leaf.dtype).kind == NumberKind::kInteger);
-    const bool elsewhere = calls_.own[p] && values_->HasCounterpart(leaf, target, moved_[p]);
+    // Many gradients are ones or zeros: an equal one of the other run is another gradient.
+    const bool backward = rows_.RecordOf(p).direction == Direction::kBackward;
+    const bool elsewhere = calls_.own[p] && !(backward && IsConstant(leaf)) &&
+                           values_->HasCounterpart(leaf, target, moved_[p]);
     if (elsewhere && !LeadsToWrong(p, leaf, target)) return End::kRight;
     bool used = false;
     for (const ValueUse& use : (*flows_)[target ? 0 : 1].UsesOf(leaf)) {
@@ -560,7 +566,8 @@ class Rewrites {
       const bool update = IsUpdate(p) && gradients_agree_ && !UpdatesOtherwise(p);
       const bool rewrite = reached_[p] && IsRight(p);
       if (!rewrite && !update) continue;
-      if (rewrite) c_.rewritten[p] = Comparison::kRewrite;
+      if (rewrite && !c_.IsCompiled(static_cast<int32_t>(p)))
+        c_.rewritten[p] = Comparison::kRewrite;
       if (!c_.pairs[p].matched()) continue;
       rows_.EachRow(p, [&](uint32_t i) {
         Measure& m = c_.measures[i];

@@ -167,10 +167,16 @@ std::string FindingsScreen::NoDivergence() const {
         judged, s.rows[3] - s.neutral_rows);
   }
   if (s.verdict == RunVerdict::kStructure) {
+    const int64_t alone = s.target_only_rows + s.golden_only_rows;
     const std::string what =
         f_.unmatched_calls.empty()
-            ? fmt::format("{} values of paired calls are on one side only",
-                          s.target_only_rows + s.golden_only_rows)
+            ? alone > 0
+                  ? fmt::format("{} value{} of paired calls {} on one side only", alone,
+                                alone == 1 ? "" : "s", alone == 1 ? "is" : "are")
+                  : fmt::format("{} value{} of paired calls {} another form, and what {} to agrees",
+                                s.other_forms, s.other_forms == 1 ? "" : "s",
+                                s.other_forms == 1 ? "has" : "have",
+                                s.other_forms == 1 ? "it leads" : "they lead")
             : Clean(f_.unmatched_calls) +
                   (f_.two_frameworks ? "; each framework records calls that the other has not"
                                      : "; their results lead to values that agree");

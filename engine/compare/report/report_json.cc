@@ -287,8 +287,11 @@ class Report {
     w_.KeyInteger("target_only", summary_.target_only_calls);
     w_.KeyInteger("golden_only", summary_.golden_only_calls);
     w_.KeyInteger("compared_nowhere", summary_.calls_compared_nowhere);
-    w_.KeyInteger("rewritten", std::count_if(c_.rewritten.begin(), c_.rewritten.end(),
-                                             [](char kind) { return kind != 0; }));
+    w_.KeyInteger("rewritten",
+                  std::count_if(c_.rewritten.begin(), c_.rewritten.end(), [](char kind) {
+                    return kind != 0 && kind != Comparison::kCompiled;
+                  }));
+    w_.KeyInteger("compiled", summary_.compiled_calls);
     w_.Close('}');
     w_.Key("rows");
     w_.Open('{');
@@ -356,6 +359,7 @@ class Report {
       int left = kMaxUnmatchedNames;
       for (size_t p = 0; p < c_.pairs.size() && left > 0; ++p) {
         if ((target ? c_.pairs[p].golden : c_.pairs[p].target) >= 0) continue;
+        if (c_.IsCompiled(static_cast<int32_t>(p))) continue;
         w_.Element(), w_.Text(EntryName(c_, static_cast<int32_t>(p)));
         --left;
       }

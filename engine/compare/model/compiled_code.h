@@ -1,0 +1,30 @@
+// Code that a compiler made (torch.compile) in one of the two runs: what it computes has no records
+// there, so the calls of the other run that stand for it have no partner. The code is compared at its
+// borders: what goes into the module around it, and what comes out.
+//
+//   FindCompiledCalls(&comparison);   // aligned, not yet classified
+//   if (comparison.IsCompiled(pair)) ...
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare {
+
+// Marks each call without a partner that the other run has inside compiled code
+// (Comparison::kCompiled): it ran in a module that enters such code there, or, where such code was
+// entered outside of all modules, in no module that the other run recorded.
+void FindCompiledCalls(Comparison* comparison);
+
+// The compiled code of a run that is entered in the module of this name, "Module.fc.Linear"; "": in no
+// module. Null: there is none.
+const CompiledCode* CompiledCodeIn(const Dump& dump, std::string_view module);
+
+// "down2 (Down) is compiled code in the target (torch.compile): 9 calls that the golden made there are
+// compared at its borders alone", one for each module.
+std::vector<std::string> DescribeCompiledCalls(const Comparison& comparison);
+
+}  // namespace msprobe::compare
