@@ -1,7 +1,9 @@
 // Sentences of a report that must never be false.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <set>
+#include <string>
 
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explanation.h"
@@ -228,6 +230,12 @@ TEST(TrueSentences, LargeRoundingsHaveTheirReason) {
   EXPECT_EQ(FindingsOf(c).why_largest_noise, "");
 }
 
+// A report without its line ends.
+std::string OneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
 // The first number of a sentence says what is counted, and what is wrong inside a module is not before it.
 TEST(TrueSentences, EarlierCallsAreCalls) {
   Comparison c = MustCompare(TwoBeginnings(0.1), TwoBeginnings(0));
@@ -278,7 +286,7 @@ Dump Pooled(bool compiled, double error, bool lacks_norm = false) {
 TEST(TrueSentences, CompiledCodeIsComparedAtItsBorders) {
   const Comparison same = MustCompare(Pooled(true, 0), Pooled(false, 0));
   EXPECT_EQ(same.first.pair, -1) << same.first.why;
-  const std::string calm = TerminalReport(same, {.width = 400, .whole = true});
+  const std::string calm = OneLine(TerminalReport(same, {.width = 400, .whole = true}));
   EXPECT_THAT(calm,
               HasSubstr("down2 (Down) runs compiled code in the target (torch.compile): 3 "
                         "calls that the golden made there are compared at its borders alone"));
@@ -433,7 +441,7 @@ TEST(TrueSentences, NoValueIsSaidToBeAlone) {
   c.rows.push_back(row);
   c.measures.push_back({.verdict = RowVerdict::kUnknown, .reason = Reason::kOtherForm});
   ++c.pairs[0].row_count;
-  const std::string text = TerminalReport(c, {.width = 400, .whole = true});
+  const std::string text = OneLine(TerminalReport(c, {.width = 400, .whole = true}));
   EXPECT_THAT(text, Not(HasSubstr("0 values")));
   EXPECT_THAT(text, HasSubstr("1 value of paired calls has another form"));
 }
