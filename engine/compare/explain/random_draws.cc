@@ -11,16 +11,17 @@
 #include "engine/compare/model/record_keys.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/model/names.h"
+#include "engine/model/parameter_names.h"
 
 namespace msprobe::compare {
 namespace {
 
 // The name of an argument: "p", "training"; "" when it is not known.
-std::string_view ArgumentName(const Dump& dump, const Record& record, const Leaf& leaf) {
+std::string ArgumentName(const Dump& dump, const Record& record, const Leaf& leaf) {
   const std::string_view place = LeafPlace(leaf, record);
-  if (leaf.slot == Slot::kKwarg) return place;
+  if (leaf.slot == Slot::kKwarg) return std::string(place);
   const int64_t index = NumberAfter(place, "");
-  return index < 0 ? "" : dump.ParameterOf(record.api, static_cast<size_t>(index));
+  return index < 0 ? "" : ParameterName(dump, record, static_cast<size_t>(index));
 }
 
 // Whether a call draws, as far as its name and arguments say.
@@ -29,7 +30,7 @@ bool Draws(const Dump& dump, const Record& record) {
   bool draws = msprobe::DrawsRandomNumbers(BaseApi(record.api));
   for (const Leaf& leaf : dump.LeavesOf(record)) {
     if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput) continue;
-    const std::string_view name = ArgumentName(dump, record, leaf);
+    const std::string name = ArgumentName(dump, record, leaf);
     if (name == "training" && leaf.value == "False") return false;
     if (name != "p" && name != "dropout_p" && name != "dropout") continue;
     if (std::strtod(std::string(leaf.value.view()).c_str(), nullptr) == 0) return false;

@@ -13,6 +13,7 @@
 #include "engine/compare/model/rounding.h"
 #include "engine/dump/read/step_in_path.h"
 #include "engine/model/names.h"
+#include "engine/model/parameter_names.h"
 
 namespace msprobe::compare {
 namespace {
@@ -78,8 +79,8 @@ bool IsWeightArgument(const Comparison& c, const Leaf& leaf) {
   const Record& record = c.target.records[leaf.record];
   const std::string_view place = LeafPlace(leaf, record);
   const int64_t index = leaf.slot == Slot::kInput ? NumberAfter(place, "") : -1;
-  const std::string_view name =
-      index < 0 ? place : c.target.ParameterOf(record.api, static_cast<size_t>(index));
+  const std::string name =
+      index < 0 ? std::string(place) : ParameterName(c.target, record, static_cast<size_t>(index));
   return name == "weight" || name == "bias";
 }
 
