@@ -98,10 +98,10 @@ std::string CompareData(const Comparison& c) {
     const RowVerdict verdict = c.measures[row].verdict;
     if (verdict == RowVerdict::kEqual) same.Insert(leaf.fingerprint);
     if (verdict == RowVerdict::kNoise) rounded.Insert(leaf.fingerprint);
-    // Data do not require gradients, and are no weights; and what the golden has elsewhere, the target
-    // passes to another call: the data are the same.
-    if (verdict == RowVerdict::kDiffers && leaf.requires_grad != "True" &&
-        !IsWeightArgument(c, leaf) && !of_golden.Has(leaf.fingerprint))
+    // A weight is no data; and what the golden has elsewhere, the target passes to another call: the data
+    // are the same.
+    if (verdict == RowVerdict::kDiffers && !IsWeightArgument(c, leaf) &&
+        !of_golden.Has(leaf.fingerprint))
       other = leaf.name, is_data = row < data_end;
     return other.empty();
   });
