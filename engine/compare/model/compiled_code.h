@@ -3,7 +3,7 @@
 // borders: what goes into the module around it, and what comes out.
 //
 //   FindCompiledCalls(&comparison);   // aligned, not yet classified
-//   if (comparison.IsCompiled(pair)) ...
+//   for (const std::string& text : DescribeCompiledCalls(comparison)) Print(text);
 #pragma once
 
 #include <cstdint>
