@@ -56,7 +56,7 @@ def said(msprobe_bin, runs):
             [msprobe_bin, *map(str, words)], cwd=runs, capture_output=True, text=True
         )
         assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout if code < 2 else done.stderr
+        return done.stdout if code < 2 else done.stderr + done.stdout
 
     return run
 
