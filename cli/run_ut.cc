@@ -9,7 +9,9 @@
 #include "cli/outputs/compare_output.h"
 #include "cli/verbs.h"
 #include "engine/accuracy/check_config.h"
+#include "engine/accuracy/check_files.h"
 #include "engine/accuracy/checked_call.h"
+#include "engine/accuracy/details_table.h"
 #include "engine/accuracy/standards.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
@@ -30,9 +32,11 @@ constexpr size_t kReasons = 5;  // of calls that were skipped
 // What the terminal says in the end.
 struct CheckSummary {
   int64_t count[accuracy::kVerdictNames.size()] = {};
-  std::vector<CheckedCall> bad;  // errors, then warnings: the first ten of each
-  int64_t lost = 0;              // calls whose worker crashed, hung or took too much memory
-  int64_t unreadable = 0;        // calls whose data are missing or damaged
+  std::vector<CheckedCall> bad;          // errors, then warnings: the first ten of each
+  int64_t beyond = 0;                    // calls with a result that rounding does not explain
+  std::vector<CheckedCall> only_beyond;  // the first ten of those that pass the standards
+  int64_t lost = 0;                      // calls whose worker crashed, hung or took too much memory
+  int64_t unreadable = 0;                // calls whose data are missing or damaged
   std::string first_unreadable;
   std::map<std::string, int64_t, std::less<>> skips;  // why -> calls
   std::string log;  // what the workers printed; "" when nothing was lost
@@ -50,6 +54,13 @@ struct CheckSummary {
     }
     if (is_bad && std::count_if(bad.begin(), bad.end(), same) < static_cast<int>(kWorst))
       bad.push_back(call);
+    if (!IsBeyond(call)) return;
+    ++beyond;
+    if (!is_bad && only_beyond.size() < kWorst) only_beyond.push_back(call);
+  }
+  static bool IsBeyond(const CheckedCall& call) {
+    return accuracy::RoundingVerdictOf(call.forward_rows) == Verdict::kError ||
+           accuracy::RoundingVerdictOf(call.backward_rows) == Verdict::kError;
   }
   static Verdict Worse(Verdict a, Verdict b) {
     for (const Verdict v : {Verdict::kError, Verdict::kWarning, Verdict::kPass}) {
@@ -85,6 +96,13 @@ class RunUt : public Verb {
     flags.Switch("--save_error_data", &save_, "keep inputs and outputs of calls that do not pass");
     flags.Text("--as", &as_, "judge as this generation of msprobe did: 1.0, 8 or 26")
         .OneOf({"1.0", "8", "26"});
+    flags
+        .Text(
+            "--standard", &standard_,
+            "both: the metrics of the older tools and the verdict in roundings; older: without it, "
+            "as with --as")
+        .OneOf({"both", "older"})
+        .ShowDefault();
     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
     flags.Switch("--exit-code", &exit_code_, "exit with 1 unless every call passes");
   }
@@ -109,8 +127,10 @@ class RunUt : public Verb {
           .Hint("record with level L1 or mix; white_list and black_list choose");
     }
     MSPROBE_ASSIGN_OR_RETURN(accuracy::CheckFiles files,
-                             resume_.empty() ? accuracy::CheckFiles::Create(output_, time, rules)
-                                             : accuracy::CheckFiles::Resume(resume_, rules));
+                             resume_.empty()
+                                 ? accuracy::CheckFiles::Create(output_, time, rules, Roundings())
+                                 : accuracy::CheckFiles::Resume(resume_, rules));
+    MSPROBE_RETURN_IF_ERROR(SameColumns(files));
     out.SetLastWords("what is done stays; go on with -csv_path " + files.result_path());
     pool.log =
         JoinPath(DirectoryName(files.result_path()), fmt::format("accuracy_checking_{}.log", time));
@@ -131,7 +151,8 @@ class RunUt : public Verb {
     MSPROBE_RETURN_IF_ERROR(Check(calls, left, pool, out, &files, &summary));
     format_ == "json" ? PrintJson(dump, calls, summary, files, out)
                       : PrintTable(dump, calls, summary, files, out);
-    const bool passes = summary.of(Verdict::kError) + summary.of(Verdict::kWarning) == 0;
+    const bool passes =
+        summary.of(Verdict::kError) + summary.of(Verdict::kWarning) + summary.beyond == 0;
     if (!dump.complete || summary.unreadable > 0) return kExitError;
     return exit_code_ && !passes ? kExitDiffers : kExitOk;
   }
@@ -182,6 +203,18 @@ class RunUt : public Verb {
     return Status::Ok();
   }
 
+  bool Roundings() const { return standard_ == "both" && as_.empty(); }
+  // The files of an earlier run have the columns of this one.
+  Status SameColumns(const accuracy::CheckFiles& files) const {
+    if (files.has_roundings() == Roundings()) return Status::Ok();
+    return InvalidArgument()
+        .At(files.details_path())
+        .Expected(Roundings() ? "the columns of the verdict in roundings"
+                              : "the older columns alone")
+        .Found(Roundings() ? "the older columns alone" : "the columns of the verdict in roundings")
+        .Hint(Roundings() ? "add --standard older" : "leave --standard and --as out");
+  }
+
   ReplayOptions WorkerOptions(const std::string& time) const {
     const std::string base = config_.error_data_path.empty() ? output_ : config_.error_data_path;
     return {
@@ -190,6 +223,7 @@ class RunUt : public Verb {
         {"distinct", JsonBool(distinct_)},
         {"error_data", QuotedJson(save_ ? JoinPath(base, "ut_error_data" + time) : "")},
         {"rules", QuotedJson(as_)},
+        {"roundings", JsonBool(Roundings())},
         {"precision", std::to_string(config_.precision)},
         {"within_one", JsonList(config_.quantization_api_list)},
     };
@@ -205,13 +239,26 @@ class RunUt : public Verb {
     return stack < 0 ? "" : dump::UserSourceLine(dump.stacks[stack]);
   }
 
+  static void PrintRounding(std::string_view direction, size_t i, const accuracy::DetailsRow& row,
+                            Console& out) {
+    if (row[accuracy::kRoundingVerdict] != VerdictName(Verdict::kError)) return;
+    out.Tell("  {}.output.{}: off by {} roundings at {} where {} are explained ({}){}\n", direction,
+             i, row[accuracy::kErrorInRoundings], row[accuracy::kWorstIndex],
+             row[accuracy::kBoundInRoundings], row[accuracy::kBoundFrom],
+             accuracy::IsBlankCell(row[accuracy::kRoundingCause])
+                 ? ""
+                 : ": " + row[accuracy::kRoundingCause]);
+  }
+
   static void PrintRows(std::string_view direction, const std::vector<accuracy::DetailsRow>& rows,
                         Console& out) {
     for (size_t i = 0; i < rows.size(); ++i) {
       const std::string& status = rows[i][accuracy::kStatus];
-      if (status != "error" && status != "warning") continue;
-      out.Tell("  {}.output.{}: {}; {}\n", direction, i, status,
-               MakePrintable(rows[i][accuracy::kMessage]));
+      if (status == "error" || status == "warning") {
+        out.Tell("  {}.output.{}: {}; {}\n", direction, i, status,
+                 MakePrintable(rows[i][accuracy::kMessage]));
+      }
+      PrintRounding(direction, i, rows[i], out);
     }
   }
 
@@ -245,7 +292,11 @@ class RunUt : public Verb {
       out.Tell("{} {} a process that crashed, hung or took too much memory; it printed: {}\n",
                s.lost, s.lost == 1 ? "call ended" : "calls ended", s.log);
     }
-    for (const CheckedCall& call : s.bad) {
+    if (s.beyond == 1) out.Tell("1 call has results that rounding does not explain\n");
+    if (s.beyond > 1) out.Tell("{} calls have results that rounding does not explain\n", s.beyond);
+    std::vector<CheckedCall> told = s.bad;
+    told.insert(told.end(), s.only_beyond.begin(), s.only_beyond.end());
+    for (const CheckedCall& call : told) {
       out.Print("\n{:<7}  {}\n", VerdictName(CheckSummary::Worse(call.forward, call.backward)),
                 MakePrintable(call.name));
       if (const std::string line = LineOf(dump, calls, call.name); !line.empty())
@@ -260,22 +311,29 @@ class RunUt : public Verb {
   void PrintJson(const Dump& dump, const std::vector<replay::RecordedCall>& calls,
                  const CheckSummary& s, const accuracy::CheckFiles& files, Console& out) const {
     std::string text = fmt::format(
-        "{{\"calls\": {}, \"pass\": {}, \"warning\": {}, \"error\": {}, \"skip\": {}, \"lost\": "
-        "{}, \"unreadable\": {}, \"result_csv\": ",
+        "{{\"calls\": {}, \"pass\": {}, \"warning\": {}, \"error\": {}, \"skip\": {}, "
+        "\"beyond_rounding\": {}, \"lost\": {}, \"unreadable\": {}, \"result_csv\": ",
         calls.size(), s.of(Verdict::kPass), s.of(Verdict::kWarning), s.of(Verdict::kError),
-        s.of(Verdict::kSkip), s.lost, s.unreadable);
+        s.of(Verdict::kSkip), s.beyond, s.lost, s.unreadable);
     AppendJsonString(&text, files.result_path());
     text += ", \"details_csv\": ";
     AppendJsonString(&text, files.details_path());
     text += ", \"worst\": [";
-    for (size_t i = 0; i < s.bad.size(); ++i) {
+    std::vector<CheckedCall> told = s.bad;
+    told.insert(told.end(), s.only_beyond.begin(), s.only_beyond.end());
+    for (size_t i = 0; i < told.size(); ++i) {
+      const CheckedCall& call = told[i];
       text += i == 0 ? "\n  {\"name\": " : ",\n  {\"name\": ";
-      AppendJsonString(&text, s.bad[i].name);
-      text += fmt::format(", \"forward\": \"{}\", \"backward\": \"{}\", \"message\": ",
-                          VerdictName(s.bad[i].forward), Trim(VerdictName(s.bad[i].backward)));
-      AppendJsonString(&text, s.bad[i].message);
+      AppendJsonString(&text, call.name);
+      text += fmt::format(
+          ", \"forward\": \"{}\", \"backward\": \"{}\", \"forward_rounding\": \"{}\", "
+          "\"backward_rounding\": \"{}\", \"message\": ",
+          VerdictName(call.forward), Trim(VerdictName(call.backward)),
+          Trim(VerdictName(accuracy::RoundingVerdictOf(call.forward_rows))),
+          Trim(VerdictName(accuracy::RoundingVerdictOf(call.backward_rows))));
+      AppendJsonString(&text, call.message);
       text += ", \"source_line\": ";
-      AppendJsonString(&text, LineOf(dump, calls, s.bad[i].name));
+      AppendJsonString(&text, LineOf(dump, calls, call.name));
       text += '}';
     }
     out.Write(text + "]}\n");
@@ -285,7 +343,7 @@ class RunUt : public Verb {
   const bool many_;
   ReplayFlags replay_;
   accuracy::CheckConfig config_;
-  std::string output_ = "./", resume_, config_path_, as_, format_ = "table";
+  std::string output_ = "./", resume_, config_path_, as_, format_ = "table", standard_ = "both";
   bool distinct_ = false, save_ = false, exit_code_ = false;
 };
 

@@ -35,35 +35,39 @@ std::string_view WholeRows(std::string_view text) {
 
 using Row = std::vector<std::string>;
 
-// The rows below the titles. `widths`: the numbers of cells that a row may have.
-Result<std::vector<Row>> ReadRows(const std::string& path, std::string_view first_title,
-                                  size_t least, size_t most) {
-  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+// The rows below the titles. `less`: cells that a row may have less than there are titles.
+struct Rows {
+  size_t width = 0;  // of the titles
   std::vector<Row> rows;
+};
+Result<Rows> ReadRows(const std::string& path, std::string_view first_title, size_t older,
+                      size_t most, size_t less) {
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  Rows found;
   Status wrong;
-  bool titles = false;
   MSPROBE_RETURN_IF_ERROR(
       formats::ReadCsv(WholeRows(file.bytes()), path, [&](const formats::TableLine& line) {
-        if (!titles) {
-          titles = true;
-          if (line.cells[0] != first_title || line.cells.size() != most) {
+        const size_t cells = line.cells.size();
+        if (found.width == 0) {
+          found.width = cells;
+          if (line.cells[0] != first_title || (cells != older && cells != most)) {
             wrong = InvalidDump(path)
-                        .Expected(fmt::format("{} columns, the first {}", most, first_title))
+                        .Expected(fmt::format("{} columns, the first {}", older, first_title))
                         .Found(fmt::format("{}, the first {}", line.cells.size(),
                                            Excerpt(line.cells[0])));
           }
-        } else if (line.cells.size() < least || line.cells.size() > most) {
+        } else if (cells + less < found.width || cells > found.width) {
           wrong = InvalidDump(path)
-                      .Expected(fmt::format("{} cells in row {}", most, line.number))
+                      .Expected(fmt::format("{} cells in row {}", found.width, line.number))
                       .Found(std::to_string(line.cells.size()));
         } else {
-          rows.emplace_back(line.cells.begin(), line.cells.end());
+          found.rows.emplace_back(line.cells.begin(), line.cells.end());
         }
         return wrong.ok();
       }));
   if (!wrong.ok()) return wrong;
-  if (!titles) return InvalidDump(path).Expected("a row of titles").Found("no row");
-  return rows;
+  if (found.width == 0) return InvalidDump(path).Expected("a row of titles").Found("no row");
+  return found;
 }
 
 Status Twice(const std::string& path, std::string_view name) {
@@ -117,9 +121,12 @@ Result<CheckedCall> EarlierCall(const std::string& path, const Row& result,
     }
   }
   if (result.size() > kResultMessage) call.message = Trim(result[kResultMessage]);
+  const bool beyond = result.size() > kBackwardRounding &&
+                      (result[kForwardRounding] == VerdictName(Verdict::kError) ||
+                       result[kBackwardRounding] == VerdictName(Verdict::kError));
   const bool passes = call.forward == Verdict::kPass &&
                       (call.backward == Verdict::kPass || call.backward == Verdict::kBlank);
-  if (passes) return call;
+  if (passes && !beyond) return call;
   for (const Row& row : details) {
     const OutputName name = ParseOutputName(row[kApiName]);
     if (name.call != call.name) continue;
@@ -133,14 +140,23 @@ Result<CheckedCall> EarlierCall(const std::string& path, const Row& result,
 
 }  // namespace
 
+Verdict RoundingVerdictOf(const std::vector<DetailsRow>& rows) {
+  Verdict found = Verdict::kBlank;
+  for (const DetailsRow& row : rows) {
+    if (row[kRoundingVerdict] == VerdictName(Verdict::kError)) return Verdict::kError;
+    if (row[kRoundingVerdict] == VerdictName(Verdict::kPass)) found = Verdict::kPass;
+  }
+  return found;
+}
+
 Status CheckFiles::Open(const std::string& result_path, const std::string& details_path) {
   MSPROBE_ASSIGN_OR_RETURN(details_, AppendFile::Open(details_path, true));
   MSPROBE_ASSIGN_OR_RETURN(result_, AppendFile::Open(result_path, true));
   return Status::Ok();
 }
 
-Result<CheckFiles> CheckFiles::Create(const std::string& folder, std::string_view time,
-                                      Rules rules) {
+Result<CheckFiles> CheckFiles::Create(const std::string& folder, std::string_view time, Rules rules,
+                                      bool roundings) {
   if (!IsTime(time)) return InvalidArgument().Expected("a time of 14 digits").Found(Excerpt(time));
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
   const auto path = [&](std::string_view start) {
@@ -150,12 +166,12 @@ Result<CheckFiles> CheckFiles::Create(const std::string& folder, std::string_vie
   for (const std::string& file : {result, details}) {
     if (Exists(file)) return InvalidArgument(fmt::format("{} is already there", file));
   }
+  CheckFiles files(rules, roundings);
   CheckCsv details_csv, result_csv;
-  details_csv.AddRow(kDetailsTitles);
-  result_csv.AddRow(kResultTitles);
+  details_csv.AddRow(std::span(kDetailsTitles).first(files.DetailsWidth()));
+  result_csv.AddRow(std::span(kResultTitles).first(files.ResultWidth()));
   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(details, details_csv.text()));
   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(result, result_csv.text()));
-  CheckFiles files(rules);
   MSPROBE_RETURN_IF_ERROR(files.Open(result, details));
   files.created_ = true;
   return Result<CheckFiles>(std::move(files));
@@ -179,11 +195,19 @@ Result<CheckFiles> CheckFiles::Resume(const std::string& result_path, Rules rule
   }
   const std::string details_path = JoinPath(
       DirectoryName(result_path), std::string(kDetailsStart) + name.substr(kResultStart.size()));
-  MSPROBE_ASSIGN_OR_RETURN(const std::vector<Row> results,
-                           ReadRows(result_path, kResultTitles[0], 3, kResultColumns));
   MSPROBE_ASSIGN_OR_RETURN(
-      const std::vector<Row> details,
-      ReadRows(details_path, kDetailsTitles[0], kDetailsColumns, kDetailsColumns));
+      const Rows result_rows,
+      ReadRows(result_path, kResultTitles[0], kOlderResultColumns, kResultColumns, 1));
+  MSPROBE_ASSIGN_OR_RETURN(
+      const Rows details_rows,
+      ReadRows(details_path, kDetailsTitles[0], kOlderDetailsColumns, kDetailsColumns, 0));
+  const std::vector<Row>&results = result_rows.rows, &details = details_rows.rows;
+  CheckFiles files(rules, result_rows.width == kResultColumns);
+  if (details_rows.width != files.DetailsWidth()) {
+    return InvalidDump(details_path)
+        .Expected(fmt::format("{} columns, as {} has", files.DetailsWidth(), result_path))
+        .Found(std::to_string(details_rows.width));
+  }
   std::set<std::string_view> outputs;
   std::map<std::string_view, RowsOfCall> with_details;
   for (size_t i = 0; i < details.size(); ++i) {
@@ -193,10 +217,9 @@ Result<CheckFiles> CheckFiles::Resume(const std::string& result_path, Rules rule
     if (rows.count == 0) rows.first = i;
     rows.count = i + 1 - rows.first;
   }
-  CheckFiles files(rules);
   CheckCsv details_csv, result_csv;
-  details_csv.AddRow(kDetailsTitles);
-  result_csv.AddRow(kResultTitles);
+  details_csv.AddRow(std::span(kDetailsTitles).first(files.DetailsWidth()));
+  result_csv.AddRow(std::span(kResultTitles).first(files.ResultWidth()));
   std::set<std::string_view> seen;
   for (const Row& row : results) {
     const std::string& call = row[kCall];
@@ -229,7 +252,7 @@ Status CheckFiles::Add(const CheckedCall& call) {
     for (size_t i = 0; i < rows.size(); ++i) {
       DetailsRow row = rows[i];
       row[kApiName] = fmt::format("{}.{}.output.{}", call.name, direction, i);
-      details.AddRow(row);
+      details.AddRow(std::span(row).first(DetailsWidth()));
     }
   };
   add(call.forward_rows, "forward");
@@ -240,6 +263,11 @@ Status CheckFiles::Add(const CheckedCall& call) {
   std::vector<std::string> row = {call.name, std::string(SpelledVerdict(call.forward, rules_)),
                                   std::string(SpelledVerdict(call.backward, rules_))};
   if (!old || skip) row.push_back(call.message.empty() ? FirstMessage(call, old) : call.message);
+  if (roundings_) {
+    row.resize(kOlderResultColumns);
+    for (const auto* rows : {&call.forward_rows, &call.backward_rows})
+      row.emplace_back(VerdictName(RoundingVerdictOf(*rows)));
+  }
   result.AddRow(row);
   MSPROBE_RETURN_IF_ERROR(details_.Append(details.text()));
   MSPROBE_RETURN_IF_ERROR(result_.Append(result.text()));

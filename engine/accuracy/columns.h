@@ -35,6 +35,13 @@ enum DetailsColumn {
   kUlpShare,
   kStatus,
   kMessage,
+  kOlderDetailsColumns,  // those of msprobe 1.0 to 26
+  kRoundingVerdict = kOlderDetailsColumns,
+  kWorstIndex,
+  kErrorInRoundings,
+  kBoundInRoundings,
+  kBoundFrom,
+  kRoundingCause,
   kDetailsColumns,
 };
 inline constexpr std::array<std::string_view, kDetailsColumns> kDetailsTitles = {
@@ -60,14 +67,30 @@ inline constexpr std::array<std::string_view, kDetailsColumns> kDetailsTitles = 
     "ULP误差平均值",
     "ULP误差大于阈值占比",
     "Status",
-    "Message"};
+    "Message",
+    "Rounding Verdict",
+    "Worst Index",
+    "Error In Roundings",
+    "Bound In Roundings",
+    "Bound From",
+    "Rounding Cause"};
 using DetailsRow = std::array<std::string, kDetailsColumns>;
 
 // accuracy_checking_result_TIME.csv: a row for each call. The pre-check's own files spell the first
 // title "API name", those of the comparison "API Name".
-enum ResultColumn { kCall, kForward, kBackward, kResultMessage, kResultColumns };
+enum ResultColumn {
+  kCall,
+  kForward,
+  kBackward,
+  kResultMessage,
+  kOlderResultColumns,  // those of msprobe 1.0 to 26
+  kForwardRounding = kOlderResultColumns,
+  kBackwardRounding,
+  kResultColumns,
+};
 inline constexpr std::array<std::string_view, kResultColumns> kResultTitles = {
-    "API name", "Forward Test Success", "Backward Test Success", "Message"};
+    "API name", "Forward Test Success",     "Backward Test Success",
+    "Message",  "Forward Rounding Verdict", "Backward Rounding Verdict"};
 
 // api_precision_compare_details_TIME.csv: a row for each output of a call. A verdict stands behind its
 // metric.

@@ -13,7 +13,7 @@ namespace msprobe::accuracy {
 namespace {
 
 constexpr std::string_view kUnsupported = "This data type does not support benchmark compare.";
-constexpr std::array<std::string_view, kResultColumns> kComparedResultTitles = {
+constexpr std::array<std::string_view, kOlderResultColumns> kComparedResultTitles = {
     "API Name", "Forward Test Success", "Backward Test Success", "Message"};
 
 // The verdicts of one direction of a call.
@@ -102,7 +102,7 @@ class CallCollector {
     return calls_[place->second];
   }
   void AddRow(ComparedCall call) {
-    out_->result.AddRow(std::array<std::string_view, kResultColumns>{
+    out_->result.AddRow(std::array<std::string_view, kOlderResultColumns>{
         call.name, SpelledVerdict(call.forward, rules_), SpelledVerdict(call.backward, rules_),
         call.message});
     const auto is = [&](Verdict v) { return call.forward == v || call.backward == v; };

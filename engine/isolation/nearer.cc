@@ -43,13 +43,14 @@ double Size(const ErrorOf& error) { return error.nonfinite > 0 ? kInfinity : err
 const ErrorOf& Judged(const OutputError& output) {
   return output.has_recorded ? output.recorded : output.again;
 }
-// What an operation may be off by its nature.
-double Explained(const OutputError& output) {
-  return kRoundings * std::max(Epsilon(output.dtype), output.enlarged);
+bool HasBound(const OutputError& output) {
+  return output.rounding.kind != accuracy::RoundingVerdict::Kind::kNoBound;
 }
-// The size of the error, in what is explained.
+// The size of the error, in what an operation may be off by its nature.
 double Excess(const OutputError& output) {
-  const double size = Size(Judged(output)), explained = Explained(output);
+  if (HasBound(output))
+    return output.rounding.bound > 0 ? output.rounding.error / output.rounding.bound : 0;
+  const double size = Size(Judged(output)), explained = kRoundings * Epsilon(output.dtype);
   return size <= explained ? (size > 0 ? size / explained : 0)
                            : (explained > 0 ? size / explained : kInfinity);
 }
@@ -73,14 +74,17 @@ std::string Described(const OutputError& output) {
     return fmt::format("{} element{} NaN or infinite where float64 is not, or the reverse",
                        error.nonfinite, error.nonfinite == 1 ? " is" : "s are");
   }
-  return fmt::format("off by {:.2g} relative, {:.2g} at most", error.relative, error.max_abs);
+  const std::string off =
+      fmt::format("off by {:.2g} relative, {:.2g} at most", error.relative, error.max_abs);
+  if (output.rounding.kind != accuracy::RoundingVerdict::Kind::kError) return off;
+  return fmt::format("{}, {:.3g} roundings at element {} where {:.3g} are explained", off,
+                     output.rounding.error, output.rounding.worst, output.rounding.bound);
 }
 
 // What explains an error that the dtype alone does not; "" where it does, or nothing does.
 std::string Explanation(const OutputError& output) {
   if (!IsExact(output) || Size(Judged(output)) <= kRoundings * Epsilon(output.dtype)) return "";
-  return fmt::format("; rounding of its inputs and of its sums moves it by {:.2g} relative",
-                     output.enlarged);
+  return "; rounding of its inputs and of its sums explains it";
 }
 
 NearerVerdict OneSide(const ReplayedCall& call) {
@@ -108,7 +112,7 @@ template <typename Visit>
 void ForEachNumber(OutputError* o, const Visit& visit) {
   for (ErrorOf* error : {&o->recorded, &o->again})
     visit(&error->max_abs), visit(&error->relative), visit(&error->ulp);
-  visit(&o->enlarged);
+  visit(&o->rounding.error), visit(&o->rounding.bound);
 }
 
 }  // namespace
@@ -131,18 +135,9 @@ Result<OutputError> MeasureOutput(std::string place, const TensorView* recorded,
   return output;
 }
 
-bool IsExact(const OutputError& output) { return Size(Judged(output)) <= Explained(output); }
-
-Status Forgive(const TensorView& exact, const TensorView& nudged, int64_t elements,
-               OutputError* output) {
-  MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff moved, kernels::ComputeDiff(nudged, exact));
-  // A half that is summed in its own dtype is wrong; more would hide float32 computed in TF32.
-  constexpr double kMostAdditions = 32;
-  const bool wide = Epsilon(output->dtype) <= Epsilon("float32");
-  const double terms = static_cast<double>(elements) / std::max<double>(1, exact.numel());
-  const double additions = wide ? std::clamp(std::sqrt(terms), 1.0, kMostAdditions) : 1;
-  output->enlarged = std::isfinite(moved.relative_l2) ? additions * moved.relative_l2 : 0;
-  return Status::Ok();
+bool IsExact(const OutputError& output) {
+  if (HasBound(output)) return output.rounding.kind == accuracy::RoundingVerdict::Kind::kPass;
+  return Size(Judged(output)) <= kRoundings * Epsilon(output.dtype);
 }
 
 std::string ToLine(const ReplayedCall& call) {
@@ -154,9 +149,12 @@ std::string ToLine(const ReplayedCall& call) {
   text(call.name), text(call.why), text(call.note), text(call.made ? "made" : "");
   for (const OutputError& output : call.outputs) {
     text(output.place), text(output.dtype), text(output.has_recorded ? "recorded" : "");
-    for (const int64_t count : {output.count, output.recorded_unlike_again,
-                                output.recorded.nonfinite, output.again.nonfinite})
+    for (const int64_t count :
+         {output.count, output.recorded_unlike_again, output.recorded.nonfinite,
+          output.again.nonfinite, static_cast<int64_t>(output.rounding.kind), output.rounding.worst,
+          output.rounding.beyond})
       text(std::to_string(count));
+    text(output.rounding.from);
     OutputError copy = output;
     ForEachNumber(&copy, [&](const double* value) { text(fmt::format("{}", *value)); });
   }
@@ -165,7 +163,7 @@ std::string ToLine(const ReplayedCall& call) {
 
 Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
   constexpr std::string_view kWhere = "a worker's answer";
-  constexpr size_t kHead = 4, kOutput = 14;
+  constexpr size_t kHead = 4, kOutput = 19;
   formats::JsonCursor json(line);
   std::vector<std::string> texts;
   for (json.BeginArray(); json.NextItem();) {
@@ -176,7 +174,7 @@ Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
   if (json.failed()) return json.Error(kWhere);
   if (texts.size() < kHead || (texts.size() - kHead) % kOutput != 0) {
     return InvalidDump(kWhere)
-        .Expected("4 texts, and 14 for each output")
+        .Expected("4 texts, and 19 for each output")
         .Found(std::to_string(texts.size()));
   }
   ReplayedCall call{.name = texts[0], .why = texts[1], .note = texts[2], .made = !texts[3].empty()};
@@ -185,9 +183,14 @@ Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
     output.place = texts[i], output.dtype = texts[i + 1];
     output.has_recorded = !texts[i + 2].empty();
     size_t at = i + 3;
-    for (int64_t* count : {&output.count, &output.recorded_unlike_again, &output.recorded.nonfinite,
-                           &output.again.nonfinite})
+    int64_t kind = 0;
+    for (int64_t* count :
+         {&output.count, &output.recorded_unlike_again, &output.recorded.nonfinite,
+          &output.again.nonfinite, &kind, &output.rounding.worst, &output.rounding.beyond})
       *count = std::strtoll(texts[at++].c_str(), nullptr, 10);
+    output.rounding.kind = static_cast<accuracy::RoundingVerdict::Kind>(std::clamp<int64_t>(
+        kind, 0, static_cast<int64_t>(accuracy::RoundingVerdict::Kind::kError)));
+    output.rounding.from = texts[at++];
     ForEachNumber(&output,
                   [&](double* value) { *value = std::strtod(texts[at++].c_str(), nullptr); });
   }

@@ -3,8 +3,8 @@
 //
 //   ReplayedCall call{.name = "Functional.linear.0"};
 //   MSPROBE_ASSIGN_OR_RETURN(OutputError out, MeasureOutput("forward.output.0", &recorded, again, exact));
+//   out.rounding = accuracy::RoundingJudge(recorded, exact, DType::kFloat32).verdict();
 //   call.outputs.push_back(out);
-//   MSPROBE_RETURN_IF_ERROR(Forgive(exact, exact_of_nudged_inputs, /*elements=*/4096, &call.outputs.back()));
 //   MSPROBE_ASSIGN_OR_RETURN(ReplayedCall same, ReplayedCallFromLine(ToLine(call)));
 //   Print("{}", WhichIsNearer(same, &golden_call).sentence);
 #pragma once
@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/accuracy/rounding_judge.h"
 #include "engine/base/status.h"
 #include "engine/tensor/tensor_view.h"
 
@@ -29,13 +30,13 @@ struct ErrorOf {
 };
 
 struct OutputError {
-  std::string place;                  // "forward.output.0", "backward.output.1"
-  std::string dtype;                  // in which it was computed: "float32"
-  int64_t count = 0;                  // elements
-  bool has_recorded = false;          // the dump has the elements of the result
-  ErrorOf recorded, again;            // of the recorded result; of the one that was computed here
-  int64_t recorded_unlike_again = 0;  // elements that differ between these two
-  double enlarged = 0;  // how far the last places of the inputs move the result, as `relative`
+  std::string place;                   // "forward.output.0", "backward.output.1"
+  std::string dtype;                   // in which it was computed: "float32"
+  int64_t count = 0;                   // elements
+  bool has_recorded = false;           // the dump has the elements of the result
+  ErrorOf recorded, again;             // of the recorded result; of the one that was computed here
+  int64_t recorded_unlike_again = 0;   // elements that differ between these two
+  accuracy::RoundingVerdict rounding;  // of the recorded result, else of the one made here
 };
 
 struct ReplayedCall {
@@ -52,15 +53,9 @@ struct ReplayedCall {
 Result<OutputError> MeasureOutput(std::string place, const TensorView* recorded,
                                   const TensorView& again, const TensorView& exact);
 
-// Whether the recorded result is off by no more than its dtype explains, or the rounding of the
-// inputs: where terms cancel (the gradient of a bias in front of a normalisation), this rounding is
-// all that a result consists of.
+// Whether no element of the result is beyond its bound; without a bound: whether the result as a whole
+// is off by no more than a few roundings of its dtype.
 bool IsExact(const OutputError& output);
-// Fills `enlarged`. `nudged`: the result in float64 of inputs whose elements have each moved by their
-// last place. `elements`: of the longest input; a float32 result that is a sum of many of them carries
-// the rounding of each addition, too. Errors: as MeasureOutput.
-Status Forgive(const TensorView& exact, const TensorView& nudged, int64_t elements,
-               OutputError* output);
 
 std::string ToLine(const ReplayedCall& call);  // without an end of line
 // Errors: kInvalidDump.

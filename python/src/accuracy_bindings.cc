@@ -1,4 +1,6 @@
 // Bindings for the accuracy pre-check: what one worker finds for one call.
+#include <fmt/format.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,6 +10,9 @@
 #include "convert.h"
 #include "engine/accuracy/checked_call.h"
 #include "engine/accuracy/first_check.h"
+#include "engine/accuracy/kernel_rounding.h"
+#include "engine/accuracy/rounding_judge.h"
+#include "engine/accuracy/rounding_steps.h"
 #include "engine/base/threads.h"
 
 namespace msprobe::python {
@@ -15,23 +20,28 @@ namespace {
 
 using accuracy::CheckedCall;
 using accuracy::CheckedOutput;
+using accuracy::RoundingJudges;
 using accuracy::Verdict;
 
 // Compares the outputs of one call after the other.
 class PreCheck {
  public:
-  PreCheck(const std::string& rules, int decimals, const std::vector<std::string>& within_one)
-      : check_({.rules = ValueOrRaise(accuracy::RulesFromName(rules)),
+  PreCheck(const std::string& rules, int decimals, const std::vector<std::string>& within_one,
+           bool roundings)
+      : roundings_(roundings),
+        check_({.rules = ValueOrRaise(accuracy::RulesFromName(rules)),
                 .decimals = decimals,
                 .within_one = {within_one.begin(), within_one.end()}}) {}
 
   void Begin(const std::string& name, const std::string& skip) {
     call_ = {.name = name};
     forward_.clear(), backward_.clear();
+    judges_.Clear();
     if (!skip.empty()) Skip(skip);
   }
   void Skip(const std::string& why) {
     call_.forward_rows.clear(), call_.backward_rows.clear();
+    judges_.Clear();
     forward_ = {Verdict::kSkip};
     backward_.clear();
     call_.message = why;
@@ -59,8 +69,11 @@ class PreCheck {
                           : check_.WithoutComparing(Verdict::kSkip, compared.status().message());
     }
     const bool forward = direction == "forward";
+    std::vector<accuracy::DetailsRow>& rows = forward ? call_.forward_rows : call_.backward_rows;
+    if (roundings_ && !device.is_none() && !golden.is_none())
+      AddJudge(fmt::format("{}.output.{}", direction, rows.size()), device, golden);
     (forward ? forward_ : backward_).push_back(out.verdict);
-    (forward ? call_.forward_rows : call_.backward_rows).push_back(std::move(out.row));
+    rows.push_back(std::move(out.row));
   }
 
   // Gives an output that does not pass the verdict pass, if the rounding of the inputs explains it.
@@ -85,7 +98,10 @@ class PreCheck {
     call_.message += text;
   }
 
+  RoundingJudges& judges() { return judges_; }
+
   std::string End() {
+    for (RoundingJudges::Place& place : judges_.places()) FillRounding(place);
     call_.forward = forward_.empty() ? Verdict::kSkip : check_.Combine(forward_);
     call_.backward = backward_.empty() ? Verdict::kBlank : check_.Combine(backward_);
     if (forward_.empty() && call_.message.empty()) call_.message = "it has no output to compare";
@@ -100,6 +116,23 @@ class PreCheck {
  private:
   static bool IsBad(Verdict v) { return v == Verdict::kWarning || v == Verdict::kError; }
 
+  void AddJudge(const std::string& place, nb::handle device, nb::handle golden) {
+    const ArrayArgument of_device(device), of_golden(golden);
+    const nb::gil_scoped_release released;
+    judges_.Add(
+        place, accuracy::RoundingJudge(of_device.view(), of_golden.view(), of_device.view().dtype));
+  }
+
+  // The cells of "forward.output.0" in its row.
+  void FillRounding(const RoundingJudges::Place& place) {
+    const bool forward = place.name.starts_with("forward");
+    const size_t index = std::stoul(place.name.substr(place.name.rfind('.') + 1));
+    accuracy::FillRounding(place.judge.verdict(), place.judge.shape(),
+                           &(forward ? call_.forward_rows : call_.backward_rows)[index]);
+  }
+
+  const bool roundings_;
+  RoundingJudges judges_;
   accuracy::FirstCheck check_;
   CheckedCall call_;
   std::vector<Verdict> forward_, backward_;
@@ -111,8 +144,8 @@ void BindAccuracy(nb::module_& m) {
   using namespace nb::literals;
   m.attr("UNREADABLE") = std::string(accuracy::kUnreadable);
   nb::class_<PreCheck>(m, "PreCheck", "Compares a device's outputs with golden ones, call by call.")
-      .def(nb::init<const std::string&, int, const std::vector<std::string>&>(), "rules"_a,
-           "decimals"_a, "within_one"_a)
+      .def(nb::init<const std::string&, int, const std::vector<std::string>&, bool>(), "rules"_a,
+           "decimals"_a, "within_one"_a, "roundings"_a = false)
       .def("begin", &PreCheck::Begin, "name"_a, "skip"_a, "Begin a call; skip: why it is skipped.")
       .def("skip", &PreCheck::Skip, "why"_a, "The call is skipped after all.")
       .def("fail", &PreCheck::Fail, "why"_a, "The call raised on the device.")
@@ -124,7 +157,9 @@ void BindAccuracy(nb::module_& m) {
           "An output passes after all if inputs that change in their last place explain its error.")
       .def("note", &PreCheck::Note, "text"_a, "Add to the message of the call.")
       .def("end", &PreCheck::End, "The line that tells what was found.")
-      .def_prop_ro("failed", &PreCheck::Failed);
+      .def_prop_ro("failed", &PreCheck::Failed)
+      .def_prop_ro("judges", &PreCheck::judges, nb::rv_policy::reference_internal,
+                   "The verdicts in roundings; none where they are not asked for.");
 }
 
 }  // namespace msprobe::python

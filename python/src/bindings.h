@@ -24,6 +24,7 @@ void BindParse(nanobind::module_& m);
 void BindAccuracy(nanobind::module_& m);
 void BindOverflow(nanobind::module_& m);
 void BindReplay(nanobind::module_& m);
+void BindRounding(nanobind::module_& m);
 void BindSelfcheck(nanobind::module_& m);
 
 }  // namespace msprobe::python

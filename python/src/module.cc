@@ -22,6 +22,7 @@ NB_MODULE(_engine, m) {
   msprobe::python::BindParse(m);
   msprobe::python::BindAccuracy(m);
   msprobe::python::BindOverflow(m);
+  msprobe::python::BindRounding(m);
   msprobe::python::BindReplay(m);
   msprobe::python::BindSelfcheck(m);
   if (!msprobe::capture::Interposer::Init() || !msprobe::capture::InitBackward() ||

@@ -9,6 +9,7 @@
 
 #include "bindings.h"
 #include "convert.h"
+#include "engine/accuracy/rounding_judge.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/tensors/tensor_data.h"
 #include "engine/isolation/nearer.h"
@@ -27,6 +28,7 @@ class NearerCheck {
  public:
   void Begin(const std::string& name, const std::string& skip) {
     call_ = {.name = name, .why = skip};
+    judges_.Clear();
   }
   void Skip(const std::string& why) { call_.why = why, call_.outputs.clear(); }
   void Made() { call_.made = true; }
@@ -39,24 +41,29 @@ class NearerCheck {
         place, there ? &there->view() : nullptr, here.view(), truth.view());
     if (!measured.ok()) return Note(fmt::format("{}: {}", place, measured.status().message()));
     call_.outputs.push_back(*std::move(measured));
+    judges_.Add(place, accuracy::RoundingJudge(there ? there->view() : here.view(), truth.view(),
+                                               here.view().dtype));
   }
   // Whether a recorded result is farther from float64 than its dtype explains.
-  bool Failed() const {
-    return std::any_of(call_.outputs.begin(), call_.outputs.end(), [](const auto& output) {
-      return output.has_recorded && !isolation::IsExact(output);
+  bool Failed() {
+    return std::any_of(call_.outputs.begin(), call_.outputs.end(), [&](const auto& output) {
+      return output.has_recorded && !isolation::IsExact(Judged(output));
     });
   }
-  void Forgive(const std::string& place, nb::handle exact, nb::handle nudged, int64_t elements) {
-    const ArrayArgument truth(exact), moved(nudged);
-    for (isolation::OutputError& output : call_.outputs) {
-      if (output.place != place) continue;
-      const Status done = isolation::Forgive(truth.view(), moved.view(), elements, &output);
-      if (!done.ok()) Note(fmt::format("{}: {}", place, done.message()));
-    }
+  accuracy::RoundingJudges& judges() { return judges_; }
+  std::string End() {
+    for (isolation::OutputError& output : call_.outputs) output = Judged(output);
+    return isolation::ToLine(call_);
   }
-  std::string End() const { return isolation::ToLine(call_); }
 
  private:
+  isolation::OutputError Judged(isolation::OutputError output) {
+    if (accuracy::RoundingJudge* const judge = judges_.At(output.place))
+      output.rounding = judge->verdict();
+    return output;
+  }
+
+  accuracy::RoundingJudges judges_;
   isolation::ReplayedCall call_;
 };
 
@@ -246,8 +253,8 @@ void BindReplay(nb::module_& m) {
       .def("note", &NearerCheck::Note, "text"_a, "Add to the message of the call.")
       .def("output", &NearerCheck::Output, "place"_a, "recorded"_a.none(), "again"_a, "exact"_a,
            "Measure one result; recorded: None where the dump has no elements of it.")
-      .def("forgive", &NearerCheck::Forgive, "place"_a, "exact"_a, "nudged"_a, "elements"_a,
-           "Measure how far the last places of the inputs move a result.")
+      .def_prop_ro("judges", &NearerCheck::judges, nb::rv_policy::reference_internal,
+                   "The verdicts in roundings.")
       .def("end", &NearerCheck::End, "The line that tells what was found.")
       .def_prop_ro("failed", &NearerCheck::Failed,
                    "Whether a recorded result is farther from float64 than its dtype explains.");

@@ -20,46 +20,32 @@ ReplayedCall CallWith(OutputError output) {
   return {.name = "Functional.linear.0", .outputs = {std::move(output)}};
 }
 
-// The gradient of a bias in front of a softmax: the sum is zero, and rounding is all that is left.
-OutputError Cancelled() {
+// A result whose bound is known.
+OutputError Bounded(accuracy::RoundingVerdict::Kind kind) {
   static const std::vector<float> recorded = {3e-9F, -1e-9F};
   static const std::vector<double> exact = {1e-9, 1e-9};
   const TensorView stored = View(recorded, DType::kFloat32);
   Result<OutputError> output =
       MeasureOutput("backward.output.0", &stored, stored, View(exact, DType::kFloat64));
   EXPECT_TRUE(output.ok());
+  output->rounding = {.kind = kind, .worst = 1, .error = 300, .bound = 40, .from = "sum (8 terms)"};
   return *std::move(output);
 }
 
-TEST(NearerTest, WhatCancelsIsAsExactAsItsInputs) {
-  OutputError output = Cancelled();
-  EXPECT_FALSE(IsExact(output));
-  EXPECT_EQ(WhichIsNearer(CallWith(output), nullptr).nearer, Nearer::kNeither);
-
-  const std::vector<double> exact = {1e-9, 1e-9}, nudged = {5e-9, -4e-9};
-  ASSERT_TRUE(
-      Forgive(View(exact, DType::kFloat64), View(nudged, DType::kFloat64), 2, &output).ok());
-  EXPECT_TRUE(IsExact(output));
-  const NearerVerdict alone = WhichIsNearer(CallWith(output), nullptr);
+TEST(NearerTest, TheBoundOfTheOperationDecides) {
+  const OutputError exact = Bounded(accuracy::RoundingVerdict::Kind::kPass);
+  EXPECT_TRUE(IsExact(exact));
+  const NearerVerdict alone = WhichIsNearer(CallWith(exact), nullptr);
   EXPECT_EQ(alone.nearer, Nearer::kTarget);
   EXPECT_THAT(alone.sentence, HasSubstr("rounding of its inputs"));
-  const ReplayedCall golden = CallWith(output);
-  EXPECT_EQ(WhichIsNearer(CallWith(output), &golden).nearer, Nearer::kBoth);
-}
+  const ReplayedCall golden = CallWith(exact);
+  EXPECT_EQ(WhichIsNearer(CallWith(exact), &golden).nearer, Nearer::kBoth);
 
-TEST(NearerTest, AnErrorBeyondWhatCancelsStays) {
-  OutputError output = Cancelled();
-  const std::vector<double> exact = {1e-9, 1e-9}, nudged = {1.014e-9, 1e-9};
-  ASSERT_TRUE(
-      Forgive(View(exact, DType::kFloat64), View(nudged, DType::kFloat64), 2, &output).ok());
-  EXPECT_FALSE(IsExact(output));
-  ASSERT_TRUE(
-      Forgive(View(exact, DType::kFloat64), View(nudged, DType::kFloat64), 2048, &output).ok());
-  EXPECT_TRUE(IsExact(output)) << "a sum of a thousand terms";
-  output.dtype = "bfloat16";
-  ASSERT_TRUE(
-      Forgive(View(exact, DType::kFloat64), View(nudged, DType::kFloat64), 2048, &output).ok());
-  EXPECT_LT(output.enlarged, 0.01) << "a half is summed in float32";
+  const OutputError wrong = Bounded(accuracy::RoundingVerdict::Kind::kError);
+  EXPECT_FALSE(IsExact(wrong));
+  const NearerVerdict found = WhichIsNearer(CallWith(wrong), nullptr);
+  EXPECT_EQ(found.nearer, Nearer::kNeither);
+  EXPECT_THAT(found.sentence, HasSubstr("300 roundings at element 1 where 40 are explained"));
 }
 
 // autocast casts a gradient that was computed in bfloat16 to the dtype of its parameter.
@@ -89,12 +75,14 @@ TEST(NearerTest, TheWorstOutputIsThatFarthestBeyondItsDType) {
 }
 
 TEST(NearerTest, ALineKeepsEverything) {
-  OutputError output = Cancelled();
-  output.enlarged = 0.25;
+  const OutputError output = Bounded(accuracy::RoundingVerdict::Kind::kError);
   const Result<ReplayedCall> read = ReplayedCallFromLine(ToLine(CallWith(output)));
   ASSERT_TRUE(read.ok()) << read.status().message();
   ASSERT_EQ(read->outputs.size(), 1U);
-  EXPECT_EQ(read->outputs[0].enlarged, 0.25);
+  EXPECT_EQ(read->outputs[0].rounding.kind, output.rounding.kind);
+  EXPECT_EQ(read->outputs[0].rounding.worst, 1);
+  EXPECT_EQ(read->outputs[0].rounding.bound, 40);
+  EXPECT_EQ(read->outputs[0].rounding.from, "sum (8 terms)");
   EXPECT_EQ(read->outputs[0].recorded.relative, output.recorded.relative);
 }
 

@@ -144,7 +144,7 @@ def test_right_results_are_exact(tmp_path):
     found = answers(tmp_path)
     wrong = [name for name, (_, failed) in found.items() if failed]
     assert len(found) > 8 and not wrong, wrong
-    bias = [float(each) for each in found["Functional.linear.0"][0][-7:]]
-    assert bias[1] > 1e-6 and bias[-1] > 1e-6, "the gradient of the bias is rounding alone"
+    error, bound = map(float, found["Functional.linear.0"][0][-2:])
+    assert 1e3 < error < bound, "the gradient of the bias is rounding alone"
     dtypes = [text for text in found["Functional.linear.1"][0] if text == "bfloat16"]
     assert len(dtypes) == 4, "the result and three gradients"

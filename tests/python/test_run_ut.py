@@ -52,8 +52,11 @@ def test_right_operations_pass(run_ut, dump):
     assert report["error"] == report["warning"] == report["lost"] == 0
     assert report["pass"] > 25
     result, details = rows(report["result_csv"]), rows(report["details_csv"])
-    assert result[0] == ["API name", "Forward Test Success", "Backward Test Success", "Message"]
-    assert len(details[0]) == 23 and details[0][4] == "余弦相似度"
+    assert result[0][:4] == ["API name", "Forward Test Success", "Backward Test Success", "Message"]
+    assert result[0][4:] == ["Forward Rounding Verdict", "Backward Rounding Verdict"]
+    assert len(details[0]) == 29 and details[0][4] == "余弦相似度"
+    assert report["beyond_rounding"] == 0
+    assert {row[23] for row in details[1:]} == {"pass", "no bound", " "}
     assert pathlib.Path(report["result_csv"]).read_bytes().startswith(b"\xef\xbb\xbf")
     names = [row[0] for row in result[1:]]
     recorded_names = [
@@ -65,6 +68,14 @@ def test_right_operations_pass(run_ut, dump):
     outputs = {row[0] for row in details[1:]}
     assert "Functional.linear.0.forward.output.0" in outputs
     assert "Functional.linear.0.backward.output.1" in outputs
+
+
+def test_the_older_columns_stay_what_they_are(run_ut):
+    both, older = run_ut(), run_ut("--standard", "older")
+    for key, width in (("result_csv", 4), ("details_csv", 23)):
+        assert [row[:width] for row in rows(both[key])] == rows(older[key])
+    assert "expected the columns of the verdict" in run_ut("-csv_path", older["result_csv"], code=2)
+    assert run_ut("--standard", "older", "-csv_path", older["result_csv"])["pass"] > 25
 
 
 BROKEN = """
@@ -87,6 +98,22 @@ def test_a_wrong_operation_is_named_with_its_line(run_ut):
     assert [call["name"] for call in report["worst"]] == ["Functional.linear.0"]
     assert "test_replay.py" in report["worst"][0]["source_line"]
     assert report["worst"][0]["forward"] == "error"
+
+
+def test_what_the_standards_do_not_see_is_named(run_ut):
+    after = "result = result * (1 + 2e-5) if wanted else result"
+    report = run_ut(
+        "--exit-code", code=1, patch=BROKEN.format(name="linear", before="", after=after)
+    )
+    assert report["error"] == report["warning"] == 0 and report["beyond_rounding"] == 1
+    (worst,) = report["worst"]
+    assert worst["name"] == "Functional.linear.0" and worst["forward"] == "pass"
+    assert worst["forward_rounding"] == "error" and worst["backward_rounding"] == "error"
+    (row,) = [
+        row for row in rows(report["details_csv"]) if row[0] == f"{worst['name']}.forward.output.0"
+    ]
+    assert row[21] == "pass" and row[23] == "error" and "terms" in row[27]
+    assert row[28] == "another formula" and float(row[25]) > 100 > float(row[26])
 
 
 def test_a_crash_a_hang_and_a_raise_cost_one_call(run_ut):

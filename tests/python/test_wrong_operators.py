@@ -205,7 +205,13 @@ class Wrong:
 
 def worker_of(path):
     options = {"device": 0, "dump": str(path), "seed": 7, "white_list": [], "black_list": []}
-    options |= {"distinct": False, "rules": "", "precision": 14, "error_data": ""}
+    options |= {
+        "distinct": False,
+        "rules": "",
+        "precision": 14,
+        "error_data": "",
+        "roundings": True,
+    }
     options |= {"jit_compile": False, "references": "", "within_one": []}
     return Worker(options)
 

@@ -127,7 +127,7 @@ class Execution:
         seen = list(self.stored.values())
         return any(_same(a, b) for i, a in enumerate(seen) for b in seen[:i])
 
-    def run(self, device, golden, nudged=False, shared=False):
+    def run(self, device, golden, nudged=False, shared=False, moved=False, around=None):
         """Execute the call: ``(results, gradients)``, lists of tensors on the CPU.
 
         The gradients are those of the positional tensors, None where there is none, and of tensors
@@ -139,17 +139,24 @@ class Execution:
             nudged: whether each element of the inputs is changed in its last place.
             shared: whether arguments with the same elements are one tensor, whose gradient is
                 the sum of those of its places.
+            moved: whether each element of the inputs is changed by some units in its last place:
+                an error that stays is one of the formula, an error that goes is rounding.
+            around: a function that makes what is entered around the operation, and around its
+                backward pass.
 
         Raises:
             Unsupported: the call, or a value of it, has no counterpart here.
         """
         leaves, kept = [], []
+        around = around or contextlib.nullcontext
 
         def tensor(number, dtype, shape, requires_grad):
             elements = self.elements_of(number, dtype, shape)
             if golden is not None and elements.is_floating_point() and self._half is not None:
                 elements = elements.to(self._half)  # as autocast does, before it computes
             raised = _raised(elements.dtype, golden)
+            if moved and elements.dtype in _FLOATS:
+                elements = _moved(elements)
             if shared and requires_grad:
                 for other, leaf in kept:
                     if _same(other, elements):
@@ -181,13 +188,14 @@ class Execution:
         if not self.api.startswith("NPU."):  # theirs write into `out` only
             kwargs = {name: value for name, value in kwargs.items() if name != "out"}
         function = self.function(golden)
-        with self._autocast(device, golden):
+        with self._autocast(device, golden), around():
             result = function(*args, **kwargs)
         results = _tensors(result)
         gradients = []
         if self._gradients is not None:
             arrived = _built(self._gradients, tensor, plain)
-            gradients = _gradients(results, arrived, inputs)
+            with around():
+                gradients = _gradients(results, arrived, inputs)
         if golden is None and self._half is not None:
             # Computed in this dtype, and cast to that of the inputs: judged as what it is.
             gradients = [each if each is None else each.to(self._half) for each in gradients]
@@ -227,6 +235,13 @@ def _nudged(tensor, dtype):
     info = torch.finfo(dtype)
     unit = (tensor.abs() * info.eps).clamp(min=info.tiny * info.eps)
     return torch.where(tensor == 0, tensor, tensor + unit * signs.reshape(tensor.shape))
+
+
+def _moved(tensor):
+    """Up and down by 1/64 to 1/32 of each element, without random numbers."""
+    steps = torch.arange(tensor.numel(), device=tensor.device) * 7 % 5 - 2
+    factors = 1 + (steps + torch.where(steps < 0, -1, 1)).double().reshape(tensor.shape) / 96
+    return (tensor.double() * factors).to(tensor.dtype)
 
 
 class _Arrive(torch.autograd.Function):

@@ -99,20 +99,21 @@ class Call(Execution):
         return elements
 
 
-def golden_of(call, older=False, nudged=False, shared=False):
+def golden_of(call, older=False, nudged=False, shared=False, moved=False):
     """Results and gradients in float64; in float32 where the operation has no float64.
 
     Args:
         call: the call.
-        nudged, shared: as in :meth:`Call.run`.
+        nudged, shared, moved: as in :meth:`Call.run`.
         older: in the dtypes that msprobe 1.0 to 26 take: float64 for float32, float32 for halves
             and mixed dtypes, and float32 as it is for conv1d and conv2d.
     """
     cpu = torch.device("cpu")
     try:
-        return call.run(cpu, call.older_golden() if older else torch.float64, nudged, shared)
+        dtype = call.older_golden() if older else torch.float64
+        return call.run(cpu, dtype, nudged, shared, moved)
     except (RuntimeError, NotImplementedError, TypeError):
-        return call.run(cpu, torch.float32, nudged, shared)
+        return call.run(cpu, torch.float32, nudged, shared, moved)
 
 
 def reference_of(call, device):

@@ -18,9 +18,11 @@ import sys
 import torch
 
 from msprobe import DumpError, FileError, _engine
-from msprobe.pytorch import references, replay
+from msprobe.pytorch import references, replay, roundings
 from msprobe.pytorch.imported_functions import ImportedFunctions
 
+# Executions with roundings that show a bound: results that are beyond it after so many get more.
+_LOOKS = (4, 16)
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
@@ -77,7 +79,7 @@ class Worker:
             self.check = _engine.NearerCheck()
         else:
             rules = options["rules"], options["precision"], options["within_one"]
-            self.check = _engine.PreCheck(*rules)
+            self.check = _engine.PreCheck(*rules, options["roundings"])
         self.error_data = options["error_data"]
 
     def answer(self, index):
@@ -135,6 +137,9 @@ class Worker:
             if self.overflow and device is not None and exact is not None:
                 exact = exact.to(device.dtype)  # a value too large for the dtype overflows
             self.check.output(direction, call.api, device, exact)
+        if not self.overflow:
+            self._judge(call, outputs)
+            self._find_causes(call)
         if self.check.failed and not self.older:
             self._forgive(call, outputs)
         call.kept = (results, golden, gradients, golden_gradients)
@@ -165,10 +170,44 @@ class Worker:
             if device is not None and exact is not None:
                 place = f"{direction}.output.{index}"
                 self.check.output(place, recorded.get(place), device, exact)
-        if self.check.failed:
-            _, elements = call.size_of_inputs()
-            for direction, index, _, exact, changed in _nudged(call, outputs, shared):
-                self.check.forgive(f"{direction}.output.{index}", exact, changed, elements)
+        self._judge(call, outputs, shared)
+
+    def _judge(self, call, outputs, shared=False):
+        """Gives results that are off by more than one rounding the bound of their operation."""
+        judges = self.check.judges
+        if not judges.beyond:
+            return
+        try:
+            analysis = roundings.Analysis(call, shared)
+            for direction, index, *_ in outputs:
+                forward = direction == "forward"
+                text = analysis.forward if forward else analysis.backward
+                once = forward and analysis.rounds_once
+                judges.set_kernels(f"{direction}.output.{index}", text, once)
+            for seed in range(1, _LOOKS[-1] + 1):
+                for direction, group in zip(("forward", "backward"), analysis.moved(seed)):  # noqa: B905
+                    for index, moved in enumerate(group):
+                        if moved is not None:
+                            judges.add_moved(f"{direction}.output.{index}", moved)
+                if seed in _LOOKS:
+                    judges.judge()
+                if not judges.beyond:
+                    return
+        except Exception as error:
+            judges.give_up(f"its kernels cannot be watched: {_first_line(error)}")
+
+    def _find_causes(self, call):
+        """Whether errors stay where inputs move a little."""
+        if not self.check.judges.beyond:
+            return
+        try:
+            golden = replay.golden_of(call, moved=True)
+            made = call.run(self.device, None, moved=True)
+        except Exception:
+            return  # the moved inputs are outside of the operation's domain
+        for direction, index, device, exact in _all_outputs(made, golden):
+            if device is not None and exact is not None:
+                self.check.judges.find_cause(f"{direction}.output.{index}", device, exact)
 
     def _forgive(self, call, outputs):
         """What cancels is as exact as its inputs are."""

@@ -1,0 +1,71 @@
+"""The formulas by which kernels compute where a step of the formula cancels.
+
+The rounding of such a step is larger than that of the result: far to the left, gelu(x) is the
+difference of 1 and a number near it. `roundings.py` executes the formula in place of the kernel, so
+that each of its steps rounds.
+"""
+
+import math
+
+import torch
+
+_ROOT = math.sqrt(0.5)
+_TANH = math.sqrt(2 / math.pi)
+_CUBE = 0.044715
+
+
+def gelu(x, approximate="none"):
+    if approximate == "tanh":
+        return 0.5 * x * (1 + torch.tanh(_TANH * (x + _CUBE * x * x * x)))
+    return x * 0.5 * (1 + torch.erf(x * _ROOT))
+
+
+def gelu_backward(gradient, x, approximate="none"):
+    if approximate == "tanh":
+        tanh = torch.tanh(_TANH * (x + _CUBE * x * x * x))
+        inner = _TANH * (1 + 3 * _CUBE * x * x)
+        return gradient * (0.5 * (1 + tanh) + 0.5 * x * (1 - tanh * tanh) * inner)
+    density = torch.exp(x * x * -0.5) * (_TANH / 2)
+    return gradient * (0.5 * (1 + torch.erf(x * _ROOT)) + x * density)
+
+
+def glu_backward(gradient, x, dim):
+    value, gate = x.chunk(2, dim)
+    gate = torch.sigmoid(gate)
+    return torch.cat([gradient * gate, gradient * value * gate * (1 - gate)], dim)
+
+
+def erf(x):
+    return 1 - torch.erfc(x)
+
+
+def log_softmax(x, dim, half_to_float):
+    shifted = x - x.amax(dim, True)
+    return shifted - torch.log(torch.exp(shifted).sum(dim, True))
+
+
+def softmax_backward(gradient, probabilities, dim, input_dtype):
+    return (gradient - (gradient * probabilities).sum(dim, True)) * probabilities
+
+
+def mse_loss_backward(gradient, x, target, reduction):
+    mean = reduction == 1 and x.numel() > 0
+    return gradient * ((2.0 / x.numel() if mean else 2.0) * (x - target))
+
+
+# A kernel -> its formula, and whether its steps are in the dtype of the result: else in float32.
+_FORMULAS = {
+    "aten::gelu": (gelu, False),
+    "aten::gelu_backward": (gelu_backward, False),
+    "aten::glu_backward": (glu_backward, True),
+    "aten::erf": (erf, False),
+    "aten::_log_softmax": (log_softmax, True),
+    "aten::_softmax_backward_data": (softmax_backward, False),
+    "aten::mse_loss_backward": (mse_loss_backward, True),
+}
+
+
+def formula_of(kernel):
+    """``(function, whether its steps are in the dtype of the result)`` of a kernel, or None."""
+    schema = kernel._schema  # noqa: SLF001  it has no public name
+    return _FORMULAS.get(schema.name) if schema.overload_name == "" else None
