@@ -8,6 +8,7 @@ That tool knows only NPUs and GPUs: its names for the device are replaced before
 import torch
 from msprobe.pytorch.api_accuracy_checker.run_ut import run_ut, run_ut_utils
 from msprobe.pytorch.api_accuracy_checker.run_ut.run_ut import _run_ut as main
+
 from msprobe.pytorch.common import utils
 
 if __name__ == "__main__":
