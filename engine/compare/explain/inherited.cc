@@ -138,7 +138,7 @@ std::optional<Origin> FromCompiledCode(const Comparison& c, const WrongInput& in
     const Record& record = dump.records[index];
     const std::string_view around =
         record.parent.empty() ? record.module.view() : WithoutCall(record.parent);
-    const CompiledCode* code = CompiledCodeIn(dump, around);
+    const CompiledCode* code = CompiledCodeAround(dump, around);
     if (code == nullptr) continue;
     const std::string module = ModuleForPeople(code->module);
     return Origin{

@@ -113,6 +113,31 @@ void FindCompiledCalls(Comparison* c) {
       c->rewritten[p] = Comparison::kCompiled;
     }
   }
+  // The module by which torch.compile wraps another one.
+  for (size_t p = 0; p < c->pairs.size(); ++p) {
+    const RecordPair& pair = c->pairs[p];
+    if (pair.matched()) continue;
+    const Dump& dump = pair.target >= 0 ? c->target : c->golden;
+    if (dump.compiled.empty()) continue;
+    const Record& record = dump.records[pair.target >= 0 ? pair.target : pair.golden];
+    if (!record.is_module || CompiledCodeIn(dump, record.api) == nullptr) continue;
+    c->rewritten.resize(c->pairs.size(), 0);
+    c->rewritten[p] = Comparison::kCompiled;
+  }
+}
+
+const CompiledCode* CompiledCodeAround(const Dump& dump, std::string_view module) {
+  const std::string path = PathOf(module);
+  const CompiledCode* innermost = nullptr;
+  size_t longest = 0;
+  for (const CompiledCode& code : dump.compiled) {
+    const std::string entered = code.module.empty() ? "" : PathOf(code.module);
+    const bool around = entered.empty() ? module.empty() : IsInside(path, entered);
+    if (!around || (innermost != nullptr && entered.size() <= longest)) continue;
+    innermost = &code;
+    longest = entered.size();
+  }
+  return innermost;
 }
 
 const CompiledCode* CompiledCodeIn(const Dump& dump, std::string_view module) {

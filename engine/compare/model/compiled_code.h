@@ -22,6 +22,8 @@ void FindCompiledCalls(Comparison* comparison);
 // The compiled code of a run that is entered in the module of this name, "Module.fc.Linear"; "": in no
 // module. Null: there is none.
 const CompiledCode* CompiledCodeIn(const Dump& dump, std::string_view module);
+// The same of the module or of the innermost one around it.
+const CompiledCode* CompiledCodeAround(const Dump& dump, std::string_view module);
 
 // "down2 (Down) is compiled code in the target (torch.compile): 9 calls that the golden made there are
 // compared at its borders alone", one for each module.
