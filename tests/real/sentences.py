@@ -95,9 +95,9 @@ class Report:
         if found := re.match(r"(\d+) calls? before it (?:is|are) bit-equal; ", why):
             equal = [e for e in earlier if not self.differs(e, outputs)]
             # Calls that are paired under another name are looked up here under their own.
-            most = len(equal) + self.report["calls"]["aligned"]
-            assert int(found[1]) <= most, f"{why}: {len(equal)} are equal"
-            assert not wrong, f"{why}: but {wrong[:3]} differ"
+            aligned = self.report["calls"]["aligned"]
+            assert int(found[1]) <= len(equal) + aligned, f"{why}: {len(equal)} are equal"
+            assert len(wrong) <= aligned, f"{why}: but {wrong[:3]} differ"
         if "its inputs are bit-equal" in why:
             assert inputs(entry) == inputs(partner), f"{why}: {name}"
         if "its inputs agree within rounding" in why:
