@@ -121,7 +121,10 @@ def test_the_training_keeps_its_bits(mode, stage, autocast, tmp_path):
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stable_net_has_no_rows_when_nothing_is_changed(stage, autocast, tmp_path):
     run_forked(train, tmp_path, autocast, pert_mode="no_change", fuzz_stage=stage)
-    assert [rows_of(tmp_path, step) for step in range(3)] == [[], [], []]
+    rows = [row for step in range(3) for row in rows_of(tmp_path, step)]
+    # oneDNN's LSTM in bfloat16, on processors with avx512_bf16, gives other gradients when it runs
+    # once more: that is what free_benchmark is for.
+    assert not [row for row in rows if not (autocast and row["api_name"].startswith("VF.lstm"))]
 
 
 @forked
