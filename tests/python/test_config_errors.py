@@ -75,25 +75,22 @@ FILES = {
 }  # fmt: skip
 
 
-def refused(folder, *arguments, started=False, **keywords):
+def refused(folder, *arguments, **keywords):
     """Type and text of the exception; afterwards a valid construction must work."""
     from msprobe.pytorch import PrecisionDebugger
 
     os.chdir(folder)
     try:
-        debugger = PrecisionDebugger(*arguments, **keywords)
-        if started:
-            debugger.start()
+        PrecisionDebugger(*arguments, **keywords)
     except Exception as error:
         found = type(error).__name__, str(error)
     else:
         return "nothing was raised", ""
     left = sorted(path.name for path in folder.rglob("*"))
-    if not started:
-        PrecisionDebugger(dump_path=str(folder / "good"), level="L1").start()
-        torch.relu(torch.ones(2))
-        PrecisionDebugger.stop()
-        assert read_dump(folder / "good").names == ["Torch.relu.0.forward"]
+    PrecisionDebugger(dump_path=str(folder / "good"), level="L1").start()
+    torch.relu(torch.ones(2))
+    PrecisionDebugger.stop()
+    assert read_dump(folder / "good").names == ["Torch.relu.0.forward"]
     return *found, left
 
 
@@ -169,13 +166,6 @@ def test_a_method_before_the_construction(method):
 
     with pytest.raises(msprobe.UsageError, match=r"expected PrecisionDebugger\(\.\.\.\)"):
         getattr(PrecisionDebugger, method)()
-
-
-@pytest.mark.parametrize("level", ["L0", "mix"])
-def test_modules_without_a_model(level, tmp_path):
-    kind, text, left = run_forked(refused, tmp_path, started=True, dump_path="out", level=level)
-    assert (kind, left) == ("UsageError", [])
-    check_message(text, ["level L0 and mix", "expected start(model)"])
 
 
 def start_with(folder, model):

@@ -41,6 +41,7 @@ def train(folder, config, steps=1, ranked=False, **keywords):
         output.sum().backward()
         debugger.stop()
         debugger.step()
+        model.zero_grad()
     return output.detach().numpy(), inputs.numpy()
 
 
