@@ -99,7 +99,8 @@ def record(path, run, model=None, **arguments):
         result = run()
     finally:
         debugger.stop()
-    return result, read_dump(path)
+    # A run in which nothing was called makes no folder.
+    return result, read_dump(path) if (Path(path) / "step0").exists() else None
 
 
 def tensors(value):

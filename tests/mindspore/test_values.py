@@ -32,7 +32,8 @@ def test_R_D_M1_statistics_of_a_training(tmp_path, program):
     values = list(tensors(dump.data))
     assert len(values) > 20
     for value in values:
-        assert_statistics(dump, value)
+        if "unwritten" not in value:
+            assert_statistics(dump, value)
 
 
 @forked

@@ -130,7 +130,7 @@ def test_a_value_that_is_too_large_for_its_dtype_is_normal(checked):
 
 def test_a_dump_of_task_overflow_check(checked):
     report, _, _ = checked(four_kinds, task="overflow_check", overflow_nums=-1)
-    assert (report["normal"], report["abnormal"]) == (2, 1)
+    assert (report["normal"], report["undefined"], report["abnormal"]) == (1, 1, 1)
 
 
 def test_statistics_are_enough_for_some(checked):
@@ -176,7 +176,7 @@ def test_calls_that_cannot_be_executed_are_named(checked):
 def test_nothing_overflowed(checked):
     report, rows, text = checked(lambda: torch.sin(BIG))
     assert rows == [] and report["calls"] == []
-    assert re.search(r"\d+ calls?: 0 normal, 0 abnormal", text)
+    assert re.search(r"\d+ calls?: 0 normal, 0 undefined, 0 abnormal", text)
 
 
 def test_a_dump_without_calls_is_one_clear_line(msprobe_bin, tmp_path):

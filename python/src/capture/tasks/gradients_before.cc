@@ -118,7 +118,8 @@ void GradientsBefore::Record(PyObject* complete) {
     entry_.stack =
         recording_->session->NoteStack(site, name, [&] { return recording_->stacks.Format(); });
   }
-  recording_->session->Record({.entry = &entry_, .name = name});
+  recording_->session->Record(
+      {.entry = &entry_, .name = name, .construct = recording_->modules_wanted});
   if (recording_->device.many_pending()) recording_->FetchDeferred();
 }
 
