@@ -83,8 +83,8 @@ def test_stored_elements_give_the_recorded_results(tmp_path, autocast):
         made = [each for each in gradients if each is not None]
         if len(made) == len(expected):
             backward += 1
-            # oneDNN's LSTM in bfloat16, on processors with avx512_bf16, gives other gradients when it
-            # runs once more: some hundredths of the largest.
+            # oneDNN's LSTM in bfloat16, on processors with avx512_bf16, gives other gradients when
+            # it runs once more: some hundredths of the largest.
             lstm = autocast and name.startswith("VF.lstm")
             for gradient, each in zip(made, expected, strict=True):
                 near = {"rtol": 0.05, "atol": 0.05 * each.abs().max().item()} if lstm else {}
