@@ -40,6 +40,7 @@ class Training:
 
     def step(self):
         """Runs a step; returns the names that it recorded, or None."""
+        self.model.zero_grad()
         self.debugger.start(self.given)
         self.model(torch.ones(1, 2)).sum().backward()
         self.debugger.stop()

@@ -34,6 +34,7 @@ def interrupt_at(number):
 
 
 def one_step(debugger, model):
+    model.zero_grad()
     debugger.start(model)
     model(torch.ones(1, 2)).sum().backward()
     debugger.stop()
