@@ -97,8 +97,10 @@ class CompareVerb : public Verb {
         const PairedDumps paired,
         checkpoints ? PairCheckpoints() : PairDumps(target_, golden_, selection));
     std::error_code not_there;  // then it is reported as what cannot be read
-    if (std::filesystem::equivalent(target_, golden_, not_there))
-      out.Warn("the target and the golden are one folder: a run equals itself\n");
+    if (std::filesystem::equivalent(target_, golden_, not_there)) {
+      out.Warn(checkpoints ? "the target and the golden are one file: it equals itself\n"
+                           : "the target and the golden are one folder: a run equals itself\n");
+    }
     const std::vector<DumpPair>& pairs = paired.pairs;
     MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs.size(), checkpoints));
     MSPROBE_RETURN_IF_ERROR(PairRepeats(pairs));

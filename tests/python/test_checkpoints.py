@@ -338,7 +338,8 @@ def test_parameters_that_are_called_differently_on_purpose(
 
 def test_a_rename_that_fits_nothing_is_said(compare, msprobe_bin, tmp_path):
     save_flat(tmp_path / "a.pt", model())
-    command = [msprobe_bin, "compare", "-tp", "a.pt", "-gp", "a.pt", "-o", "o"]
+    save_flat(tmp_path / "b.pt", model())
+    command = [msprobe_bin, "compare", "-tp", "a.pt", "-gp", "b.pt", "-o", "o"]
     for flags in (["--rename", "s/zzz/y/"], ["--rename", "s/zzz"], ["-cm", "missing.yaml"]):
         done = subprocess.run([*command, *flags], capture_output=True, text=True, cwd=tmp_path)
         if flags[1] == "s/zzz/y/":
