@@ -7,6 +7,7 @@
 
 #include "engine/base/threads.h"
 #include "engine/compare/align/align.h"
+#include "engine/compare/align/mindspore_apis.h"
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/divergence.h"
 #include "engine/compare/explain/first_bits.h"
@@ -186,6 +187,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
   const LeftGradients left(&target, &golden);
   for (Dump& repeat : repeats) DropGradientsBefore(&repeat);
+  NameWeightsAlike(&target, &golden);
   std::string reduced;
   if (mode == Mode::kStatistics) reduced = ReduceToStatistics(options, pool, &target, &golden);
   Comparison c;

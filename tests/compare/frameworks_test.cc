@@ -364,6 +364,25 @@ TEST(Frameworks, StepsOfOptimizersArePairedByNames) {
   EXPECT_EQ(Differing(c), 1);  // the rate
 }
 
+// The names of weights.json: a name that the other program has, too, stays.
+TEST(Frameworks, WeightsUnderTheNamesOfPyTorch) {
+  const auto names = [](std::vector<std::string_view> mindspore,
+                        std::vector<std::string_view> pytorch) {
+    Dump t, g;
+    t.framework = "mindspore";
+    for (const std::string_view name : mindspore) t.weights.push_back({name, "fp"});
+    for (const std::string_view name : pytorch) g.weights.push_back({name, "fp"});
+    NameWeightsAlike(&t, &g);
+    std::vector<std::string> out;
+    for (const Weight& weight : t.weights) out.emplace_back(weight.name);
+    return out;
+  };
+  EXPECT_THAT(names({"bn.gamma", "bn.moving_mean", "fc.weight", "alone.beta"},
+                    {"bn.weight", "bn.running_mean", "fc.weight"}),
+              testing::ElementsAre("bn.weight", "bn.running_mean", "fc.weight", "alone.beta"));
+  EXPECT_THAT(names({"x.gamma"}, {"x.gamma", "x.weight"}), testing::ElementsAre("x.gamma"));
+}
+
 TEST(Frameworks, ADataMappingThatNamesNothingIsSaid) {
   const TemporaryFolder folder;
   const std::string path =

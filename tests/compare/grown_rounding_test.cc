@@ -1,14 +1,17 @@
 // Rounding that grows from call to call, and from step to step, is no one's fault.
 #include "engine/compare/explain/grown_rounding.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
 
+#include "engine/base/file.h"
 #include "engine/compare/judge/update_agreement.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/ranks/wrong_updates.h"
 #include "engine/compare/report/report_ranks.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
@@ -136,6 +139,34 @@ TEST(GrownRounding, AnAverageTakesWeightsThatMovedAlike) {
             "Optimizer.AdamW.step.0.forward");
 }
 
+// The bias before a normalisation: its gradient is 1e-8 of that of the weight, its moment and its
+// movement have any sign.
+TEST(GrownRounding, AGradientThatIsZeroByMathematicsMovesItsWeightByChance) {
+  const auto build = [](double sign, double moved_weight, double gradient = 1e-8) {
+    DumpBuilder b;
+    const auto by_chance = [&](double size) {
+      return Numbers(sign * size, -size, 0, 2 * size).Shape("[4]");
+    };
+    b.Call("Functional.linear.0.forward").In(Value(8)).Out(Value(9, sign * 1e-7));
+    b.Call("Optimizer.Adam.step.0.forward").Kwarg("gradients.fc.weight", Value(5));
+    b.Kwarg("gradients.fc.bias", by_chance(gradient));
+    b.Kwarg("weights.fc.weight", Value(2)).Kwarg("weights.fc.bias", Value(3).Shape("[4]"));
+    b.Kwarg("state.fc.weight.exp_avg", Value(5));
+    b.Kwarg("state.fc.bias.exp_avg", by_chance(gradient));
+    b.OutAt("0.weights.fc.weight", Value(2, moved_weight));
+    b.OutAt("0.weights.fc.bias", Value(3, sign * 0.01).Shape("[4]"));
+    return b.Take();
+  };
+  const Comparison c = MustCompare(build(0.5, 0.0101), build(-0.5, 0.01));
+  EXPECT_EQ(First(c), "none") << c.first.why;
+  // The other weights are judged.
+  EXPECT_EQ(First(MustCompare(build(0.5, 0.02), build(-0.5, 0.01))),
+            "Optimizer.Adam.step.0.forward");
+  // A gradient of a hundredth is no rounding.
+  EXPECT_EQ(First(MustCompare(build(0.5, 0.0101, 0.01), build(-0.5, 0.01, 0.01))),
+            "Optimizer.Adam.step.0.forward");
+}
+
 // `moved`: how far the weight has moved before this step.
 Dump Step(double rounding, double moved) {
   DumpBuilder b;
@@ -191,6 +222,35 @@ TEST(CarriedRounding, ElementsOfAWeightMayBeApart) {
   EXPECT_EQ(verdict(1e-6, 4e-4, "2"), RunVerdict::kDiffers);  // more than 1 % of the movement
   EXPECT_EQ(verdict(1e-6, 4e-5, "1"), RunVerdict::kDiffers);  // the weight is the same
   EXPECT_EQ(verdict(0, 4e-5, "2"), RunVerdict::kDiffers);     // nothing was rounded before
+}
+
+// Dumps of MindSpore do not say of an argument whether it requires a gradient: weights.json does.
+TEST(CarriedRounding, WeightsOfMindSporeAreKnownByTheirFile) {
+  const TemporaryFolder folder;
+  const auto verdict = [&](const std::string& run, bool trained) {
+    const auto step = [&](double rounding, double moved, const char* print) {
+      const std::string place =
+          fmt::format("{}/{}{}/weights.json", run, moved == 0 ? 0 : 1, rounding == 0 ? "g" : "t");
+      folder.Write(place, fmt::format("{{\"fc.weight\": {{\"dtype\": \"Float32\", "
+                                      "\"requires_grad\": {}, \"fp\": \"{}\"}}}}",
+                                      trained, print));
+      DumpBuilder b;
+      b.dump().framework = "mindspore";
+      b.dump().folder = DirectoryName(folder.path() + "/" + place);
+      b.Call("Primitive.matmul.MatMul.0.forward").In(Value(1));
+      b.In(Scaled(Numbers(1, -1, 0.1, 8), moved).Print(print)).Out(Value(3, rounding + moved));
+      Dump dump = b.Take();
+      for (Leaf& leaf : dump.leaves) leaf.requires_grad = TextRef();
+      return dump;
+    };
+    std::vector<RankResult> steps = {
+        SummarizeRank(MustCompare(step(1e-6, 0, "a"), step(0, 0, "a")), 0, -1),
+        SummarizeRank(MustCompare(step(1e-6, 0.0101, "b"), step(0, 0.01, "c")), 1, -1)};
+    ForgiveCarriedRounding(steps);
+    return VerdictOver(steps);
+  };
+  EXPECT_EQ(verdict("weight", true), RunVerdict::kNoise);
+  EXPECT_EQ(verdict("buffer", false), RunVerdict::kDiffers);
 }
 
 TEST(UpdateAgreementTest, TheMedianDecides) {

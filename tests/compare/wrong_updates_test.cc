@@ -123,6 +123,48 @@ TEST_F(StepsTest, TheUpdateIsNamedInsteadOfTheCall) {
   EXPECT_THAT(results[1].first.why, HasSubstr("It shows first in Functional.linear.0.forward"));
 }
 
+// bn.moving_mean of MindSpore is bn.running_mean of PyTorch. A bias whose gradient is rounding is
+// moved by chance.
+TEST_F(StepsTest, OfTwoFrameworks) {
+  const auto step = [&](int32_t number, double statistic, double bias, bool target_is_mindspore) {
+    for (const bool target : {true, false}) {
+      const bool mindspore = target == target_is_mindspore;
+      const auto weight = [&](std::string_view name, double norm, bool trained) {
+        return fmt::format(
+            "\"{0}\": {{\"dtype\": \"{1}\", \"shape\": [2], \"Max\": {2}, \"Min\": 0.0, "
+            "\"Norm\": {2}, \"requires_grad\": {3}, \"fp\": \"{4:0>10}A\"}}",
+            name, mindspore ? "Float32" : "torch.float32", norm, trained,
+            static_cast<int64_t>(norm * 1000));
+      };
+      folder_.Write(Place("f", target, number, 0) + "/weights.json",
+                    fmt::format("{{{}, {}}}",
+                                weight(mindspore ? "bn.moving_mean" : "bn.running_mean",
+                                       target ? statistic : number + 1, false),
+                                weight("conv.bias", target ? bias : number + 1, true)));
+    }
+    const auto dump = [] {
+      DumpBuilder b;
+      return b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(3)).Take();
+    };
+    RankResult r = SummarizeRank(MustCompare(dump(), dump()), number, -1);
+    r.target = folder_.path() + "/" + Place("f", true, number, 0);
+    r.golden = folder_.path() + "/" + Place("f", false, number, 0);
+    r.weights.by_chance = {"conv.bias"};
+    r.target_is_mindspore = target_is_mindspore, r.golden_is_mindspore = !target_is_mindspore;
+    return r;
+  };
+  for (const bool target_is_mindspore : {true, false}) {
+    std::vector<RankResult> results = {step(0, 1, 1, target_is_mindspore),
+                                       step(1, 3, 4, target_is_mindspore)};
+    NameWrongUpdates(results);
+    EXPECT_EQ(results[1].wrong_update_after, 0);
+    EXPECT_THAT(results[1].first.why, HasSubstr("no optimizer moves differs: bn.running_mean"));
+    results = {step(0, 1, 1, target_is_mindspore), step(1, 2, 4, target_is_mindspore)};
+    NameWrongUpdates(results);
+    EXPECT_EQ(results[1].wrong_update_after, -1) << results[1].first.why;
+  }
+}
+
 TEST_F(StepsTest, AlsoWhereNoCallShowsIt) {
   std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, true), Step("a", 1, -1, 6, 5, true)};
   NameWrongUpdates(results);

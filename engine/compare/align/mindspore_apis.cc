@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "engine/compare/model/record_keys.h"
@@ -154,6 +156,32 @@ std::string_view MindSporeClassOf(std::string_view module) {
 }
 
 std::span<const ParameterNames> OtherParameterNames() { return TheTable().parameters; }
+
+std::string PyTorchWeightOf(std::string_view mindspore,
+                            const std::function<bool(std::string_view)>& has) {
+  std::string name(mindspore);
+  if (has(name)) return name;
+  const size_t dot = name.rfind('.'), begin = dot == name.npos ? 0 : dot + 1;
+  for (const ParameterNames& names : OtherParameterNames()) {
+    if (std::string_view(name).substr(begin) != names.mindspore) continue;
+    std::string other = name.substr(0, begin) + names.pytorch;
+    if (has(other)) return other;
+  }
+  return name;
+}
+
+void NameWeightsAlike(Dump* target, Dump* golden) {
+  if (!OfTwoFrameworks(*target, *golden)) return;
+  Dump* mindspore = target->framework == "mindspore" ? target : golden;
+  std::unordered_set<std::string_view> there;
+  for (const Weight& weight : (mindspore == target ? golden : target)->weights)
+    there.insert(weight.name);
+  for (Weight& weight : mindspore->weights) {
+    std::string name =
+        PyTorchWeightOf(weight.name, [&](std::string_view n) { return there.contains(n); });
+    if (name != weight.name) weight.name = mindspore->arena.emplace_back(std::move(name));
+  }
+}
 
 Relation RelationOf(std::string_view target, std::string_view golden) {
   const Table& table = TheTable();

@@ -7,10 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "engine/model/table.h"
 
 namespace msprobe::compare {
 
@@ -30,6 +33,12 @@ struct ParameterNames {
   std::string mindspore, pytorch;
 };
 std::span<const ParameterNames> OtherParameterNames();
+// The name of a weight of MindSpore in PyTorch's program: "norm.weight" for "norm.gamma", if that
+// program has it and no "norm.gamma"; else the name itself. `has`: whether it has a weight of that name.
+std::string PyTorchWeightOf(std::string_view mindspore,
+                            const std::function<bool(std::string_view)>& has);
+// The same for all weights of two dumps of two frameworks; nothing for others.
+void NameWeightsAlike(Dump* target, Dump* golden);
 
 // How an API of one framework and one of the other are related, whatever their prefixes.
 enum class Relation : uint8_t {

@@ -13,6 +13,7 @@
 #include "engine/compare/judge/carried.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/judge/update_agreement.h"
+#include "engine/compare/judge/zero_gradients.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 
@@ -27,7 +28,8 @@ constexpr double kGrowth = 8, kAmplification = 32, kUpdateAmplification = 100;
 // size, so a gradient that is zero apart from rounding gives a large result.
 constexpr double kLargest = 0x1p-10, kLargestFactor = 4;
 // Weights in the entry of an optimizer's call.
-constexpr std::string_view kWeightsBefore = "input.weights.", kWeightsAfter = "output.0.weights.";
+constexpr std::string_view kWeightsBefore = "input.weights.", kWeightsAfter = "output.0.weights.",
+                           kGradients = "input.gradients.";
 
 class GrownRounding {
  public:
@@ -39,7 +41,14 @@ class GrownRounding {
     if (!c_.pairs[pair].matched()) return true;
     const Record& record = RecordOf(c_, pair);
     if (!PassInputs(pair, record)) return false;
-    if (IsOptimizerCall(record.api) && HasNoise(pair) && UpdatesAlike(pair)) return Forgive(pair);
+    if (IsOptimizerCall(record.api)) {
+      carried_ = 0;  // what cancelled in one weight says nothing of the others
+      if (HasNoise(pair)) {
+        const std::unordered_set<std::string_view> by_chance = MovedByChance(pair);
+        if (UpdatesAlike(pair, by_chance)) return Forgive(pair);
+        ForgiveWeights(pair, by_chance);
+      }
+    }
     return PassResults(pair, record);
   }
 
@@ -100,8 +109,8 @@ class GrownRounding {
                                                        : kAmplification;
     return EachRow(pair, /*results=*/true, [&](uint32_t i, const Measure& m) {
       if (m.verdict == RowVerdict::kNoise) Note(i, m.severity);
-      return m.verdict != RowVerdict::kDiffers || (can_grow() && ForgiveRow(i, growth)) ||
-             CarryOn(i);
+      return m.verdict != RowVerdict::kDiffers || forgiven_.count(i) > 0 ||
+             (can_grow() && ForgiveRow(i, growth)) || CarryOn(i);
     });
   }
 
@@ -117,8 +126,35 @@ class GrownRounding {
     return noise(pair) || noise(forward);
   }
 
-  // Whether the weights of an optimizer's call move alike in both runs.
-  bool UpdatesAlike(int32_t pair) {
+  // Weights of an optimizer's call whose gradients are zero by mathematics.
+  std::unordered_set<std::string_view> MovedByChance(int32_t pair) {
+    std::unordered_set<std::string_view> by_chance;
+    EachRow(pair, /*results=*/false, [&](uint32_t i, const Measure&) {
+      const std::string_view path = LeafPath(c_, static_cast<int32_t>(i));
+      if (path.starts_with(kGradients) && IsZeroGradient(c_, c_.pairs[pair], i))
+        by_chance.insert(path.substr(kGradients.size()));
+      return true;
+    });
+    return by_chance;
+  }
+
+  // Forgives these weights behind the step.
+  void ForgiveWeights(int32_t pair, const std::unordered_set<std::string_view>& names) {
+    if (names.empty()) return;
+    EachRow(pair, /*results=*/true, [&](uint32_t i, const Measure& m) {
+      const std::string_view path = LeafPath(c_, static_cast<int32_t>(i));
+      if (m.verdict != RowVerdict::kDiffers || !IsRounding(i) || !path.starts_with(kWeightsAfter) ||
+          !names.contains(path.substr(kWeightsAfter.size())))
+        return true;
+      forgiven_.insert(i);
+      tensors_.insert(KeyOf(i));
+      return true;
+    });
+  }
+
+  // Whether the weights of an optimizer's call move alike in both runs, but for those that move by
+  // chance.
+  bool UpdatesAlike(int32_t pair, const std::unordered_set<std::string_view>& by_chance) {
     std::unordered_map<std::string_view, uint32_t> before;
     EachRow(pair, /*results=*/false, [&](uint32_t i, const Measure&) {
       const std::string_view path = LeafPath(c_, static_cast<int32_t>(i));
@@ -130,7 +166,7 @@ class GrownRounding {
       const std::string_view path = LeafPath(c_, static_cast<int32_t>(i));
       if (!path.starts_with(kWeightsAfter)) return true;
       const auto found = before.find(path.substr(kWeightsAfter.size()));
-      if (found == before.end()) return true;
+      if (found == before.end() || by_chance.contains(found->first)) return true;
       const Row &was = c_.rows[found->second], &now = c_.rows[i];
       for (const auto statistic : {&Leaf::norm_value, &Leaf::max_value, &Leaf::min_value}) {
         updates.Add({.before = {c_.target.leaves[was.target].*statistic,

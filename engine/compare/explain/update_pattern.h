@@ -18,6 +18,7 @@ struct WeightUpdate {
   std::string name;         // "layers.3.fc.bias"
   int dimensions = -1;      // -1: not known
   bool trained = true;      // false: a buffer, or a parameter without gradient
+  bool by_chance = false;   // its gradient is zero by mathematics (zero_gradients.h)
   bool wrong = false;       // equal before the update, other behind it
   BothSides before, after;  // norms; NaN: not known
   double epsilon = 0;       // one rounding of a number of 1 in its dtype; 0: not known

@@ -176,6 +176,10 @@ bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf) {
   return GoesIn(leaf) && NamesOptimizerTensor(record, leaf, ".gradients.");
 }
 
+bool IsStateOfOptimizer(const Record& record, const Leaf& leaf) {
+  return GoesIn(leaf) && NamesOptimizerTensor(record, leaf, ".state.");
+}
+
 bool IsImplementation(const Record& record, const Leaf& leaf) {
   return IsOptimizerCall(record.api) && leaf.kind == LeafKind::kScalar && GoesIn(leaf) &&
          (leaf.name.view().ends_with(".implementation") ||

@@ -35,8 +35,10 @@ bool HasOperations(const Dump& dump);
 // known.
 double SummedTerms(const Dump& dump, const Record& record);
 
-// Whether a leaf is a gradient that an optimizer's step takes.
+// Whether a leaf is a gradient that an optimizer's step takes, or a tensor of the state that it takes,
+// which gradients of earlier steps have made.
 bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf);
+bool IsStateOfOptimizer(const Record& record, const Leaf& leaf);
 // Whether a leaf of an optimizer's entry says how the step is computed ("fused"), which changes no
 // more than rounding.
 bool IsImplementation(const Record& record, const Leaf& leaf);

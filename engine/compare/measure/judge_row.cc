@@ -80,7 +80,7 @@ void RowJudge::Judge(uint32_t row, ElementType noise_dtype, bool verdict_only, M
   JudgeLeaves(target, golden, c_.mode, options, m);
   // The number of summed terms takes time to find: it is needed only for numbers that differ.
   const bool made = target.slot == Slot::kOutput || target.slot == Slot::kParameterGrad ||
-                    IsGradientOfOptimizer(record_, golden);
+                    IsGradientOfOptimizer(record_, golden) || IsStateOfOptimizer(record_, golden);
   if (!made || m->verdict == RowVerdict::kEqual) return;
   // More terms and a larger magnitude explain more: what is noise without them stays noise.
   if (verdict_only && m->verdict == RowVerdict::kNoise) return;

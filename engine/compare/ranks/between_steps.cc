@@ -9,10 +9,13 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/operations.h"
+#include "engine/compare/judge/zero_gradients.h"
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/page_release.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/dump/read/weights_file.h"
 #include "engine/model/names.h"
+#include "engine/model/text_arena.h"
 
 namespace msprobe::compare {
 namespace {
@@ -64,13 +67,53 @@ bool IsGradient(const Record& record, const Leaf& leaf) {
                                             record.direction == Direction::kBackward);
 }
 
-bool IsWeightOfACall(const Record& record, const Leaf& leaf) {
+// Tells which values are weights that an optimizer may move. Dumps of MindSpore do not say of a value
+// whether it requires a gradient: their weights files say it of each weight.
+class TrainedWeights {
+ public:
+  explicit TrainedWeights(const Dump& dump) : dump_(dump) {}
+
+  bool Has(const Leaf& leaf) {
+    if (!leaf.requires_grad.empty()) return leaf.requires_grad == "True";
+    if (dump_.framework != "mindspore" || leaf.fingerprint.empty()) return false;
+    if (!read_) Read();
+    return prints_.Has(leaf.fingerprint);
+  }
+
+ private:
+  // A file that cannot be read tells nothing.
+  void Read() {
+    read_ = true;
+    std::vector<dump::StepWeight> weights;
+    if (!dump::ReadStepWeights(dump_.folder, &weights).ok()) return;
+    TextArena arena;
+    for (const dump::StepWeight& weight : weights) {
+      if (weight.trained) prints_.Insert(FingerprintText(weight.fingerprint, &arena));
+    }
+  }
+
+  const Dump& dump_;
+  bool read_ = false;
+  FingerprintSet prints_;
+};
+
+bool IsWeightOfACall(const Record& record, const Leaf& leaf, TrainedWeights* trained) {
   return !record.is_module && record.direction == Direction::kForward &&
-         leaf.slot == Slot::kInput && leaf.requires_grad == "True";
+         leaf.slot == Slot::kInput && trained->Has(leaf);
+}
+
+// The weight whose gradient the row is, if that is zero by mathematics; else "".
+std::string MovedByChance(const Comparison& c, const RecordPair& pair, uint32_t row) {
+  constexpr std::string_view kGradients = "input.gradients.";
+  if (!IsZeroGradient(c, pair, row)) return "";
+  const Record& record = c.target.records[pair.target];
+  if (record.direction == Direction::kParameterGrad)
+    return ParameterName(record.api, LeafPlace(c.target.leaves[c.rows[row].target], record));
+  return std::string(LeafPath(c, static_cast<int32_t>(row)).substr(kGradients.size()));
 }
 
 // StepWeights::error_behind_weight. `made`: contents of the outputs of recorded calls.
-double ErrorBehindWeight(const Comparison& c, const FingerprintSet& made) {
+double ErrorBehindWeight(const Comparison& c, const FingerprintSet& made, TrainedWeights* trained) {
   if (c.first.pair < 0 || c.first.row < 0 || !c.pairs[c.first.pair].matched()) return 0;
   const RecordPair& pair = c.pairs[c.first.pair];
   if (!DifferingArguments(c, c.first.pair).empty()) return 0;
@@ -79,7 +122,7 @@ double ErrorBehindWeight(const Comparison& c, const FingerprintSet& made) {
     if (row.target < 0 || row.golden < 0) continue;
     const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
     const bool reads = t.slot == Slot::kParameter || t.slot == Slot::kInput;
-    const bool is_weight = t.requires_grad == "True" && !made.HasHash(ContentKey(t));
+    const bool is_weight = trained->Has(t) && !made.HasHash(ContentKey(t));
     if (!reads || !is_weight || t.fingerprint == g.fingerprint) continue;
     if (c.measures[i].verdict == RowVerdict::kDiffers) continue;
     const double error = c.measures[c.first.row].severity * RoundingOfRow(c, c.first.row).epsilon;
@@ -134,6 +177,10 @@ std::string Movement(const StepWeights::Weight& now, const Weights& before) {
 
 }  // namespace
 
+bool MovesByChance(const StepWeights& step, std::string_view name) {
+  return std::ranges::find(step.by_chance, name) != step.by_chance.end();
+}
+
 std::string DescribeCause(const StepOfRank& earlier) {
   const StepWeights& w = *earlier.weights;
   if (w.optimizer_calls.empty()) {
@@ -160,6 +207,7 @@ StepWeights WeightsIn(const Comparison& c) {
   Collected modules, before, after, arguments;
   FingerprintSet made;  // contents of the target's outputs
   bool gradients = false, wrong_gradients = false;
+  TrainedWeights trained(c.target);
   PageRelease pages(c.target, c.golden);
   for (size_t p = 0; p < c.pairs.size(); ++p) {
     const RecordPair& pair = c.pairs[p];
@@ -178,12 +226,15 @@ StepWeights WeightsIn(const Comparison& c) {
         wrong_gradients |= c.measures[i].verdict == RowVerdict::kDiffers;
       }
       if (arguments.all().size() < kKept) {
-        if (IsWeightOfACall(record, leaf) && !made.HasHash(ContentKey(leaf)))
+        if (IsWeightOfACall(record, leaf, &trained) && !made.HasHash(ContentKey(leaf)))
           arguments.Set(std::string(leaf.name.view()), c, i, /*replaces=*/false);
       }
       if ((c.first.pair >= 0 || arguments.all().size() < kKept) && leaf.slot == Slot::kOutput &&
           ContentKey(leaf) != 0)
         made.InsertHash(ContentKey(leaf));
+      if (const std::string name = MovedByChance(c, pair, i);
+          !name.empty() && std::ranges::find(w.by_chance, name) == w.by_chance.end())
+        w.by_chance.push_back(name);
       if (!optimizer && leaf.slot != Slot::kParameter) continue;
       std::string_view label = LeafPath(c, static_cast<int32_t>(i));
       const auto named = [&](std::string_view prefix) {
@@ -212,9 +263,9 @@ StepWeights WeightsIn(const Comparison& c) {
   if (c.first.pair >= 0 && c.classes[c.first.pair] == CallClass::kInherited && c.first.row >= 0 &&
       c.rows[c.first.row].target >= 0) {
     const Leaf& leaf = c.target.leaves[c.rows[c.first.row].target];
-    w.begins_otherwise = leaf.slot == Slot::kParameter || leaf.requires_grad == "True";
+    w.begins_otherwise = leaf.slot == Slot::kParameter || trained.Has(leaf);
   }
-  w.error_behind_weight = ErrorBehindWeight(c, made);
+  w.error_behind_weight = ErrorBehindWeight(c, made, &trained);
   std::string room;
   for (const Weight& weight : c.target.weights)
     w.file_order.emplace_back(WithoutWrappers(weight.name, &room));
@@ -241,7 +292,7 @@ UpdateAgreement UpdatesOf(const StepOfRank& earlier, const StepOfRank& later,
   for (const StepWeights::Weight& now : later.weights->begin) {
     const auto was = before.find(now.name), begun = at_first.find(now.name);
     ++count;
-    if (was == before.end()) continue;
+    if (was == before.end() || MovesByChance(*earlier.weights, now.name)) continue;
     for (const auto statistic :
          {&StepWeights::Weight::norm, &StepWeights::Weight::max, &StepWeights::Weight::min}) {
       const BothSides from = was->second->*statistic, to = now.*statistic;

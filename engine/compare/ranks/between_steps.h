@@ -32,6 +32,9 @@ struct StepWeights {
   std::vector<Weight> end;           // behind the last step of an optimizer, the same selection
   int64_t count = 0, differing = 0;  // parameters in `begin`, before the selection
   bool begins_otherwise = false;     // a weight differs that no recorded call has made
+  // Weights whose gradients are zero by mathematics (zero_gradients.h): the optimizer moves them by
+  // chance.
+  std::vector<std::string> by_chance;
   // The relative error of the first divergence when it is in a call that reads a weight with other
   // bits; else 0. Elements of a weight may be apart although its statistics agree.
   double error_behind_weight = 0;
@@ -42,6 +45,8 @@ struct StepWeights {
 };
 
 StepWeights WeightsIn(const Comparison& comparison);
+// Whether `name` is one of `by_chance`.
+bool MovesByChance(const StepWeights& step, std::string_view name);
 
 // One step of one rank: its number, whether all its numbers agree, its weights.
 struct StepOfRank {

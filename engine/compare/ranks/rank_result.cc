@@ -8,6 +8,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/model/record_keys.h"
 #include "engine/compare/ranks/compiled_runs.h"
 #include "engine/formats/tables/csv.h"
 
@@ -32,6 +33,10 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
     r.not_observed.insert(r.not_observed.begin(), std::move(compiled));
   r.trace = TraceRank(c, rank);
   r.weights = WeightsIn(c);
+  if (OfTwoFrameworks(c.target, c.golden)) {
+    r.target_is_mindspore = c.target.framework == "mindspore";
+    r.golden_is_mindspore = !r.target_is_mindspore;
+  }
   r.thresholds = c.thresholds;
   r.tolerance = c.tolerance;
   return r;

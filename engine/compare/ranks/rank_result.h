@@ -41,6 +41,8 @@ struct RankResult : Findings {
   int32_t wrong_update_after = -1;
   RankTrace trace;
   StepWeights weights;
+  // Of two frameworks: whose names of weights are those of MindSpore.
+  bool target_is_mindspore = false, golden_is_mindspore = false;
   // The limits of its comparison.
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
   double tolerance = 1;

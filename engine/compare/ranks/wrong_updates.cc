@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "engine/compare/align/mindspore_apis.h"
 #include "engine/compare/judge/limits.h"
 #include "engine/compare/judge/update_agreement.h"
 #include "engine/compare/model/rounding.h"
@@ -34,6 +35,18 @@ Weights WeightsOf(const std::string& folder, std::vector<std::string>* order = n
     weights.try_emplace(weight.name, std::move(weight));
   }
   return weights;
+}
+
+// Gives the weights of MindSpore the names of PyTorch's program.
+void RenameWeights(const Weights& pytorch, Weights* mindspore, std::vector<std::string>* order) {
+  Weights renamed;
+  const auto name_of = [&](const std::string& name) {
+    return PyTorchWeightOf(name,
+                           [&](std::string_view n) { return pytorch.contains(std::string(n)); });
+  };
+  for (auto& [name, weight] : *mindspore) renamed.try_emplace(name_of(name), std::move(weight));
+  for (std::string& name : *order) name = name_of(name);
+  *mindspore = std::move(renamed);
 }
 
 bool SameNumber(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
@@ -68,7 +81,7 @@ UpdateAgreement AgreementOf(const std::vector<WeightUpdate>& updates) {
   uint32_t weight = 0;
   for (const WeightUpdate& update : updates) {
     ++weight;
-    if (!update.trained) continue;
+    if (!update.trained || update.by_chance) continue;
     const auto add = [&](BothSides before, BothSides after) {
       agreement.Add(
           {.before = before, .after = after, .epsilon = update.epsilon, .weight = weight});
@@ -157,8 +170,16 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
                                          bool bits) {
   const bool same_bits = earlier.summary.verdict == RunVerdict::kEqual && !AsStep(earlier).rounds;
   std::vector<std::string> order;
-  const Weights before = WeightsOf(earlier.target), golden_before = WeightsOf(earlier.golden),
-                after = WeightsOf(later.target, &order), golden_after = WeightsOf(later.golden);
+  Weights before = WeightsOf(earlier.target), golden_before = WeightsOf(earlier.golden),
+          after = WeightsOf(later.target, &order), golden_after = WeightsOf(later.golden);
+  std::vector<std::string> golden_order;
+  if (later.target_is_mindspore) {
+    RenameWeights(golden_before, &before, &order);
+    RenameWeights(golden_after, &after, &golden_order);
+  } else if (later.golden_is_mindspore) {
+    RenameWeights(before, &golden_before, &golden_order);
+    RenameWeights(after, &golden_after, &golden_order);
+  }
   const bool one_update = same_bits && later.step == earlier.step + 1;
   const Limits limits = LimitsOf(later);
   const auto each = [&](auto use) {
@@ -182,10 +203,13 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
     // differently.
     const bool exact = bits || (same_bits && !trained && !computed);
     const std::string& name = c->first;
+    const bool by_chance = MovesByChance(earlier.weights, name);
     updates.push_back({.name = name,
                        .dimensions = c->second.dimensions,
                        .trained = trained,
-                       .wrong = !Differs(limits, a->second, b->second, exact, one_update) &&
+                       .by_chance = by_chance,
+                       .wrong = !by_chance &&
+                                !Differs(limits, a->second, b->second, exact, one_update) &&
                                 Differs(limits, c->second, d->second, exact, one_update),
                        .before = {a->second.norm, b->second.norm},
                        .after = {c->second.norm, d->second.norm},

@@ -25,8 +25,13 @@ void WeightsFile::Read(std::string_view prefix, PyObject* model, DeviceStats* de
 
 void WeightsFile::ReadNamed(std::string_view prefix, PyObject* model, const char* method,
                             const ValueOptions& options) {
-  for (const auto& [name, tensor] : NamedTensors(model, method))
-    weights_.emplace_back(std::string(prefix) + name, RecordTensor(tensor.get(), options, {}, ""));
+  const Framework& framework = Framework::Get();
+  for (const auto& [name, tensor] : NamedTensors(model, method)) {
+    TensorValue value = RecordTensor(tensor.get(), options, {}, "");
+    // MindSpore's moving_mean is a parameter as well: the comparison has to tell it from a weight.
+    if (!framework.is_torch()) value.requires_grad = framework.ParameterRequiresGrad(tensor.get());
+    weights_.emplace_back(std::string(prefix) + name, std::move(value));
+  }
   ClearError();
 }
 
