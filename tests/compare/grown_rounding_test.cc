@@ -270,6 +270,24 @@ TEST(UpdateAgreementTest, TheMedianDecides) {
   EXPECT_FALSE(updates.agrees());
 }
 
+// Adam moves nearly each element by its rate: weight decay that is added to the gradients shows in the
+// norms, where all elements count.
+TEST(UpdateAgreementTest, EachStatisticHasItsMedian) {
+  const auto agrees = [](double norm) {
+    UpdateAgreement updates;
+    for (uint32_t weight = 0; weight < 4; ++weight) {
+      updates.Add({.before = {5, 5}, .after = {5.1 + norm, 5.1}, .weight = weight});
+      for (const uint8_t extreme : {1, 2}) {
+        updates.Add(
+            {.before = {1, 1}, .after = {1.01, 1.01}, .weight = weight, .statistic = extreme});
+      }
+    }
+    return updates.agrees();
+  };
+  EXPECT_TRUE(agrees(0.01));
+  EXPECT_FALSE(agrees(0.1));
+}
+
 // Weights of float32 whose movement in the target is `apart` of (golden's movement, weight, movement
 // before) other than the golden's, and a rounding of the gradient.
 UpdateAgreement Updates(double rate, double decay, double momentum, double rounding) {

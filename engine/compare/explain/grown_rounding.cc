@@ -168,13 +168,15 @@ class GrownRounding {
       const auto found = before.find(path.substr(kWeightsAfter.size()));
       if (found == before.end() || by_chance.contains(found->first)) return true;
       const Row &was = c_.rows[found->second], &now = c_.rows[i];
+      uint8_t count = 0;
       for (const auto statistic : {&Leaf::norm_value, &Leaf::max_value, &Leaf::min_value}) {
         updates.Add({.before = {c_.target.leaves[was.target].*statistic,
                                 c_.golden.leaves[was.golden].*statistic},
                      .after = {c_.target.leaves[now.target].*statistic,
                                c_.golden.leaves[now.golden].*statistic},
                      .epsilon = RoundingOfRow(c_, static_cast<int32_t>(i)).epsilon,
-                     .weight = i});
+                     .weight = i,
+                     .statistic = count++});
       }
       return true;
     });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 namespace msprobe::compare {
@@ -49,18 +50,22 @@ void UpdateAgreement::Add(const WeightMovement& m) {
                     .was = m.before.golden,
                     .earlier = m.before.golden - m.earlier.golden,
                     .roundings = size > 0 ? std::abs(target - golden) / size : 0,
-                    .weight = m.weight});
+                    .weight = m.weight,
+                    .statistic = m.statistic});
 }
 
 bool UpdateAgreement::agrees() const {
   constexpr double kApart = 0.25;
   if (moved_.empty()) return false;
-  std::vector<double> apart;
+  std::map<uint8_t, std::vector<double>> apart;  // by statistic
   for (const Moved& m : moved_) {
-    apart.push_back(std::abs(m.target - m.golden) /
-                    std::max(std::abs(m.target), std::abs(m.golden)));
+    apart[m.statistic].push_back(std::abs(m.target - m.golden) /
+                                 std::max(std::abs(m.target), std::abs(m.golden)));
   }
-  return Quantile(apart, 0.5) <= kApart && fault().kind == UpdateFault::Kind::kNone;
+  for (const auto& [statistic, of_weights] : apart) {
+    if (Quantile(of_weights, 0.5) > kApart) return false;
+  }
+  return fault().kind == UpdateFault::Kind::kNone;
 }
 
 UpdateFault UpdateAgreement::fault() const {

@@ -27,6 +27,7 @@ struct WeightMovement {
   BothSides earlier = {NAN, NAN};  // one update before `before`; NaN: not known
   double epsilon = 0;              // one rounding of a number of 1 in the weight's dtype; 0: exact
   uint32_t weight = 0;             // index of the weight: its statistics count as one
+  uint8_t statistic = 0;           // 0: norm; 1: maximum; 2: minimum
 };
 
 // What all weights that moved otherwise have in common.
@@ -45,8 +46,9 @@ class UpdateAgreement {
  public:
   // Ignored where neither run changed it, and where a number is not finite.
   void Add(const WeightMovement& movement);
-  // Whether the movements differ by at most a quarter, in the median, and have no fault. False:
-  // nothing was added.
+  // Whether the movements of each statistic differ by at most a quarter, in the median, and have no
+  // fault. A norm shows what happens to all elements, a maximum one of them: Adam moves nearly each
+  // element by its rate, whatever weight decay is added to its gradient. False: nothing was added.
   bool agrees() const;
   // The one fault that explains what is apart by many roundings of the weights; kNone: there is none.
   UpdateFault fault() const;
@@ -58,6 +60,7 @@ class UpdateAgreement {
     double earlier;         // movement before, of the golden; NaN: not known
     double roundings;       // between the two movements, in roundings of the weight
     uint32_t weight;
+    uint8_t statistic;
   };
   std::vector<Moved> moved_;
 };

@@ -3,8 +3,8 @@
 // of the weight beside it, and so its directions are chance. An optimizer makes the same of them: Adam
 // divides each by its own size and moves such a weight by its whole rate, up or down.
 //
-//   for (uint32_t row = pair.first_row; row < pair.first_row + pair.row_count; ++row)
-//     if (IsZeroGradient(comparison, pair, row)) Skip(NameOfWeight(row));
+//   const RecordPair& step = comparison.pairs[7];   // of an optimizer
+//   const bool by_chance = IsZeroGradient(comparison, step, step.first_row);
 #pragma once
 
 #include <cstdint>

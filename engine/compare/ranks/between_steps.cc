@@ -293,6 +293,7 @@ UpdateAgreement UpdatesOf(const StepOfRank& earlier, const StepOfRank& later,
     const auto was = before.find(now.name), begun = at_first.find(now.name);
     ++count;
     if (was == before.end() || MovesByChance(*earlier.weights, now.name)) continue;
+    uint8_t number = 0;
     for (const auto statistic :
          {&StepWeights::Weight::norm, &StepWeights::Weight::max, &StepWeights::Weight::min}) {
       const BothSides from = was->second->*statistic, to = now.*statistic;
@@ -301,7 +302,8 @@ UpdateAgreement UpdatesOf(const StepOfRank& earlier, const StepOfRank& later,
            .after = to,
            .earlier = begun == at_first.end() ? BothSides{NAN, NAN} : begun->second->*statistic,
            .epsilon = now.epsilon,
-           .weight = count});
+           .weight = count,
+           .statistic = number++});
       const double change = std::abs(to.golden - from.golden) / std::abs(from.golden);
       if (std::isfinite(change)) *moved = std::max(*moved, change);
     }

@@ -82,13 +82,16 @@ UpdateAgreement AgreementOf(const std::vector<WeightUpdate>& updates) {
   for (const WeightUpdate& update : updates) {
     ++weight;
     if (!update.trained || update.by_chance) continue;
-    const auto add = [&](BothSides before, BothSides after) {
-      agreement.Add(
-          {.before = before, .after = after, .epsilon = update.epsilon, .weight = weight});
+    const auto add = [&](uint8_t statistic, BothSides before, BothSides after) {
+      agreement.Add({.before = before,
+                     .after = after,
+                     .epsilon = update.epsilon,
+                     .weight = weight,
+                     .statistic = statistic});
     };
-    add(update.before, update.after);
-    add(update.max_before, update.max_after);
-    add(update.min_before, update.min_after);
+    add(0, update.before, update.after);
+    add(1, update.max_before, update.max_after);
+    add(2, update.min_before, update.min_after);
   }
   return agreement;
 }
