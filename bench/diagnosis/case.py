@@ -19,6 +19,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import composed
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -30,10 +32,27 @@ class Case:
     both: Callable | None  # an edit of both sides
     settings: dict  # of the target's process: threads
     steps: int
+    group: str = ""  # scored apart: "whole step", or one of composed.py
+    parts: tuple = ()  # of a composed pair: the cases whose edits are made, in this order
 
     @property
     def what(self) -> str:
-        return " ".join(inspect.getdoc(self.edit).split())
+        sides = self.parts or (self,)
+        return " ".join(" ".join(inspect.getdoc(each.edit).split()) for each in sides)
+
+    @property
+    def edits(self) -> list[str]:
+        return [each.name for each in self.parts] or [self.name]
+
+    @property
+    def edits_both(self) -> str:
+        """The name of the case whose edit of both sides is made; "" for none."""
+        return next((each.name for each in self.parts or (self,) if each.both), "")
+
+    @property
+    def files(self) -> list[Path]:
+        """The sources that make the target differ."""
+        return sorted({Path(inspect.getfile(each.edit)) for each in self.parts or (self,)})
 
     @property
     def held_out(self) -> bool:
@@ -84,7 +103,13 @@ KINDS = {
     "zero in theory": "values that are zero in theory and rounding in practice",
     "environment": "other thread counts and kernels",
     "initialised": "other but equal code of initialisation",
+    "rows": "the rows of the batch, or the nodes of a graph, in another order",
+    "scaled": "a loss scaled and its gradients unscaled, a sum divided later",
+    "padding": "more padding, or texts packed in one row",
+    "precision": "autocast against the same casts written out",
 }
+# The values between differ; only the gradients and the weights of the whole step agree.
+WHOLE_STEP = {"micro batches", "recomputed", "rows", "scaled", "padding", "precision"}
 
 CASES: dict[str, Case] = {}
 
@@ -112,10 +137,10 @@ def harmless(kind, program, **fields):
 
 
 def all_cases() -> dict[str, Case]:
-    """Name -> case, in the order of files and of lines."""
+    """Name -> case, in the order of files and of lines; composed pairs are the last."""
     for path in sorted((HERE / "cases").glob("*.py")):
         importlib.import_module(f"cases.{path.stem}")
-    return CASES
+    return CASES | composed.pairs(CASES)
 
 
 def program_file(case: Case) -> Path:

@@ -23,8 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def job(each, level, folder, edits, threads, **more):
-    both = each.name if each.both else ""
-    what = {"program": each.program, "edits": edits, "both": both, "level": level}
+    what = {"program": each.program, "edits": edits, "both": each.edits_both, "level": level}
     what |= {"task": "statistics", "summary_mode": "statistics", "threads": threads}
     return what | {"steps": each.steps, "folder": str(folder)} | more
 
@@ -67,7 +66,7 @@ def main():
         for name, each in case.all_cases().items():
             if not name.startswith(args.only):
                 continue
-            key = (each.program, each.name if each.both else "", each.steps)
+            key = (each.program, each.edits_both, each.steps)
             if key not in goldens:
                 goldens[key] = Path(folder) / f"golden{len(goldens)}"
                 recorder.record(job(each, args.level, goldens[key], [], 1))
@@ -75,7 +74,7 @@ def main():
             threads = each.settings.get("threads", 1)
             began = time.perf_counter()
             answer = recorder.record(
-                job(each, args.level, target, [name], threads, baseline=str(golden))
+                job(each, args.level, target, each.edits, threads, baseline=str(golden))
             )
             if answer["error"]:
                 print(f"{name}: {answer['error'].strip().splitlines()[-1]}", flush=True)

@@ -1,7 +1,6 @@
 """Dumps of cases, recorded once: a folder is named by a hash of the sources that made it."""
 
 import hashlib
-import inspect
 import json
 import shutil
 import subprocess
@@ -50,13 +49,11 @@ class Recordings:
         self.tool = _digest(_sources(RECORDING) + common)
 
     def golden(self, each: case.Case, kind: str, level: str) -> Path:
-        both = each.name if each.both else ""
-        return self._recorded(each, kind, level, [], both, 1)
+        return self._recorded(each, kind, level, [], 1)
 
     def target(self, each: case.Case, kind: str, level: str) -> Path:
-        both = each.name if each.both else ""
         threads = each.settings.get("threads", 1)
-        return self._recorded(each, kind, level, [each.name], both, threads)
+        return self._recorded(each, kind, level, each.edits, threads)
 
     def alike(self, target: Path, golden: Path) -> bool:
         """Whether both sides began with the same weights, and ended with nearly the same."""
@@ -64,13 +61,14 @@ class Recordings:
         began = abs(a["began"] - b["began"]) <= 1e-9 * b["began"]
         return began and abs(a["ended"] - b["ended"]) <= 1e-3 * b["ended"]
 
-    def _recorded(self, each, kind, level, edits, both, threads) -> Path:
+    def _recorded(self, each, kind, level, edits, threads) -> Path:
+        both = each.edits_both
         job = {"program": each.program, "edits": edits, "both": both, "level": level}
         job |= {"task": TASKS[kind], "summary_mode": "md5" if kind == "md5" else "statistics"}
         job |= {"threads": threads, "steps": each.steps}
         sources = _sources_of(each) if edits or both else [case.program_file(each)]
         words = json.dumps(job, sort_keys=True) + self.tool + _digest(sources)
-        name = edits[0] if edits else both or each.program
+        name = each.name if edits else both or each.program
         short = hashlib.sha256(words.encode()).hexdigest()[:12]
         folder = self.cache / f"{name.replace('/', '.')}-{kind}-{level}-{short}"
         done = folder / "recorded"
@@ -106,4 +104,4 @@ class Recordings:
 
 
 def _sources_of(each) -> list[Path]:
-    return [case.program_file(each), Path(inspect.getfile(each.edit))]
+    return [case.program_file(each), *each.files]

@@ -5,10 +5,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import composed
 from case import Fault
 from scoring import MODES
 from tables import table
 
+WHOLE_STEPS = "whole step"
 HEADING = ["mode", "cases", "first", "first three", "harmless", "false alarms", "s a pair"]
 
 
@@ -39,6 +41,7 @@ def row(name, cases, scores) -> list:
 
 
 def rows(cases, scores) -> list:
+    """A row for each mode, first of the cases that are looked at; then the same held out."""
     made = [HEADING]
     modes = list(dict.fromkeys((each.kind, each.level) for each in scores))
     for part, held_out in (("", False), (", held out", True)):
@@ -54,9 +57,28 @@ def rows(cases, scores) -> list:
     return made
 
 
+def grouped(cases, scores) -> list:
+    """(group, its scores): the single cases, single changes of a whole step, composed pairs."""
+    groups = ("", WHOLE_STEPS, *composed.GROUPS)
+    made = [(group, [e for e in scores if cases[e.name].group == group]) for group in groups]
+    return [(group, those) for group, those in made if those]
+
+
+def rows_of_groups(cases, scores) -> list:
+    """Of the groups behind the first: their modes, the same held out."""
+    made = [["pairs", *HEADING]]
+    for group, those in grouped(cases, scores):
+        if group:
+            made += [[group, *cells] for cells in rows(cases, those)[1:]]
+    return made
+
+
 def show(cases, scores, seconds):
+    for group, those in grouped(cases, scores):
+        if group:
+            print(f"{group}:")
+        table(rows(cases, those))
     if scores:
-        table(rows(cases, scores))
         print(f"  recorded in {seconds:.0f} s")
 
 
@@ -93,17 +115,23 @@ def _modes(scores) -> str:
     return ", ".join(dict.fromkeys(f"{each.kind} {each.level}" for each in scores))
 
 
+def _markdown_table(made) -> list:
+    named = next(index for index, title in enumerate(made[0]) if title == "cases")
+    text = ["| " + " | ".join(made[0]) + " |"]
+    text += ["| --- " * named + "| ---: " * (len(made[0]) - named) + "|"]
+    return text + ["| " + " | ".join(cells) + " |" for cells in made[1:]] + [""]
+
+
 def markdown(cases, scores, peer_scores, failed) -> str:
     """The tables, and a line for each miss and false alarm."""
-    text = []
-    for title, part in (("", scores), ("msprobe 26 on the same pairs, `-da`:", peer_scores)):
-        if part:
-            made = rows(cases, part)
-            text += [title, ""] if title else []
-            text += ["| " + " | ".join(cells) + " |" for cells in made[:1]]
-            text += ["| --- " + "| ---: " * (len(made[0]) - 1) + "|"]
-            text += ["| " + " | ".join(cells) + " |" for cells in made[1:]]
-            text += [""]
+    single = [each for each in scores if not cases[each.name].group]
+    text = _markdown_table(rows(cases, single)) if single else []
+    if len(single) < len(scores):
+        text += ["Changes of a whole step, and composed pairs:", ""]
+        text += _markdown_table(rows_of_groups(cases, scores))
+    if peer_scores:
+        text += ["msprobe 26 on the same pairs, `-da`:", ""]
+        text += _markdown_table(rows(cases, peer_scores))
     absent = [mode for mode in MODES if mode not in {(each.kind, each.level) for each in scores}]
     if absent:
         names = ", ".join(f"{kind} {level}" for kind, level in absent)
@@ -112,7 +140,7 @@ def markdown(cases, scores, peer_scores, failed) -> str:
         text += ["msprobe 26 was not measured in the run that wrote this page.", ""]
     text += ["## What was missed, and why", ""]
     by_line = {}
-    for score in wrong(cases, scores):
+    for score in wrong(cases, single):  # those of pairs: --misses
         each = cases[score.name]
         by_line.setdefault((score.name, _plain(reason(each, score))), []).append(score)
     sentences = explained()

@@ -101,11 +101,12 @@ def loss_divided_by_all_places(seq2seq):
 
 @fault("seq2seq", line="losses = F.cross_entropy(logits.transpose(1, 2)")
 def classes_in_the_wrong_dimension(seq2seq):
-    """Places and classes are viewed as each other before the loss: reshaped, not transposed."""
+    """Places and classes are viewed as each other before the loss: reshaped, not transposed. The
+    content is the same in the same order; the first wrong numbers are those of the loss."""
 
     def loss(logits, target):
         wrong = logits.reshape(len(logits), seq2seq.VOCABULARY, -1)  # here
-        losses = F.cross_entropy(wrong, target, reduction="none")
+        losses = F.cross_entropy(wrong, target, reduction="none")  # here
         known = (target != seq2seq.PAD).float()
         return (losses * known).sum() / known.sum()
 
