@@ -116,6 +116,7 @@ class CompareVerb : public Verb {
          .xlsx = xlsx_ || table_file_.ends_with(".xlsx"),
          .diff_analyze = diff_analyze_,
          .log_rows = log_rows_,
+         .allow_nothing = allow_nothing_,
          .advisor = advisor_,
          .suffix = suffix_,
          .table = Table(),
@@ -146,7 +147,7 @@ class CompareVerb : public Verb {
     MSPROBE_RETURN_IF_ERROR(output.Finish());
     MSPROBE_RETURN_IF_ERROR(explain_.Print(out));
     if (!output.complete()) return kExitError;
-    if (!allow_nothing_) MSPROBE_RETURN_IF_ERROR(output.CheckSomethingWasJudged());
+    MSPROBE_RETURN_IF_ERROR(output.CheckSomethingWasJudged());
     const bool agrees = !exit_code_ || output.agrees();
     return agrees && output.within_limits() ? kExitOk : kExitDiffers;
   }
@@ -350,6 +351,7 @@ class CompareVerb : public Verb {
       const uint64_t counted = MemoryForComparing(0, leaves);
       const uint64_t rows = MemoryForComparing(0, 2 * comparison->rows.size());
       MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, std::max(rows, counted) - counted));
+      if (!allow_nothing_ && !compare::CheckSomethingWasJudged(*comparison).ok()) return comparison;
       const Result<std::string> saved = mapping_.Save(output_, pair.rank, *comparison);
       if (!saved.ok()) out.NotWritten(index, saved.status());
       if (saved.ok() && !saved->empty())

@@ -65,7 +65,6 @@ class Data2db : public Verb {
     if (!mapping_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(options.replacements, exports::ReadReplacements(mapping_));
     }
-    MSPROBE_RETURN_IF_ERROR(MakeDirectories(db_));
     int64_t rows = 0;
     if (format_ != "monitor") {
       const std::string path = JoinPath(db_, "dump_data.trend.db");

@@ -79,7 +79,6 @@ class GraphVisualize : public Verb {
 
   Result<int> Run(Console& out) override {
     MSPROBE_RETURN_IF_ERROR(CheckFlags());
-    MSPROBE_RETURN_IF_ERROR(MakeDirectories(output_));
     const std::string path = FreePath();
     MSPROBE_ASSIGN_OR_RETURN(graph_,
                              exports::VisDb::Create(path, {.overflow_check = overflow_check_}));
@@ -235,10 +234,11 @@ class GraphVisualize : public Verb {
     options.max_resident_tensor_bytes = std::min(options.max_resident_tensor_bytes, memory->left());
     MSPROBE_ASSIGN_OR_RETURN(const compare::Comparison c,
                              compare::Compare(std::move(target), std::move(golden), options));
-    MSPROBE_ASSIGN_OR_RETURN(*saved, mapping_.Save(output_, pair.rank, c));
     if (log_rows_) LogRows(c, out);
     *result = compare::SummarizeRank(c, pair.step, pair.rank);
-    return graph_->AddComparison(c, {.step = pair.step, .rank = pair.rank});
+    MSPROBE_RETURN_IF_ERROR(graph_->AddComparison(c, {.step = pair.step, .rank = pair.rank}));
+    MSPROBE_ASSIGN_OR_RETURN(*saved, mapping_.Save(output_, pair.rank, c));
+    return Status::Ok();
   }
 
   std::string target_, golden_, output_, file_type_ = "db";

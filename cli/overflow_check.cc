@@ -105,23 +105,13 @@ class OverflowCheck : public Verb {
     if (format_ == "json") {
       out.Write(anomaly::AnomalyJson(found, unread_.ok(), notes_, file));
     } else {
-      out.Write(PrintableLines(anomaly::AnomalyText(found, unread_.ok())));
+      out.Write(MakeLinesPrintable(anomaly::AnomalyText(found, unread_.ok())));
       for (const std::string& note : notes_)
         out.Warn(fmt::format("warning: {}\n", MakePrintable(note)));
       if (!file.empty()) out.Tell("written: {}\n", MakePrintable(file));
     }
     if (found.answer.empty() && !unread_.ok()) return kExitError;
     return exit_code_ && !found.answer.empty() ? kExitDiffers : kExitOk;
-  }
-
-  static std::string PrintableLines(const std::string& text) {
-    std::string printable;
-    for (size_t from = 0; from < text.size();) {
-      const size_t end = std::min(text.find('\n', from), text.size());
-      printable += MakePrintable(std::string_view(text).substr(from, end - from)) + '\n';
-      from = end + 1;
-    }
-    return printable;
   }
 
   std::string name_, input_, output_ = "./output", format_ = "table";

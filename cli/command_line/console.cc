@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -43,6 +44,16 @@ std::string MakePrintable(std::string_view text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }
   return out;
+}
+
+std::string MakeLinesPrintable(std::string_view text) {
+  std::string printable;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = std::min(text.find('\n', from), text.size());
+    printable += MakePrintable(text.substr(from, end - from)) + '\n';
+    from = end + 1;
+  }
+  return printable;
 }
 
 Console::Console()
@@ -94,7 +105,7 @@ void Console::Warn(std::string_view text) {
 void Console::Error(const Status& status) {
   (void)Flush();
   ClearProgress();
-  (void)WriteAll(STDERR_FILENO, status.ToString());
+  (void)WriteAll(STDERR_FILENO, MakeLinesPrintable(status.ToString()));
 }
 
 void Console::Interrupted(int signal) {

@@ -23,6 +23,8 @@ namespace msprobe::cli {
 // Makes text of a dump safe for a terminal: control characters, which could move the cursor, become
 // '?'.
 std::string MakePrintable(std::string_view text);
+// The same for each line; the ends of lines stay.
+std::string MakeLinesPrintable(std::string_view text);
 
 // Not for two threads at once, but for Progress.
 class Console {

@@ -209,6 +209,12 @@ std::string CompareOutput::RankText(const DumpPair& pair) const {
   return pair.rank >= 0 ? fmt::format("_rank{}", pair.rank) : "";
 }
 
+Status CompareOutput::MakeRoomFor(const std::string& path, bool makes_folder) {
+  const std::lock_guard lock(mutex_);
+  new_files_.Add(path);
+  return makes_folder ? new_files_.Make(DirectoryName(path)) : Status::Ok();
+}
+
 Status CompareOutput::WriteTable(size_t index, const compare::TableFormat& table,
                                  const std::function<void()>& beside, std::string* written) {
   const DumpPair& pair = paired_.pairs[index];
@@ -218,7 +224,7 @@ Status CompareOutput::WriteTable(size_t index, const compare::TableFormat& table
   const std::string path =
       options_.table_file.empty() ? JoinPath(FolderOf(pair), made) : options_.table_file;
   const std::string label = "writing " + BaseName(path);
-  if (options_.table_file.empty()) MSPROBE_RETURN_IF_ERROR(MakeDirectories(FolderOf(pair)));
+  MSPROBE_RETURN_IF_ERROR(MakeRoomFor(path, options_.table_file.empty()));
   const auto progress = [&](size_t done, size_t all) {
     Progress(index, Phase::kWriting, label, done, all);
   };
@@ -230,10 +236,9 @@ Status CompareOutput::WriteTable(size_t index, const compare::TableFormat& table
 
 Status CompareOutput::WriteAdvisor(const DumpPair& pair, const compare::Comparison& comparison,
                                    const compare::TableFormat& table) {
-  const std::string folder = FolderOf(pair);
-  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
-  const std::string path =
-      JoinPath(folder, fmt::format("advisor{}{}_{}.txt", options_.suffix, RankText(pair), time_));
+  const std::string path = JoinPath(
+      FolderOf(pair), fmt::format("advisor{}{}_{}.txt", options_.suffix, RankText(pair), time_));
+  MSPROBE_RETURN_IF_ERROR(MakeRoomFor(path, true));
   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(
       path, compare::AdvisorText(comparison, table, options_.table.generation)));
   std::lock_guard lock(mutex_);
@@ -297,7 +302,8 @@ std::string CompareOutput::Written() const {
 }
 
 void CompareOutput::PrintReport() {
-  const std::string written = Written();
+  std::string written = Written();
+  if (!written.empty()) written.insert(0, "\n");
   for (const compare::RankResult& r : results_) {
     const std::string compiled = compare::DescribeCompiledRuns(r.target, r.golden);
     if (compiled.empty()) continue;
@@ -309,16 +315,16 @@ void CompareOutput::PrintReport() {
     for (const std::string& what : paired_.left_out) {
       left_out += Translated("not compared: " + MakePrintable(what)) + "\n";
     }
-    return console_.Write(kept_[0].report + left_out + "\n" + written);
+    return console_.Write(kept_[0].report + left_out + written);
   }
   const auto lines = static_cast<int>(std::count(written.begin(), written.end(), '\n'));
   console_.Write(compare::RanksReport(results_,
                                       {options_.target, options_.golden, paired_.left_out},
                                       {.width = console_.width(),
-                                       .lines = console_.height() - 2 - lines,
+                                       .lines = console_.height() - 1 - lines,
                                        .colors = console_.colors(),
                                        .whole = !console_.is_terminal()}));
-  console_.Write("\n" + written);
+  console_.Write(written);
 }
 
 void CompareOutput::PrintJson() {
@@ -375,7 +381,6 @@ Status CompareOutput::AddToGraph(const DumpPair& pair, const compare::Comparison
     const std::lock_guard lock(mutex_);
     const std::string& path = options_.reports.vis_db;
     if (graph_ == nullptr) {
-      MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
       MSPROBE_ASSIGN_OR_RETURN(graph_, exports::VisDb::Create(path, {}));
     }
   }
@@ -425,7 +430,13 @@ Status CompareOutput::Finish() {
   for (const Kept& kept : kept_) {
     if (unwritten.ok()) unwritten = kept.unwritten;
   }
-  const Status on_all_pairs = WriteFilesOnAllPairs();
+  Status on_all_pairs;
+  if (HasResult()) {
+    new_files_.Keep();
+    on_all_pairs = WriteFilesOnAllPairs();
+  } else {
+    RemoveFiles();
+  }
   if (unwritten.ok()) unwritten = on_all_pairs;
   if (options_.format == StdoutFormat::kTable) PrintReport();
   if (options_.format == StdoutFormat::kJson) PrintJson();
@@ -448,10 +459,20 @@ bool CompareOutput::within_limits() const {
                      [](const compare::RankResult& r) { return r.hits.empty(); });
 }
 
+void CompareOutput::RemoveFiles() {
+  new_files_ = NewFolder();
+  files_.clear();
+  for (compare::RankResult& result : results_) result.table.clear();
+}
+
+bool CompareOutput::HasResult() const {
+  return std::any_of(results_.begin(), results_.end(), [&](const compare::RankResult& r) {
+    return r.failed.ok() && (options_.allow_nothing || r.judged.ok());
+  });
+}
+
 Status CompareOutput::CheckSomethingWasJudged() const {
-  const bool nothing = std::none_of(results_.begin(), results_.end(),
-                                    [](const compare::RankResult& r) { return r.judged.ok(); });
-  if (!nothing || results_.empty()) return Status::Ok();
+  if (options_.allow_nothing || HasResult()) return Status::Ok();
   if (results_.size() == 1) return results_[0].judged;
   return InvalidArgument(fmt::format("none of {} pairs of dumps could be judged; the first: {}",
                                      results_.size(), results_[0].judged.message()))

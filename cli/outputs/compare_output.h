@@ -20,6 +20,7 @@
 #include "cli/command_line/console.h"
 #include "cli/inputs/compare_inputs.h"
 #include "cli/outputs/report_flags.h"
+#include "engine/base/writable_folder.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/table/table_options.h"
@@ -43,8 +44,9 @@ struct CompareOutputOptions {
   bool xlsx = false;
   bool diff_analyze = false;
   bool log_rows = false;
-  bool advisor = false;  // write advisor_TIME.txt
-  std::string suffix;    // part of file names, after compare_result and advisor
+  bool allow_nothing = false;  // files are written although no value was judged
+  bool advisor = false;        // write advisor_TIME.txt
+  std::string suffix;          // part of file names, after compare_result and advisor
   compare::TableOptions table;
   ReportFlags reports;
   compare::FailOn limits;
@@ -61,15 +63,16 @@ class CompareOutput {
   // A file about pair `index` could not be written. The pair counts as compared: Finish prints what
   // was found, and returns this error. Thread-safe for different pairs.
   void NotWritten(size_t index, Status status);
-  // Writes the files on all pairs and prints the summary. Errors: when there is only one pair and it
-  // failed, its error; else, after everything was printed, that of the first file that could not be
-  // written.
+  // Writes the files on all pairs and prints the summary. When no value of any pair was judged, no
+  // file and no new folder is left, except with `allow_nothing`. Errors: when there is only
+  // one pair and it failed, its error; else, after everything was printed, that of the first file
+  // that could not be written.
   Status Finish();
 
   bool agrees() const;         // after Finish: everything is equal or within rounding
   bool within_limits() const;  // after Finish: no condition of --fail-on is met
   bool complete() const;       // every pair could be compared
-  // After Finish: an error when not one value of any pair was judged.
+  // After Finish: an error when not one value of any pair was judged; ok with `allow_nothing`.
   Status CheckSomethingWasJudged() const;
   // The parts of the work on a pair, in their order.
   enum class Phase { kReading, kComparing, kWriting };
@@ -86,6 +89,10 @@ class CompareOutput {
     Status unwritten;                  // the first file that could not be written
   };
   Status Keep(size_t index, const compare::Comparison& comparison);
+  bool HasResult() const;  // a pair was compared, and something of it judged or that was not asked
+  void RemoveFiles();      // that were written about single pairs
+  // Makes the folder of a file about a pair; without a result both are removed.
+  Status MakeRoomFor(const std::string& path, bool makes_folder);
   std::string ReportOn(const compare::Comparison& comparison, const compare::Findings& found) const;
   report_page::PagePart PageOf(size_t index, const compare::Comparison& comparison) const;
   std::string RankText(const DumpPair& pair) const;
@@ -115,6 +122,7 @@ class CompareOutput {
   size_t done_ = 0;                      // pairs
   std::vector<double> weights_, parts_;  // of each pair: bytes of its files, and how many are done
   double all_weights_ = 0, all_done_ = 0;
+  NewFolder new_files_;  // about single pairs
   std::vector<Kept> kept_;
   std::vector<compare::RankResult> results_;              // of kept_, after Finish
   std::unique_ptr<report_page::ParameterTrends> trends_;  // of reports.html

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "engine/base/file.h"
 #include "engine/base/system_calls.h"
@@ -51,6 +52,41 @@ Status CheckWritable(const std::string& path) {
   if (error == 0) return Status::Ok();
   return folder == path ? IoError(path, "write to the directory", error)
                         : IoError(path, "create the directory", error);
+}
+
+NewFolder& NewFolder::operator=(NewFolder&& other) noexcept {
+  if (this != &other) {
+    Remove();
+    folders_ = std::exchange(other.folders_, {});
+    files_ = std::exchange(other.files_, {});
+  }
+  return *this;
+}
+
+NewFolder::~NewFolder() { Remove(); }
+
+Status NewFolder::Make(const std::string& path) {
+  std::vector<std::string> missing;  // the lowest first
+  for (std::string folder = path; !Exists(folder) && DirectoryName(folder) != folder;
+       folder = DirectoryName(folder)) {
+    missing.push_back(folder);
+  }
+  folders_.insert(folders_.end(), missing.rbegin(), missing.rend());
+  return MakeDirectories(path);
+}
+
+void NewFolder::Add(const std::string& file) {
+  if (!Exists(file)) files_.push_back(file);
+}
+
+void NewFolder::Keep() { folders_.clear(), files_.clear(); }
+
+void NewFolder::Remove() {
+  for (const std::string& file : files_) ::unlink(file.c_str());
+  // A folder that is not empty stays: rmdir refuses it.
+  for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder)
+    ::rmdir(folder->c_str());
+  Keep();
 }
 
 }  // namespace msprobe

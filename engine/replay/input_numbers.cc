@@ -262,8 +262,8 @@ Result<InputNumbers> InputNumbersOf(const Dump& dump, int32_t index, const Domai
   if (w.count < 0 || w.count > (int64_t{1} << 40)) {
     return InvalidArgument()
         .At(leaf.name.view())
-        .Expected("a shape")
-        .Found(fmt::format("{} elements", w.count));
+        .Expected("a shape of at most 2^40 elements")
+        .Found(std::string(leaf.shape.view()));
   }
   const auto counted = [&](int64_t n, int64_t fewest) {
     return std::clamp<int64_t>(n < 0 ? fewest : n, 0, w.count);

@@ -7,6 +7,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/base/writable_folder.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/dump/tensors/tensor_data.h"
@@ -46,8 +47,11 @@ class Writer {
   Writer(const Dump& dump, const ReproducerOptions& options, std::string_view api)
       : dump_(dump), options_(options), domain_(DomainOf(api)) {}
 
-  // The folder for the files; they are written by Literal.
-  void SetFolder(std::string folder) { made_.folder = std::move(folder); }
+  // The folder for the files; they are written by Literal and announced to `files`.
+  void SetFolder(std::string folder, NewFolder* files) {
+    made_.folder = std::move(folder);
+    files_ = files;
+  }
   const Reproducer& made() const { return made_; }
 
   // The argument as a literal; writes the files of its tensors.
@@ -79,8 +83,9 @@ class Writer {
           fmt::format("{}: elements of {}", leaf.name.view(), Excerpt(leaf.dtype.view())));
     }
     const std::string file = fmt::format("{}.pt", made_.stored + made_.made);
-    MSPROBE_RETURN_IF_ERROR(MakeDirectories(made_.folder));
+    MSPROBE_RETURN_IF_ERROR(files_->Make(made_.folder));
     const std::string path = JoinPath(made_.folder, file);
+    files_->Add(path);
     const bool stored = dump::HasTensorData(leaf) && options_.data != InputData::kMade;
     if (!stored && options_.data == InputData::kStored) {
       return InvalidArgument(fmt::format("{} has no stored elements", leaf.name.view()))
@@ -122,6 +127,7 @@ class Writer {
   const ReproducerOptions& options_;
   Domain domain_;
   Reproducer made_;
+  NewFolder* files_ = nullptr;
 };
 
 // Dtypes of the results, which show whether autocast was on.
@@ -180,9 +186,10 @@ Result<Reproducer> WriteReproducer(const Dump& dump, const RecordedCall& call,
   const std::string_view direction = backward ? "backward" : "forward";
   const std::string stem =
       JoinPath(folder, fmt::format("{}.{}.{}", forward.api.view(), forward.call, direction));
-  MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
+  NewFolder files;
+  MSPROBE_RETURN_IF_ERROR(files.Make(folder));
   Writer writer(dump, options, forward.api.view());
-  writer.SetFolder(stem);
+  writer.SetFolder(stem, &files);
   const Arguments arguments = ArgumentsOf(dump, forward);
   MSPROBE_ASSIGN_OR_RETURN(const std::string positional, writer.Literal(arguments.positional));
   MSPROBE_ASSIGN_OR_RETURN(const std::string keywords, writer.Literal(arguments.keywords));
@@ -208,6 +215,7 @@ Result<Reproducer> WriteReproducer(const Dump& dump, const RecordedCall& call,
   made.script = stem + ".py";
   if (made.stored + made.made == 0) made.folder.clear();
   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(made.script, script));
+  files.Keep();
   return made;
 }
 

@@ -76,5 +76,41 @@ TEST_F(WritableFolder, WhereTheSystemRefusesTheReasonIsSaid) {
   fs::permissions(root_, fs::perms::owner_all);
 }
 
+TEST_F(WritableFolder, ANewFolderIsGoneWithoutAResult) {
+  {
+    NewFolder folder;
+    ASSERT_TRUE(folder.Make(Below("new/deep")).ok());
+    ASSERT_TRUE(fs::is_directory(Below("new/deep")));
+    folder.Add(Below("new/deep/a.pt"));
+    std::ofstream(Below("new/deep/a.pt")) << "1";
+    folder.Add(Below("new/deep/never"));
+    NewFolder moved = std::move(folder);
+  }
+  EXPECT_FALSE(fs::exists(Below("new")));
+}
+
+TEST_F(WritableFolder, WhatWasThereOrIsKeptStays) {
+  fs::create_directory(Below("there"));
+  std::ofstream(Below("there/mine")) << "1";
+  {
+    NewFolder folder;
+    ASSERT_TRUE(folder.Make(Below("there/new")).ok());
+    folder.Add(Below("there/mine"));
+  }
+  EXPECT_TRUE(fs::exists(Below("there/mine")));
+  EXPECT_FALSE(fs::exists(Below("there/new")));
+  {
+    NewFolder folder;
+    ASSERT_TRUE(folder.Make(Below("other/full")).ok());
+    std::ofstream(Below("other/full/by another")) << "1";
+    NewFolder kept;
+    ASSERT_TRUE(kept.Make(Below("kept")).ok());
+    kept.Keep();
+    EXPECT_FALSE(kept.Make(Below("there/mine/below")).ok());
+  }
+  EXPECT_TRUE(fs::exists(Below("other/full/by another")));
+  EXPECT_TRUE(fs::exists(Below("kept")));
+}
+
 }  // namespace
 }  // namespace msprobe

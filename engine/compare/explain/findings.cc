@@ -90,7 +90,7 @@ Findings FindingsOf(const Comparison& c) {
   const std::vector<Region> regions = RegionsOf(c);
   found.rewrites = DescribeRewrites(c, regions);
   found.wrong_region = DescribeWrongRegion(c, regions);
-  found.not_judged = WhyNothingWasJudged(c, found.summary);
+  found.not_judged = WhyNothingWasJudged(c);
   if (c.first.pair >= 0) {
     found.first_name = EntryName(c, c.first.pair);
   } else {

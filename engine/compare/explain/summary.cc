@@ -103,15 +103,18 @@ bool Agrees(RunVerdict verdict) {
   return verdict == RunVerdict::kEqual || verdict == RunVerdict::kNoise;
 }
 
-std::string_view WhyNothingWasJudged(const Comparison& c, const Summary& s) {
+std::string_view WhyNothingWasJudged(const Comparison& c) {
   if (c.target.records.empty() || c.golden.records.empty()) {
     return "a dump without records says nothing about a run";
   }
-  return s.compared == 0 ? "no value has a partner and a number on both sides" : "";
+  const bool judged = std::any_of(c.measures.begin(), c.measures.end(), [](const Measure& m) {
+    return m.verdict != RowVerdict::kUnknown;
+  });
+  return judged ? "" : "no value has a partner and a number on both sides";
 }
 
-Status CheckSomethingWasJudged(const Comparison& c, const Summary& s) {
-  const std::string_view why = WhyNothingWasJudged(c, s);
+Status CheckSomethingWasJudged(const Comparison& c) {
+  const std::string_view why = WhyNothingWasJudged(c);
   if (why.empty()) return Status::Ok();
   const bool no_target = c.target.records.empty(), no_golden = c.golden.records.empty();
   const std::string_view target = LevelName(c.target.level), golden = LevelName(c.golden.level);
@@ -127,7 +130,12 @@ Status CheckSomethingWasJudged(const Comparison& c, const Summary& s) {
         "the target was recorded at level {}, the golden at level {}; record both at one level",
         target, golden);
   }
-  return InvalidArgument(fmt::format("nothing was compared: {}", why)).Hint(hint);
+  if (no_target || no_golden) {
+    return InvalidArgument(fmt::format("nothing was compared: {}", why)).Hint(hint);
+  }
+  return InvalidArgument(fmt::format("nothing of {} and {} was compared: {}", c.target.path,
+                                     c.golden.path, why))
+      .Hint(hint);
 }
 
 }  // namespace msprobe::compare

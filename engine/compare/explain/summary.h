@@ -56,9 +56,10 @@ bool Agrees(RunVerdict verdict);
 
 // Why no value at all was judged, such as "a dump without records says nothing about a run". ""
 // when a value was judged.
-std::string_view WhyNothingWasJudged(const Comparison& comparison, const Summary& summary);
+std::string_view WhyNothingWasJudged(const Comparison& comparison);
 
-// The same as an error: kInvalidArgument with what to do, or ok when a value was judged.
-Status CheckSomethingWasJudged(const Comparison& comparison, const Summary& summary);
+// The same as an error that names the dumps: kInvalidArgument with what to do, or ok when a value
+// was judged.
+Status CheckSomethingWasJudged(const Comparison& comparison);
 
 }  // namespace msprobe::compare

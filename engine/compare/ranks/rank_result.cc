@@ -22,7 +22,7 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   r.target = DirectoryName(c.target.path);
   r.golden = DirectoryName(c.golden.path);
   r.is_empty = c.target.records.empty() && c.golden.records.empty();
-  r.judged = CheckSomethingWasJudged(c, r.summary);
+  r.judged = CheckSomethingWasJudged(c);
   const RunVerdict verdict = r.summary.verdict;
   if (c.first.pair < 0 && (verdict == RunVerdict::kDiffers || verdict == RunVerdict::kStructure)) {
     r.otherwise = r.other_arguments;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/base/file.h"
 #include "engine/base/system_calls.h"
 #include "engine/base/text.h"
 
@@ -65,6 +66,7 @@ int64_t Insert::row() const {
 
 Result<Database> Database::Create(const std::string& path) {
   Database db;
+  MSPROBE_RETURN_IF_ERROR(db.folder_.Make(DirectoryName(path)));
   MSPROBE_ASSIGN_OR_RETURN(db.file_, AtomicFile::Create(path));
   db.needs_quiet_ = QuietSizeLimit::IsNeeded();
   sqlite3* handle = nullptr;
@@ -101,7 +103,9 @@ Status Database::Commit() {
   MSPROBE_RETURN_IF_ERROR(Execute("COMMIT"));
   const int closed = sqlite3_close(handle_.release());
   if (closed != SQLITE_OK) return Failed(path(), sqlite3_errstr(closed));
-  return file_.Commit();
+  MSPROBE_RETURN_IF_ERROR(file_.Commit());
+  folder_.Keep();
+  return Status::Ok();
 }
 
 }  // namespace msprobe::exports

@@ -14,6 +14,7 @@
 
 #include "engine/base/atomic_file.h"
 #include "engine/base/status.h"
+#include "engine/base/writable_folder.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -51,7 +52,9 @@ class Insert {
 // SQLITE_TMPDIR, TMPDIR, or /var/tmp).
 class Database {
  public:
-  // Errors, also of the other functions: kIo, with SQLite's words ("database or disk is full").
+  // Makes the folder of the file when it is missing; without Commit() that folder is gone again, as
+  // the file is. Errors, also of the other functions: kIo, with SQLite's words ("database or disk is
+  // full").
   static Result<Database> Create(const std::string& path);
   // Runs one or several statements of ours.
   Status Execute(const char* sql);
@@ -64,6 +67,7 @@ class Database {
   struct Close {
     void operator()(sqlite3* handle) const;
   };
+  NewFolder folder_;  // outlives the file in it
   AtomicFile file_;
   std::unique_ptr<sqlite3, Close> handle_;
   bool needs_quiet_ = false;
