@@ -80,11 +80,11 @@ TEST(Database, ValuesAreBoundAndNeverSql) {
 TEST(Database, AFileThatIsNotCommittedIsNotThere) {
   const TemporaryFolder folder;
   {
-    Result<Database> db = Database::Create(folder.path() + "/a.db");
+    Result<Database> db = Database::Create(folder.path() + "/new/deep/a.db");
     ASSERT_TRUE(db.ok() && db->Execute("CREATE TABLE t (a TEXT)").ok());
   }
   EXPECT_THAT(ListDirectory(folder.path()).value(), IsEmpty());
-  EXPECT_FALSE(Database::Create(folder.path() + "/none/a.db").ok());
+  EXPECT_FALSE(Database::Create("/proc/none/a.db").ok());
 }
 
 TEST(Database, SaysThatTheDiskIsFull) {
