@@ -12,16 +12,19 @@ place, too.
 """
 
 import dataclasses
+import functools
 import hashlib
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import composed
 
 HERE = Path(__file__).resolve().parent
+folder = HERE  # of cases/ and models/
 
 
 @dataclasses.dataclass
@@ -52,7 +55,8 @@ class Case:
     @property
     def files(self) -> list[Path]:
         """The sources that make the target differ."""
-        return sorted({Path(inspect.getfile(each.edit)) for each in self.parts or (self,)})
+        edits = (inspect.unwrap(each.edit) for each in self.parts or (self,))
+        return sorted({Path(inspect.getfile(edit)) for edit in edits})
 
     @property
     def held_out(self) -> bool:
@@ -114,13 +118,27 @@ WHOLE_STEP = {"micro batches", "recomputed", "rows", "scaled", "padding", "preci
 CASES: dict[str, Case] = {}
 
 
+def _with(beside, edit):
+    """The edit, behind a harmless one."""
+
+    @functools.wraps(edit)
+    def both(program):
+        beside(program)
+        edit(program)
+
+    both.beside = beside
+    return both
+
+
 def _register(declared, program, **fields):
     def register(edit):
         name = f"{program}/{edit.__name__}"
         if name in CASES:
             raise ValueError(f"{name} is declared twice")
         common = {"both": None, "settings": {}, "steps": 2} | fields
-        CASES[name] = declared(name=name, program=program, edit=edit, **common)
+        beside = common.pop("beside", None)
+        made = edit if beside is None else _with(beside, edit)
+        CASES[name] = declared(name=name, program=program, edit=made, **common)
         return edit
 
     return register
@@ -136,15 +154,22 @@ def harmless(kind, program, **fields):
     return _register(Harmless, program, kind=kind, **fields)
 
 
+def use_blind():
+    """The cases and programs of blind/ in place of ours: call it before all_cases()."""
+    global folder
+    folder = HERE / "blind"
+    sys.path.insert(0, str(folder))
+
+
 def all_cases() -> dict[str, Case]:
     """Name -> case, in the order of files and of lines; composed pairs are the last."""
-    for path in sorted((HERE / "cases").glob("*.py")):
+    for path in sorted((folder / "cases").glob("*.py")):
         importlib.import_module(f"cases.{path.stem}")
-    return CASES | composed.pairs(CASES)
+    return CASES | (composed.pairs(CASES) if folder == HERE else {})
 
 
 def program_file(case: Case) -> Path:
-    return HERE / "models" / f"{case.program}.py"
+    return folder / "models" / f"{case.program}.py"
 
 
 def true_lines(case: Fault) -> set[str]:

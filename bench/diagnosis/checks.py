@@ -11,6 +11,7 @@ import collections
 import contextlib
 import dataclasses
 import importlib
+import inspect
 import sys
 import tempfile
 import types
@@ -82,11 +83,13 @@ def edited(program_name, edits, both=""):
 @contextlib.contextmanager
 def running(edits):
     """The functions of these edits that run: "case:line"."""
-    wanted = {
-        code: f"{name}:{code.co_firstlineno}"
-        for name in edits
-        for code in _codes(case.all_cases()[name].edit.__code__)
-    }
+    wanted = {}
+    for name in edits:
+        made = case.all_cases()[name].edit
+        for edit in (inspect.unwrap(made), getattr(made, "beside", None)):
+            if edit is not None:
+                label = name if edit is not getattr(made, "beside", None) else edit.__name__
+                wanted |= {code: f"{label}:{code.co_firstlineno}" for code in _codes(edit.__code__)}
     codes, ran = set(), []
     sys.settrace(lambda frame, event, _: codes.add(frame.f_code))  # for each call, not its lines
     try:

@@ -103,6 +103,8 @@ def record(job):
 
 def main():
     warnings.simplefilter("ignore")
+    if sys.argv[1:] == ["blind"]:
+        case.use_blind()
     case.all_cases()
     forked_jobs.serve(record)
 

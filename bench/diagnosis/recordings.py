@@ -43,6 +43,7 @@ class Recordings:
 
     def __init__(self, cache: Path):
         self.cache = cache
+        self.arguments = [] if case.folder == HERE else [case.folder.name]
         self.process = None
         self.seconds = 0.0
         common = [HERE / "recorder.py", HERE / "case.py"]
@@ -86,7 +87,7 @@ class Recordings:
             self.cache.mkdir(parents=True, exist_ok=True)
             self.log = open(self.cache / "recorder.log", "w")  # noqa: SIM115  closed by close()
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", HERE / "recorder.py"],
+                [sys.executable, "-W", "ignore", HERE / "recorder.py", *self.arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.log,

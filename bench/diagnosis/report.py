@@ -11,6 +11,7 @@ from scoring import MODES
 from tables import table
 
 WHOLE_STEPS = "whole step"
+BLIND = Path(__file__).resolve().parent / "blind"
 HEADING = ["mode", "cases", "first", "first three", "harmless", "false alarms", "s a pair"]
 
 
@@ -80,6 +81,20 @@ def show(cases, scores, seconds):
         table(rows(cases, those))
     if scores:
         print(f"  recorded in {seconds:.0f} s")
+
+
+def show_blind(cases, scores, seconds):
+    """Totals of both halves of blind/; blind_a.txt lists the first."""
+    listed = set((BLIND / "blind_a.txt").read_text().split())
+    scores = sorted(scores, key=lambda each: (each.kind, each.level))
+    made = [HEADING]
+    for name, first_half in (("blind_a", True), ("blind_b", False)):
+        half = [each for each in scores if (each.name in listed) == first_half]
+        for kind, level in dict.fromkeys((each.kind, each.level) for each in half):
+            those = [each for each in half if (each.kind, each.level) == (kind, level)]
+            made.append(row(f"{name}, {kind}, {level}", cases, those))
+    table(made)
+    print(f"  recorded in {seconds:.0f} s")
 
 
 def wrong(cases, scores) -> list:

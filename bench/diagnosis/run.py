@@ -39,8 +39,16 @@ def arguments():
     parser.add_argument("--no-peer", action="store_true", help="say nothing of the peer")
     parser.add_argument("--check", action="store_true", help="check held_out.txt and the places")
     parser.add_argument("--write-held-out", action="store_true", help="write held_out.txt")
+    parser.add_argument(
+        "--blind", action="store_true", help="the cases of blind/: totals, no names"
+    )
     parser.add_argument("--verbose", action="store_true", help="one line for each case and mode")
-    return parser.parse_args()
+    options = parser.parse_args()
+    telling = ("only", "json", "add", "misses", "docs", "peer", "check", "verbose")
+    told = [f"--{name}" for name in telling if options.blind and getattr(options, name)]
+    if told:
+        parser.error(f"--blind prints totals alone: expected none of {', '.join(told)} with it")
+    return options
 
 
 def chosen(options):
@@ -108,8 +116,23 @@ def measure(cases, modes, options):
     return scores, failed, recordings.seconds
 
 
+def blind(options) -> int:
+    """Totals of the cases that nobody looks at; their dumps are removed."""
+    case.use_blind()
+    options.cache = options.cache.with_name("blind")
+    cases, modes = chosen(options)
+    modes = [mode for mode in modes if mode[0] == "statistics"]
+    scores, failed, seconds = measure(cases, modes, options)
+    shutil.rmtree(options.cache)
+    report.show_blind(case.all_cases(), scores, seconds)
+    print(f"{len(failed)} not measured: type bench/diagnosis/blind/check.py --record")
+    return 1 if failed else 0
+
+
 def main():
     options = arguments()
+    if options.blind:
+        return blind(options)
     cases, modes = chosen(options)
     if options.write_held_out:
         (HERE / "held_out.txt").write_text(held_out())

@@ -1,0 +1,118 @@
+"""Are the blind cases what they claim? Trains both sides of each, without recording or comparing.
+
+A harmless change ends where the right program ends, within rounding in float64 (in float32, by the
+program's ROUNDING, where it names dtypes); a fault does not. `--record`: the recorder takes each
+side as well, and no side takes longer than SECONDS. `--write`: writes blind_a.txt, half of the
+cases of each program, chosen by a hash. Nothing here asks `msprobe compare`.
+
+    python bench/diagnosis/blind/check.py --only packing/
+"""
+
+import argparse
+import hashlib
+import importlib
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import case  # noqa: E402
+
+case.use_blind()
+
+import checks  # noqa: E402
+from recordings import Recordings  # noqa: E402
+
+SECONDS = 2.0
+
+
+def sides(each, dtype):
+    return [
+        checks.side(checks.Side(each.program, edits, each.edits_both, each.steps, dtype))
+        for edits in ([], each.edits)
+    ]
+
+
+def found(each) -> tuple[str, str]:
+    """(what is wrong with a case, the differences of its sides)."""
+    program = importlib.import_module(f"models.{each.program}")
+    fallback = getattr(program, "ROUNDING", checks.ROUNDING_OF_FLOAT32)
+    said = []
+    for dtype, rounding, effect in (
+        ("float64", checks.ROUNDING, checks.FAULT),
+        ("float32", fallback, 10 * checks.FAULT),
+    ):
+        right, other = sides(each, dtype)
+        if right["error"] or other["error"]:
+            said.append(f"{dtype}: {(right['error'] or other['error']).strip().splitlines()[-1]}")
+            continue
+        apart = checks.apart(other, right)
+        said.append(f"{dtype}: {apart:.1e}")
+        is_fault = isinstance(each, case.Fault)
+        beside = getattr(each.edit, "beside", None)
+        if beside and not any(name.startswith(f"{beside.__name__}:") for name in other["ran"]):
+            functions = [c for c in beside.__code__.co_consts if hasattr(c, "co_code")]
+            if functions:
+                return f"{beside.__name__} is replaced", said[-1]
+        if apart > effect if is_fault else apart <= rounding:
+            return "", said[-1]
+    return "not what it claims", "; ".join(said)
+
+
+def recorded(each, recordings) -> str:
+    spent = {}
+    for name in ("golden", "target"):
+        before = recordings.seconds
+        getattr(recordings, name)(each, "statistics", "mix")
+        spent[name] = recordings.seconds - before
+    slow = [f"{name} takes {s:.1f} s" for name, s in spent.items() if s > SECONDS]
+    return ", ".join(slow)
+
+
+def halves(cases) -> str:
+    """The names of half of the faults and half of the harmless changes of each program."""
+    by_program = {}
+    for each in cases:
+        by_program.setdefault((each.program, type(each)), []).append(each.name)
+    taken = {
+        name
+        for names in by_program.values()
+        for name in sorted(names, key=lambda n: hashlib.sha256(n.encode()).digest())[::2]
+    }
+    return "".join(f"{each.name}\n" for each in cases if each.name in taken)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", default=[""], help="parts of names of cases")
+    parser.add_argument("--record", action="store_true", help="record them at mix, too")
+    parser.add_argument("--write", action="store_true", help="write blind_a.txt")
+    options = parser.parse_args()
+    cases = list(case.all_cases().values())
+    if options.write:
+        (HERE / "blind_a.txt").write_text(halves(cases))
+        return 0
+    problems = 0
+    with tempfile.TemporaryDirectory() as folder:
+        recordings = Recordings(Path(folder))
+        for each in cases:
+            if not any(part in each.name for part in options.only):
+                continue
+            problem, said = found(each)
+            if isinstance(each, case.Fault) and not (case.true_lines(each) or each.api):
+                problem += " has no place"
+            if options.record:
+                try:
+                    problem += recorded(each, recordings)
+                except RuntimeError as error:
+                    problem += str(error).strip().splitlines()[-1]
+            problems += bool(problem)
+            print(f"{problem or 'right':20} {each.name}  {said}", flush=True)
+        recordings.close()
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
