@@ -183,11 +183,12 @@ class GrownRounding {
     return updates.agrees();
   }
 
-  // Forgives all results of a call.
+  // Forgives all results of an optimizer's call; of its state what is off by a thousandth.
   bool Forgive(int32_t pair) {
     return EachRow(pair, /*results=*/true, [&](uint32_t i, const Measure& m) {
       if (m.verdict != RowVerdict::kDiffers) return true;
-      if (!IsRounding(i)) return false;
+      const bool weight = LeafPath(c_, static_cast<int32_t>(i)).starts_with(kWeightsAfter);
+      if (!IsRounding(i) || (!weight && IsTooLarge(i))) return false;
       forgiven_.insert(i);
       tensors_.insert(KeyOf(i));
       return true;
@@ -237,13 +238,19 @@ class GrownRounding {
     if (found == largest_.end() && taken_ == 0) return false;
     const double before = std::max(taken_, found == largest_.end() ? 0 : found->second);
     const double severity = c_.measures[i].severity;
-    const Record& made = c_.golden.records[c_.golden.leaves[c_.rows[i].golden].record];
-    const double scale = Limits(c_, made.api).Scale(r);
-    const double explained = ExplainedFor(c_, static_cast<int32_t>(i)) * r.epsilon;
-    const double largest = std::max(kLargest * scale, kLargestFactor * explained);
     const bool any_size = growth == kUpdateAmplification && !passed_on_;
-    return severity <= growth * std::max(before, scale) &&
-           (any_size || severity * r.epsilon <= largest);
+    return severity <= growth * std::max(before, ScaleOf(i, r)) && (any_size || !IsTooLarge(i));
+  }
+
+  double ScaleOf(uint32_t i, const Rounding& r) const {
+    const Record& made = c_.golden.records[c_.golden.leaves[c_.rows[i].golden].record];
+    return Limits(c_, made.api).Scale(r);
+  }
+  bool IsTooLarge(uint32_t i) const {
+    const Rounding r = RoundingOfRow(c_, static_cast<int32_t>(i));
+    const double explained = ExplainedFor(c_, static_cast<int32_t>(i)) * r.epsilon;
+    const double largest = std::max(kLargest * ScaleOf(i, r), kLargestFactor * explained);
+    return c_.measures[i].severity * r.epsilon > largest;
   }
 
   void Note(uint32_t i, double severity) {

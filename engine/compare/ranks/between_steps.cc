@@ -112,6 +112,15 @@ std::string MovedByChance(const Comparison& c, const RecordPair& pair, uint32_t 
   return std::string(LeafPath(c, static_cast<int32_t>(row)).substr(kGradients.size()));
 }
 
+// Whether the row is a tensor of an optimizer's state that is off by at most a thousandth: steps
+// before have made it, and do not enlarge rounding as they do in weights.
+bool IsSmallErrorOfState(const Comparison& c, int32_t row) {
+  constexpr double kLargest = 0x1p-10;
+  const Leaf& leaf = c.target.leaves[c.rows[row].target];
+  return IsStateOfOptimizer(c.target.records[leaf.record], leaf) &&
+         c.measures[row].severity * RoundingOfRow(c, row).epsilon <= kLargest;
+}
+
 // StepWeights::error_behind_weight. `made`: contents of the outputs of recorded calls.
 double ErrorBehindWeight(const Comparison& c, const FingerprintSet& made, TrainedWeights* trained) {
   if (c.first.pair < 0 || c.first.row < 0 || !c.pairs[c.first.pair].matched()) return 0;
@@ -263,7 +272,8 @@ StepWeights WeightsIn(const Comparison& c) {
   if (c.first.pair >= 0 && c.classes[c.first.pair] == CallClass::kInherited && c.first.row >= 0 &&
       c.rows[c.first.row].target >= 0) {
     const Leaf& leaf = c.target.leaves[c.rows[c.first.row].target];
-    w.begins_otherwise = leaf.slot == Slot::kParameter || trained.Has(leaf);
+    w.begins_otherwise =
+        leaf.slot == Slot::kParameter || trained.Has(leaf) || IsSmallErrorOfState(c, c.first.row);
   }
   w.error_behind_weight = ErrorBehindWeight(c, made, &trained);
   std::string room;
