@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/dump/read/source_line.h"
 #include "engine/model/names.h"
 #include "engine/report_page/page_data.h"
 #include "engine/report_page/source_text.h"
@@ -95,7 +96,16 @@ std::string StackTexts::Json() const {
     if (json.back() != '[') json += ',';
     sources.AppendFrame(frame, &json);
   }
-  return json + "],\"stacks\":[" + stacks + "]}";
+  json += "],\"stacks\":[" + stacks + "],\"places\":[";
+  for (const auto* stack : stacks_) {
+    const dump::SourcePlace place = dump::UserSourcePlace(*stack);
+    json += stack == stacks_.front() ? "[" : ",[";
+    AppendJsonString(&json, place.line);
+    json += ',';
+    AppendJsonString(&json, place.caller);
+    json += ']';
+  }
+  return json + "]}";
 }
 
 CallColumns::Name CallColumns::Take(const Record& r) {
@@ -158,6 +168,7 @@ void CallColumns::AppendTo(std::string_view part, PageText* html) const {
   AppendColumn<uint32_t>(id("dtype"), "u32", dtype, html);
   AppendColumn<uint32_t>(id("shape"), "u32", shape, html);
   AppendColumn<float>(id("size"), "f32", size, html);
+  if (!rewritten.empty()) AppendColumn<uint8_t>(id("rewritten"), "u8", rewritten, html);
   if (!region.empty()) AppendColumn<uint32_t>(id("region"), "u32", region, html);
   if (!partner_name.empty()) {
     AppendColumn<uint8_t>(id("partner-form"), "u8", partner_form, html);

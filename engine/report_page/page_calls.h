@@ -52,7 +52,8 @@ class StackTexts {
  public:
   // `frames` must outlive this; the same frames are the same stack.
   uint32_t Of(const std::vector<std::string_view>* frames);
-  // {"frames": [[path, line, function, source, [first line, text, ...]?], ...], "stacks": [[0, 1]]}
+  // {"frames": [[path, line, function, source, [first line, text, ...]?], ...], "stacks": [[0, 1]],
+  // "places": [[the program's line, the line that called it], ...]}: a place for each stack.
   std::string Json() const;
 
  private:
@@ -82,6 +83,8 @@ struct CallColumns {
   std::vector<uint8_t> call_class, form, sides;
   std::vector<uint32_t> name, number, module, stack, dtype, shape;
   std::vector<float> size;
+  // 1: the call is part of a rewrite. Empty: no call is.
+  std::vector<uint8_t> rewritten;
   // Of each call the number of its region (compare/regions), from 1; 0: none. Empty: there are none.
   std::vector<uint32_t> region;
   // Empty while no call has another name in the golden. kNoNumber: the same name.

@@ -29,9 +29,6 @@ using compare::Row;
 
 constexpr int32_t kAround = 500;  // calls before and behind the first divergence
 
-// The classes of the calls of a comparison: those of CallClass, and calls that are part of a rewrite.
-constexpr uint8_t kRewrite = 5;
-
 // The values of the calls of a comparison, one line of JSON for each call.
 class Values {
  public:
@@ -192,6 +189,7 @@ class Part {
       pages.RowsDone(c_.pairs[p].row_count);
     }
     calls_.region = RegionNumbers();
+    if (HasRewrites()) calls_.rewritten.assign(c_.rewritten.begin(), c_.rewritten.end());
     PageText html;
     calls_.AppendTo(name_, &html);
     calls_ = {};  // what follows needs as much memory
@@ -229,7 +227,7 @@ class Part {
     }
     calls_.Add({.record = &record,
                 .partner = pair.matched() ? &c_.golden.records[pair.golden] : nullptr,
-                .call_class = c_.IsRewritten(p) ? kRewrite : static_cast<uint8_t>(c_.classes[p]),
+                .call_class = static_cast<uint8_t>(c_.classes[p]),
                 .sides = pair.matched()     ? Sides::kBoth
                          : pair.target >= 0 ? Sides::kTargetOnly
                                             : Sides::kGoldenOnly,
@@ -246,6 +244,10 @@ class Part {
       if (!std::isnan(severity) && !(severity <= largest)) largest = severity;
     }
     return static_cast<float>(largest);
+  }
+
+  bool HasRewrites() const {
+    return std::any_of(c_.rewritten.begin(), c_.rewritten.end(), [](char r) { return r != 0; });
   }
 
   std::vector<uint32_t> RegionNumbers() const {
@@ -318,9 +320,7 @@ class Part {
       if (k > 0) json += ',';
       AppendJsonString(&json, compare::ClassName(static_cast<CallClass>(k)));
     }
-    static_assert(kRewrite == 5);
-    if (std::any_of(c_.rewritten.begin(), c_.rewritten.end(), [](char r) { return r != 0; }))
-      json += ",\"rewrite\"";
+    if (HasRewrites()) json += ",\"rewrite\"";  // beside the class of the call
     json += fmt::format(
         "],\"calls\":{},\"first\":{},\"step\":{},\"rank\":{},\"withoutValues\":{},\"block\":{},"
         "\"sizeName\":\"roundings\",\"target\":",
@@ -335,6 +335,10 @@ class Part {
     AppendJsonString(&json, c_.first.advice);
     json += ",\"source\":";
     AppendJsonString(&json, c_.first.source_line);
+    json += ",\"caller\":";
+    AppendJsonString(&json, c_.first.caller_line);
+    json += ",\"goldenLine\":";
+    AppendJsonString(&json, c_.first.golden_line);
     return json + ",\"regions\":" + Regions() + '}';
   }
 

@@ -103,10 +103,12 @@ std::string Pairs(std::span<const RankResult> results) {
     const std::string_view verdict =
         r.failed.ok() ? compare::RunVerdictName(r.summary.verdict) : "error";
     html += fmt::format(
-        "<tr data-part=\"{}\" data-step=\"{}\" data-rank=\"{}\"><td>{}</td><td>{}</td><td>{}</td>"
+        "<tr data-part=\"{}\" data-step=\"{}\" data-rank=\"{}\"{}><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td></tr>\n",
-        i, r.step, r.rank, r.step < 0 ? "" : fmt::format("{}", r.step),
-        r.rank < 0 ? "" : fmt::format("{}", r.rank), verdict,
+        i, r.step, r.rank,
+        inherited.empty() ? "" : fmt::format(" data-inherited=\"{}\"", first_wrong_step),
+        r.step < 0 ? "" : fmt::format("{}", r.step), r.rank < 0 ? "" : fmt::format("{}", r.rank),
+        verdict,
         HtmlText(!r.failed.ok()       ? r.failed.message()
                  : !inherited.empty() ? inherited
                                       : r.first_name,

@@ -8,8 +8,8 @@ import { clean, el, grouped, named, short } from "./text.js";
 /** @typedef {import("./calls.js").Calls} Calls */
 
 /** Of AppendSide in page_values.h. */
-const statistics = [["max", 3], ["min", 4], ["mean", 5], ["norm", 6], ["NaN", 7], ["+inf", 8], ["-inf", 9], ["zeros", 10]];
-const verdicts = [["=", "equal", 0], ["≈", "within rounding", 1], ["✕", "differs", 2], ["?", "unknown", 4]];
+export const statistics = [["max", 3], ["min", 4], ["mean", 5], ["norm", 6], ["NaN", 7], ["+inf", 8], ["-inf", 9], ["zeros", 10]];
+export const verdicts = [["=", "equal", 0], ["≈", "within rounding", 1], ["✕", "differs", 2], ["?", "unknown", 4]];
 
 /**
  * A row of a call as an object.
@@ -34,7 +34,7 @@ function digits(text) {
  * A distance: seven digits, and no row of zeros.
  * @param {number} value
  */
-function measured(value) {
+export function measured(value) {
   const size = Math.abs(value), plain = Number.isInteger(value) ? size < 1e9 : size >= 1e-4 && size < 1e6;
   return value === 0 || plain ? String(Number(value.toPrecision(9))) : value.toExponential(4).replace(/\.?0+e/, "e");
 }
@@ -72,16 +72,17 @@ export class CallView {
   async show(calls, i) {
     this.calls = calls;
     const asked = (this.asked = Symbol()), fromGraph = this.root.querySelector(".near")?.contains(document.activeElement);
-    const [rows, frames] = await Promise.all([calls.values(i), calls.frames(i)]);
+    const [rows, frames, place] = await Promise.all([calls.values(i), calls.frames(i), calls.place(i)]);
     if (asked !== this.asked) return; // another call was selected meanwhile
     const values = rows ? rows.map(valueOf) : null, look = calls.classOf(i), side = sideWords[calls.sides[i]];
     const partner = calls.partner(i), forward = calls.forwardOf(i), path = calls.path(calls.module[i]);
-    this.shown = { calls, i, values, frames };
+    this.shown = { calls, i, values, frames, place };
     const numbers = values && values.length ? this.table(values) : el("p", { class: "quiet" }, values ? "Nothing was recorded of its values." : "The values of this call are not in the page: it would be too large. The table of the comparison has them.");
     this.root.replaceChildren(
       el("h2", {}, el("span", { class: "badge color" + look.color }, calls.classWords(i)), " ", el("span", { translate: "no" }, clean(calls.name(i), 2000))),
       el("p", { class: "quiet" }, `call ${grouped(i)} of ${grouped(calls.count)}`, side && look.name !== "unknown" ? ", " : null, side && look.name !== "unknown" ? el("span", {}, side) : null, path ? ", module " : null, path ? el("span", { translate: "no" }, clean(path, 300)) : null, partner ? ", in the golden " : null, partner ? el("span", { translate: "no" }, clean(partner, 300)) : null),
       i === calls.head.first && calls.head.why ? el("p", { class: "why" }, clean(calls.head.why, 2000)) : "",
+      calls.inheritedFrom ? el("p", { class: "why" }, `What differs in this step is inherited from step ${calls.inheritedFrom}: no call of it is the first divergence.`) : "",
       forward >= 0 ? el("p", {}, el("small", { class: "quiet" }, "backward of "), this.link(forward, "←")) : "",
       this.region(calls, i),
       numbers,

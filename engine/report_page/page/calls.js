@@ -29,16 +29,19 @@ export class Calls {
     const id = (/** @type {string} */ name) => `p${part}-${name}`;
     const head = await json(id("head"));
     if (!head) return null;
-    const names = ["class", "form", "sides", "name", "number", "module", "stack", "dtype", "shape", "size", "module-parent", "partner-form", "partner-name", "partner-number", "region"];
+    const names = ["class", "form", "sides", "name", "number", "module", "stack", "dtype", "shape", "size", "module-parent", "partner-form", "partner-name", "partner-number", "region", "rewritten"];
     const got = await Promise.all(names.map((name) => column(id(name))));
     const calls = new Calls();
     calls.part = part;
     calls.head = head;
-    [calls.kind, calls.form, calls.sides, calls.nameOf, calls.number, calls.module, calls.stack, calls.dtype, calls.shape, calls.size, calls.parents, calls.partnerForm, calls.partnerName, calls.partnerNumber, calls.region] = got;
+    let rewritten;
+    [calls.judged, calls.form, calls.sides, calls.nameOf, calls.number, calls.module, calls.stack, calls.dtype, calls.shape, calls.size, calls.parents, calls.partnerForm, calls.partnerName, calls.partnerNumber, calls.region, rewritten] = got;
     calls.texts = await json(id("texts"));
-    calls.count = calls.kind.length;
+    calls.count = calls.judged.length;
     if (calls.count !== head.calls) throw new Error(`${calls.count} of ${head.calls} calls are there`);
     calls.classes = head.classes.map((/** @type {string} */ name) => ({ name, .../** @type {any} */ (looks)[name] }));
+    calls.inherit(part);
+    calls.markRewrites(rewritten);
     calls.sumModules();
     return calls;
   }
@@ -48,7 +51,10 @@ export class Calls {
   /** @type {{name: string, sign: string, color: number, rank: number}[]} */ classes = [];
   part = 0;
   count = 0;
-  /** @type {Uint8Array} */ kind = new Uint8Array(0);
+  /** What a call is shown as: its judgement, or "rewrite". @type {Uint8Array} */ kind = new Uint8Array(0);
+  /** What a call was judged to be, as the counts of the terminal have it. @type {Uint8Array} */ judged = this.kind;
+  /** The step from which this one inherits what differs; "": none. */
+  inheritedFrom = "";
   /** @type {Uint8Array} */ form = this.kind;
   /** @type {Uint8Array} */ sides = this.kind;
   /** @type {Uint32Array} */ nameOf = new Uint32Array(0);
@@ -130,6 +136,35 @@ export class Calls {
   /** @param {number} i */
   classOf(i) { return this.classes[this.kind[i]]; }
 
+  /**
+   * A step that only carries on what an earlier step began has no first divergence, and no call of it introduces an
+   * error: in the summary of the steps stands from which one it inherits.
+   * @param {number} part
+   */
+  inherit(part) {
+    this.inheritedFrom = document.querySelector(`#pairs [data-part="${part}"]`)?.getAttribute("data-inherited") ?? "";
+    const introduced = this.head.classes.indexOf("introduced"), inherited = this.head.classes.indexOf("inherited");
+    if (!this.inheritedFrom || introduced < 0 || inherited < 0) return;
+    this.head = { ...this.head, first: -1, firstInStep: this.head.first, why: "", source: "", caller: "", advice: "" };
+    for (let i = 0; i < this.count; i++) if (this.judged[i] === introduced) this.judged[i] = inherited;
+  }
+  /** @param {Uint8Array|null} rewritten 1: part of a rewrite */
+  markRewrites(rewritten) {
+    const rewrite = this.head.classes.indexOf("rewrite");
+    this.kind = this.judged;
+    if (!rewritten || rewrite < 0) return;
+    this.kind = this.judged.map((own, i) => (rewritten[i] ? rewrite : own));
+  }
+  /** How many calls were judged to be of each class; of a rewrite: how many calls are part of one. */
+  counts() {
+    const counts = new Uint32Array(this.classes.length), rewrite = this.head.classes.indexOf("rewrite");
+    for (let i = 0; i < this.count; i++) {
+      counts[this.judged[i]]++;
+      if (this.kind[i] === rewrite) counts[rewrite]++;
+    }
+    return counts;
+  }
+
   /** Of each module, with all that is inside it: how many calls of each class, and the worst class. */
   sumModules() {
     const modules = this.parents.length, kinds = this.classes.length;
@@ -167,6 +202,16 @@ export class Calls {
     if (this.stack[i] === none) return [];
     const stacks = await json(`p${this.part}-stacks`);
     return (stacks.stacks[this.stack[i]] || []).map((/** @type {number} */ frame) => stacks.frames[frame]);
+  }
+  /**
+   * The line of the program that made the call, and the line that called that one; "" where they are not known.
+   * @param {number} i
+   * @returns {Promise<[string, string]>}
+   */
+  async place(i) {
+    if (i === this.head.first && this.head.source) return [this.head.source, this.head.caller];
+    if (this.stack[i] === none) return ["", ""];
+    return (await json(`p${this.part}-stacks`)).places[this.stack[i]] ?? ["", ""];
   }
   /**
    * The next call of the worst class before or behind a call; -1: there is none.

@@ -1,37 +1,79 @@
 // @ts-check
-// The selected call as Markdown.
-import { relative } from "./call.js";
+// The selected call as Markdown: all that a ticket needs.
+import { measured, relative, statistics, verdicts } from "./call.js";
+import { drawn } from "./language.js";
 import { clean, short } from "./text.js";
 
-/**
- * Text in a cell of a table: no markup of Markdown or HTML.
- * @param {string} text
- */
-const cell = (text) => clean(text, 200).replace(/[\\`*_[\]|~<>]/g, "\\$&");
+/** @typedef {import("./call.js").CallView["shown"]} Shown */
+
+const longestName = 100000; // characters of a name; a dump may be hostile
 
 /**
- * @param {{calls: import("./calls.js").Calls, i: number, values: any[]|null, frames: any[][]}} shown
+ * Text between the marks of Markdown and HTML, which it does not have itself.
+ * @param {string} text
+ */
+const plain = (text) => clean(text, longestName).replace(/[\\`*_[\]|~<>]/g, "\\$&");
+const code = (/** @type {string} */ text) => {
+  const whole = clean(text, longestName), ticks = "`".repeat(1 + Math.max(0, ...[...whole.matchAll(/`+/g)].map(([run]) => run.length)));
+  return ticks.length > 1 ? `${ticks} ${whole} ${ticks}` : ticks + whole + ticks;
+};
+
+/**
+ * What is wrong, where, why, and what to do next.
+ * @param {NonNullable<Shown>} shown
+ */
+function headOf({ calls, i, values, place }) {
+  const { head } = calls, first = i === head.first, say = drawn.text, [line, caller] = place;
+  const where = [["step", head.step], ["rank", head.rank]].filter(([, n]) => n >= 0).map(([word, n]) => `${word} ${n}`).join(", ");
+  const path = calls.path(calls.module[i] ?? 0), partner = calls.partner(i);
+  const out = [`**${say(calls.classWords(i))}** ${code(calls.name(i))}${where ? `, ${where}` : ""}`, ""];
+  const fact = (/** @type {string} */ label, /** @type {string} */ text) => { if (text) out.push(`- ${say(label)}: ${text}`); };
+  fact("line", line && code(line));
+  fact("called from", caller && code(caller));
+  fact("in the golden", first && head.goldenLine ? code(head.goldenLine) : partner && code(partner));
+  fact("in module", path && code(path));
+  for (const v of values || []) if (v.verdict === 2 && v.maker >= 0) fact("made by", `${code(calls.name(v.maker))} (${plain(v.label)})`);
+  fact("why", first ? plain(say(head.why)) : calls.inheritedFrom ? plain(say(`inherited from step ${calls.inheritedFrom}`)) : "");
+  fact("next", first ? plain(say(head.advice)) : "");
+  if (!first && head.first >= 0) fact("first divergence", code(calls.name(head.first)) + (head.source ? ", " + code(head.source) : ""));
+  fact("target", code(head.target));
+  if (head.golden !== null) fact("golden", code(head.golden));
+  return out;
+}
+
+/**
+ * The rows of a value: its numbers on both sides where they differ.
+ * @param {ReturnType<import("./call.js").valueOf>} v
+ * @param {boolean} both whether there are two sides
+ */
+function rowsOf(v, both) {
+  const t = v.target || [], g = v.golden || [], rows = /** @type {string[]} */ ([]);
+  const isTensor = (v.target || v.golden)?.[0] === "t";
+  const lines = /** @type {[string, number][]} */ (isTensor ? [["dtype", 1], ["shape", 2], ...statistics] : [["value", 11]]);
+  for (const [name, at] of lines) {
+    const a = t[at] ?? (v.target || !both ? "" : "not there"), b = g[at] ?? (v.golden ? "" : "not there");
+    if (both ? a === b : !a) continue;
+    rows.push(both ? `| ${plain(v.label)} | ${name} | ${plain(a)} | ${plain(b)} | ${relative(a, b)} | ${short(v.severity)} |` : `| ${plain(v.label)} | ${name} | ${plain(a)} |`);
+  }
+  for (const [name, value] of Object.entries(both && v.elements && v.verdict !== 0 ? v.elements : {}))
+    rows.push(`| ${plain(v.label)} | ${plain(name)} | | | ${plain(typeof value === "number" ? measured(value) : String(value))} | |`);
+  if (v.reason) rows.push(`| ${plain(v.label)} | ${both ? drawn.text(String(verdicts[v.verdict]?.[1])) : ""} | ${plain(drawn.text(v.reason))}${both ? " | | | |" : " |"}`);
+  return rows;
+}
+
+/**
+ * @param {NonNullable<Shown>} shown
  * @returns {string}
  */
-export function markdownOf({ calls, i, values, frames }) {
-  const code = (/** @type {string} */ text) => "`" + clean(text, 1000).replaceAll("`", "'") + "`";
-  const out = [`**${calls.classOf(i).name}** ${code(calls.name(i))}`, ""];
-  const path = calls.path(calls.module[i]);
-  if (path) out.push(`- in module ${code(path)}`);
-  if (calls.partner(i)) out.push(`- in the golden ${code(calls.partner(i))}`);
-  if (i === calls.head.first && calls.head.source) out.push(`- ${code(calls.head.source)}`);
-  else if (frames.length && frames[0].length >= 4) out.push(`- ${code(`${frames[0][0]}:${frames[0][1]} in ${frames[0][2]}: ${frames[0][3].trim()}`)}`);
-  if (i === calls.head.first && calls.head.why) out.push(`- ${cell(calls.head.why)}`);
-  out.push(`- target ${code(calls.head.target)}` + (calls.head.golden === null ? "" : `, golden ${code(calls.head.golden)}`));
-  if (values && values.length) {
-    out.push("", "| value | | target | golden | difference | roundings |", "| --- | --- | --- | --- | --- | --- |");
-    for (const v of values) {
-      const t = v.target || [], g = v.golden || [];
-      const lines = (v.target || v.golden)[0] === "t" ? [["max", 3], ["min", 4], ["mean", 5], ["norm", 6]] : [["value", 11]];
-      for (const [name, at] of lines) {
-        if (t[at] || g[at]) out.push(`| ${cell(v.label)} | ${name} | ${cell(t[at] || "")} | ${cell(g[at] || "")} | ${relative(t[at], g[at])} | ${short(v.severity)} |`);
-      }
-    }
+export function markdownOf(shown) {
+  const { calls, values } = shown, both = calls.head.golden !== null, out = headOf(shown);
+  const rows = (values || []).filter((v) => !both || v.verdict !== 0).flatMap((v) => rowsOf(v, both));
+  if (rows.length) {
+    out.push("", both ? "| value | | target | golden | difference | roundings |" : "| value | | recorded |", both ? "| --- | --- | --- | --- | --- | --- |" : "| --- | --- | --- |", ...rows);
+    const equal = (values || []).filter((v) => v.verdict === 0).length;
+    if (both && equal) out.push("", drawn.text(`${equal} other values of this call are equal`));
+  } else if (both && values?.length) {
+    out.push("", drawn.text("All recorded values of this call are equal."));
   }
   return out.join("\n") + "\n";
 }

@@ -2,7 +2,7 @@
 // The size of the error in order of execution: forward calls above, backward calls below, and the worst class between.
 import { worstRank } from "./calls.js";
 import { drawn } from "./language.js";
-import { el, short } from "./text.js";
+import { clean, el, grouped, short } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
 
@@ -23,7 +23,9 @@ export class Curve {
     this.selected = -1;
     this.image = /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
     this.marks = /** @type {HTMLCanvasElement} */ (el("canvas", { role: "img", "aria-label": "the size of the error of each call in order of execution; the table has the same numbers" }));
-    this.root = el("div", { id: "curve" }, this.image, this.marks);
+    this.tip = el("div", { class: "tip", hidden: true });
+    this.root = el("div", { id: "curve" }, this.image, this.marks, this.tip);
+    this.marks.addEventListener("pointerleave", () => { this.tip.hidden = true; });
     this.marks.addEventListener("wheel", (e) => this.wheeled(e), { passive: false });
     /** @type {Map<number, number>} */ this.fingers = new Map();
     this.marks.addEventListener("pointerdown", (e) => { this.fingers.set(e.pointerId, e.clientX); this.moved = 0; this.marks.setPointerCapture(e.pointerId); });
@@ -79,6 +81,22 @@ export class Curve {
     }
     return best;
   }
+  /** The unit of a size, behind a number; of a dump it is a value, and has none. */
+  unit() { return this.calls?.head.golden === null ? "" : " " + this.calls?.head.sizeName; }
+  /**
+   * Which call is under the pointer, and how large its error is.
+   * @param {number} clientX
+   */
+  tell(clientX) {
+    const { calls } = this;
+    if (!calls || !calls.count) return;
+    const i = this.nearest(clientX), box = this.root.getBoundingClientRect(), size = /** @type {number} */ (calls.size[i]);
+    const said = Number.isNaN(size) ? "not measured" : calls.head.golden === null ? `largest value ${short(size)}` : `${short(size)} roundings`;
+    this.tip.replaceChildren(el("b", { translate: "no" }, clean(calls.name(i), 120)), el("div", {}, `call ${grouped(i)}`, ", ", el("span", {}, calls.classWords(i)), ", ", el("span", {}, said)));
+    this.tip.hidden = false;
+    const x = clientX - box.left, width = this.tip.offsetWidth;
+    this.tip.style.left = `${Math.max(0, Math.min(box.width - width, x > box.width / 2 ? x - width - 12 : x + 12))}px`;
+  }
   /** @param {WheelEvent} e */
   wheeled(e) {
     e.preventDefault();
@@ -92,7 +110,8 @@ export class Curve {
    */
   dragged(e) {
     const before = this.fingers.get(e.pointerId);
-    if (before === undefined) return;
+    if (before === undefined) return this.tell(e.clientX);
+    this.tip.hidden = true;
     const by = e.clientX - before, others = [...this.fingers].filter(([id]) => id !== e.pointerId);
     this.moved = (this.moved || 0) + Math.abs(by);
     this.fingers.set(e.pointerId, e.clientX);
@@ -163,7 +182,8 @@ export class Curve {
     }
     pen.font = `${10 * scale}px system-ui, sans-serif`;
     for (const e of exponents) {
-      const text = "1e" + e, at = lane - share(10 ** e) * (lane - 14 * scale) - 2 * scale;
+      // The highest one names the axis.
+      const text = e === exponents.at(-1) ? `1e${e} ${drawn.text(calls.head.sizeName)}` : "1e" + e, at = lane - share(10 ** e) * (lane - 14 * scale) - 2 * scale;
       pen.fillStyle = color("--ground");
       pen.fillRect(0, at - 9 * scale, pen.measureText(text).width + 5 * scale, 11 * scale);
       pen.fillStyle = color("--quiet");
@@ -191,10 +211,10 @@ export class Curve {
       pen.font = `${11 * scale}px system-ui, sans-serif`;
       pen.textAlign = right ? "right" : "left";
       // At the right edge stands "forward", at the left the scale.
-      pen.fillText(text, right ? Math.min(x - 4 * scale, width - pen.measureText(drawn.text("forward")).width - 10 * scale) : Math.max(x + 4 * scale, 36 * scale), 11 * scale);
+      pen.fillText(text, right ? Math.min(x - 4 * scale, width - pen.measureText(drawn.text("forward")).width - 10 * scale) : Math.max(x + 4 * scale, 110 * scale), 11 * scale);
     };
     if (this.selected >= 0 && this.selected !== calls.head.first) line(this.selected, "--ink", "");
-    if (calls.head.first >= 0) line(calls.head.first, "--color2", (calls.head.golden === null ? drawn.text("first NaN or infinity") : drawn.text("first divergence")) + (calls.size[calls.head.first] > 0 ? " " + short(calls.size[calls.head.first]) : ""));
+    if (calls.head.first >= 0) line(calls.head.first, "--color2", (calls.head.golden === null ? drawn.text("first NaN or infinity") : drawn.text("first divergence")) + (calls.size[calls.head.first] > 0 ? " " + short(calls.size[calls.head.first]) + drawn.text(this.unit()) : ""));
   }
   /** @param {number} i */
   select(i) {

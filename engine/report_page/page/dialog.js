@@ -14,7 +14,7 @@ export const keys = [
   ["d", "downstream", "the first call that takes the result of this call"],
   ["g", "graph", "the calls around this call: arrows move, Enter selects"],
   ["/", "filter", "type a filter"],
-  ["x", "clear", "no filter"],
+  ["x", "clear", "no filter (also Escape)"],
   ["s", "sort", "sort by size of the error, or in order of execution"],
   ["p", "trends", "parameters over steps: arrows choose a cell, Enter opens that step"],
   ["e", "tree", "the tree of modules"],

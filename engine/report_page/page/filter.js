@@ -9,6 +9,9 @@ import { directions } from "./calls.js";
 export const dumpFilterHelp = "words: linear  linear.12  class:non-finite  op:gelu  module:layers.1  dir:backward  size>100  -word";
 export const filterHelp = "words: linear  linear.12  class:introduced,unknown  op:gelu  module:layers.1  dir:backward  side:target  region:1  size>100  -word";
 
+/** What may stand before a colon. */
+export const filterKeys = ["class", "op", "module", "dir", "side", "region"];
+
 /**
  * For each number of a text whether it passes.
  * @param {string[]} texts
@@ -56,13 +59,13 @@ function numbered(calls, word) {
  * @returns {(i: number) => number} 1: the call passes
  */
 function testOf(calls, word) {
-  const { kind, size, form, sides, nameOf, module } = calls;
+  const { kind, judged, size, form, sides, nameOf, module } = calls;
   const colon = word.indexOf(":");
   const key = colon > 0 ? word.slice(0, colon) : "", value = word.slice(colon + 1);
   if (key === "class") {
     const wanted = value.split(",").filter(Boolean);
-    const ok = passing(calls.classes.map((c) => c.name), (name) => wanted.some((w) => name.startsWith(w)));
-    return (i) => ok[kind[i]];
+    const ok = passing(calls.classes.map((c) => c.name.replaceAll(" ", "")), (name) => wanted.some((w) => name.startsWith(w)));
+    return (i) => ok[kind[i]] | ok[judged[i]];
   }
   if (key === "dir") {
     const ok = passing(directions, (name) => name !== "" && name.startsWith(value));

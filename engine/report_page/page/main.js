@@ -6,11 +6,13 @@ import { copyText, markdownOf } from "./copy.js";
 import { Curve } from "./curve.js";
 import { helpDialog, keys } from "./dialog.js";
 import { json } from "./data.js";
+import { Panes } from "./drag.js";
 import { dumpFilterHelp, filterCalls, filterHelp, sortCalls } from "./filter.js";
 import { Language } from "./language.js";
 import { matrixOf } from "./matrix.js";
+import { explainNothing } from "./nearest.js";
 import { Table } from "./table.js";
-import { byId, el, grouped } from "./text.js";
+import { byId, clean, el, grouped } from "./text.js";
 import { Tree } from "./tree.js";
 import { Trends, placeTrends } from "./trends.js";
 
@@ -23,8 +25,9 @@ class Page {
     this.selected = -1;
     this.curve = new Curve((i) => this.select(i), () => this.keepSoon());
     this.tree = new Tree((path) => this.setWord("module", path));
-    this.table = new Table((i) => this.select(i), (key) => this.sortBy(key));
+    this.table = new Table((i) => this.select(i), (key) => this.sortBy(key), () => this.keepSoon());
     this.view = new CallView((i) => this.select(i), () => this.copy(), (number) => this.setWord("region", String(number)));
+    this.panes = new Panes(this.tree.root, this.table.root, this.view.root, () => this.keepSoon());
     this.matrix = matrixOf((part) => this.open(part, true));
     this.chips = el("span", { id: "chips", role: "group", "aria-label": "classes" });
     this.query = /** @type {HTMLInputElement} */ (el("input", { id: "query", type: "search", placeholder: filterHelp, title: filterHelp, "aria-label": "filter", spellcheck: "false", oninput: () => this.filter() }));
@@ -35,7 +38,7 @@ class Page {
     this.tongue = el("button", { lang: "zh", translate: "no", onclick: () => this.speak() }, "中文");
     const bar = el("div", { id: "bar" }, this.chips, this.query, this.shown);
     document.querySelector("header")?.append(el("span", { id: "tools" }, el("button", { onclick: () => this.help.showModal() }, "Keys ", el("kbd", {}, "?")), " ", el("button", { onclick: () => this.theme() }, "Light or dark"), " ", this.tongue));
-    byId("calls").append(this.curve.root, bar, el("div", { id: "panes" }, this.tree.root, this.table.root, this.view.root));
+    byId("calls").append(this.curve.root, bar, this.panes.root);
     document.body.append(this.help);
     document.addEventListener("keydown", (e) => this.key(e));
     addEventListener("hashchange", () => { if (location.hash.slice(1) !== this.kept) this.restore(); });
@@ -60,13 +63,13 @@ class Page {
     document.documentElement.classList.add("ready");
     this.curve.show(calls);
     this.tree.show(calls);
-    const counts = calls.classes.map((_, k) => /** @type {Uint32Array} */ (calls.moduleCounts)[k]);
-    this.chips.replaceChildren(...calls.classes.map((look, k) => el("button", { class: "color" + look.color, "data-class": look.name, onclick: () => this.toggleClass(look.name) }, el("i", {}, look.sign), ` ${look.name} `, el("b", {}, grouped(counts[k])))));
+    const counts = calls.counts();
+    this.chips.replaceChildren(...calls.classes.map((look, k) => el("button", { class: "color" + look.color, "data-class": look.name, title: chipTitle(look.name, counts[k] ?? 0), onclick: () => this.toggleClass(look.name) }, el("i", {}, look.sign), ` ${look.name} `, el("b", {}, grouped(counts[k])))));
     for (const name of ["placeholder", "title"]) this.query.setAttribute(name, calls.head.golden === null ? dumpFilterHelp : filterHelp);
     this.selected = -1;
     this.filter();
     document.documentElement.classList.toggle("empty", calls.count === 0);
-    if (anew && calls.count) this.select(calls.head.first >= 0 ? calls.head.first : 0);
+    if (anew && calls.count) this.select(Math.max(0, calls.head.firstInStep ?? calls.head.first));
   }
 
   /** A page of gradients has parameters over steps, and no calls. */
@@ -93,10 +96,26 @@ class Page {
     const rows = sortCalls(this.calls, filterCalls(this.calls, this.query.value), this.order);
     this.table.show(this.calls, rows, this.order);
     if (this.selected >= 0) this.table.select(this.selected);
+    this.sayNothing(rows.length);
     this.shown.textContent = `${grouped(rows.length)} of ${grouped(this.calls.count)} calls`;
     const wanted = this.word("class").split(",");
     this.chips.querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", String(wanted.includes((b.dataset.class || "").replaceAll(" ", "")))));
     this.keepSoon();
+  }
+  /**
+   * Where no call passes the filter: why, and the nearest word.
+   * @param {number} rows
+   */
+  sayNothing(rows) {
+    if (rows > 0 || !this.calls || !this.calls.count) return this.table.say();
+    const { wrong, instead } = explainNothing(this.calls, this.query.value);
+    const why = wrong.length ? wrong.map((word) => el("p", {}, el("b", { translate: "no" }, clean(word, 200)), " ", el("span", {}, "is in no call."))) : [el("p", {}, "No call has all these words together.")];
+    const near = instead ? el("p", {}, el("span", {}, "Nearest:"), " ", el("button", { class: "link", translate: "no", onclick: () => { this.query.value = instead; this.filter(); } }, clean(instead, 400))) : "";
+    this.table.say(...why, near, el("p", { class: "quiet" }, "Escape shows all calls again."));
+  }
+  clear() {
+    this.query.value = "";
+    this.filter();
   }
   /**
    * The value of "key:value" in the filter.
@@ -181,7 +200,7 @@ class Page {
     downstream: () => this.select(this.view.links().downstream),
     graph: () => this.view.focusGraph(),
     filter: () => this.query.focus(),
-    clear: () => { this.query.value = ""; this.filter(); },
+    clear: () => this.clear(),
     sort: () => { this.order = this.order.key === "size" ? { key: "order", down: false } : { key: "size", down: true }; this.filter(); },
     trends: () => this.trends?.focus(),
     tree: () => this.tree.root.focus(),
@@ -199,13 +218,14 @@ class Page {
     if (e.ctrlKey || e.metaKey || e.altKey || this.help.open) return;
     if (/** @type {HTMLElement} */ (e.target).tagName === "INPUT") {
       if (e.key !== "Escape" && e.key !== "Enter") return;
-      e.preventDefault(); // Escape would empty the field
+      e.preventDefault();
+      if (e.key === "Escape") this.clear();
       this.table.scroll.focus();
       return;
     }
     /** @type {Record<string, number>} */
     const rows = { ArrowDown: 1, ArrowUp: -1, PageDown: this.table.inSight(), PageUp: -this.table.inSight(), Home: -Infinity, End: Infinity };
-    const action = keys.find(([key]) => key === e.key)?.[1];
+    const action = e.key === "Escape" ? "clear" : keys.find(([key]) => key === e.key)?.[1];
     if (rows[e.key]) this.table.step(rows[e.key]);
     else if (action) this.actions[action]();
     else return;
@@ -227,6 +247,7 @@ class Page {
     const theme = document.documentElement.dataset.theme;
     if (theme) state.set("theme", theme);
     if (this.language && this.language.chinese !== this.language.wanted) state.set("lang", this.language.chinese ? "zh" : "en");
+    for (const [name, text] of [["cols", this.table.state()], ["panes", this.panes.state()]]) if (text) state.set(/** @type {string} */ (name), text);
     const trend = this.trends?.state();
     if (trend) state.set("trend", trend);
     this.kept = state.toString();
@@ -240,6 +261,8 @@ class Page {
     this.query.value = state.get("filter") || "";
     const key = sort.replace(/^-/, "");
     if (["order", "class", "name", "module", "dtype", "shape", "size"].includes(key)) this.order = { key, down: sort.startsWith("-") };
+    this.panes.restore(state.get("panes") || "");
+    this.table.restore(state.get("cols") || "");
     if (!this.trends) await this.loadTrends();
     this.trends?.restore(state.get("trend") || "");
     const part = number("part");
@@ -250,6 +273,16 @@ class Page {
     this.restored = true;
     this.keepSoon();
   }
+}
+
+/**
+ * What the number on the button of a class counts.
+ * @param {string} name
+ * @param {number} count
+ */
+function chipTitle(name, count) {
+  if (name === "rewrite") return `calls that are part of a rewrite: ${grouped(count)}; each is counted with its class, too`;
+  return name === "noise" ? `calls within rounding: ${grouped(count)}` : `calls of this class: ${grouped(count)}`;
 }
 
 async function main() {

@@ -16,7 +16,7 @@ export function matrixOf(onPick) {
   const table = document.getElementById("pairs");
   if (!table) return null;
   const rows = [.../** @type {NodeListOf<HTMLElement>} */ (table.querySelectorAll("tbody tr"))];
-  const parts = rows.map((row) => ({ part: Number(row.dataset.part), step: Number(row.dataset.step), rank: Number(row.dataset.rank), verdict: row.children[2].textContent || "", first: row.children[3].textContent || "" }));
+  const parts = rows.map((row) => ({ part: Number(row.dataset.part), step: Number(row.dataset.step), rank: Number(row.dataset.rank), verdict: row.children[2].textContent || "", first: row.children[3].textContent || "", inherited: row.dataset.inherited !== undefined }));
   const steps = [...new Set(parts.map((p) => p.step))], ranks = [...new Set(parts.map((p) => p.rank))];
   const byPlace = new Map(parts.map((p) => [`${p.step},${p.rank}`, p]));
   // The longer side goes to the right.
@@ -27,7 +27,7 @@ export function matrixOf(onPick) {
     const [step, rank] = wide ? [column, row] : [row, column], p = byPlace.get(`${step},${rank}`);
     if (!p) return el("td");
     // A later step only carries on what an earlier one began.
-    const [sign, color] = p.first.startsWith("inherited") ? ["↳", 3] : signs[p.verdict] || ["?", 4];
+    const [sign, color] = p.inherited ? ["↳", 3] : signs[p.verdict] || ["?", 4];
     // A run that is not distributed has no rank, and one dump a side no step.
     const where = /** @type {[string, number][]} */ ([["step", step], ["rank", rank]]).filter(([, n]) => number(n) !== "").map(([word, n]) => `${word} ${n}`).join(", ");
     const words = `${where ? where + ": " : ""}${p.verdict}`;

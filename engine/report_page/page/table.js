@@ -1,35 +1,81 @@
 // @ts-check
 // The table of calls. Only the rows in sight exist as elements.
 import { sideWords } from "./calls.js";
-import { clean, el, grouped, short } from "./text.js";
+import { edge } from "./drag.js";
+import { charactersIn, clean, cutMiddle, el, grouped, named, short } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
 
 const rowHeight = 22;
 const tallest = 8e6; // pixels: Firefox lets no element be higher than 17.9e6
+const narrowest = 30, padding = 10; // pixels of a column
 const columnsShown = [["order", "#"], ["class", "class"], ["name", "call"], ["module", "module"], ["dtype", "dtype"], ["shape", "shape"], ["size", ""]];
 
 export class Table {
   /**
    * @param {(i: number) => void} onSelect
    * @param {(key: string) => void} onSort
+   * @param {() => void} onWidths
    */
-  constructor(onSelect, onSort) {
+  constructor(onSelect, onSort, onWidths) {
     this.onSelect = onSelect;
+    this.onWidths = onWidths;
+    /** @type {number[]} */ this.widths = []; // of the columns, when one of them was dragged
+    this.room = { name: 40, module: 20 };     // characters
     /** @type {Calls|null} */ this.calls = null;
     this.rows = new Uint32Array(0);
     this.at = 0; // the first row in sight
     this.selected = -1;
     this.head = el("div", { class: "thead", role: "row" });
-    for (const [key, title] of columnsShown) {
-      this.head.append(el("button", { class: "c-" + key, role: "columnheader", "data-key": key, onclick: () => onSort(key) }, title));
-    }
+    columnsShown.forEach(([key, title], k) => {
+      const last = k + 1 === columnsShown.length;
+      this.head.append(el("div", { class: "c-" + key }, el("button", { role: "columnheader", "data-key": key, onclick: () => onSort(key) }, title), last ? null : this.edgeBehind(k)));
+    });
+    this.nothing = el("div", { class: "nothing", role: "status", hidden: true });
     this.tall = el("div", { class: "tall" });
     this.window = el("div", { class: "window" });
     this.scroll = el("div", { class: "scroll", tabindex: "0", role: "grid", "aria-label": "calls", onscroll: () => this.scrolled(), onclick: (/** @type {MouseEvent} */ e) => this.clicked(e) }, this.tall, this.window);
     this.scroll.addEventListener("wheel", (e) => this.wheeled(e), { passive: false });
-    this.root = el("div", { id: "table" }, this.head, this.scroll);
-    new ResizeObserver(() => this.draw()).observe(this.scroll);
+    this.root = el("div", { id: "table" }, this.head, this.scroll, this.nothing);
+    new ResizeObserver(() => { this.measure(); this.draw(); }).observe(this.scroll);
+  }
+
+  /**
+   * The edge behind column k: what this column gains, the next one in sight loses.
+   * @param {number} k
+   */
+  edgeBehind(k) {
+    /** @type {number[]} */ let began = [];
+    return edge("width of the column", () => { began = [...this.head.children].map((cell) => /** @type {HTMLElement} */ (cell).offsetWidth); }, (by) => {
+      const next = began.findIndex((width, i) => i > k && width > 0);
+      if (next < 0) return;
+      const moved = Math.max(narrowest - (began[k] ?? 0), Math.min((began[next] ?? 0) - narrowest, by));
+      this.setWidths(began.map((width, i) => width + (i === k ? moved : i === next ? -moved : 0)));
+    }, () => this.onWidths(), () => { this.setWidths([]); this.onWidths(); });
+  }
+  /** @param {number[]} widths one for each column, 0 where it is hidden; []: those of the style */
+  setWidths(widths) {
+    this.widths = widths;
+    columnsShown.forEach(([key], k) => {
+      if (widths[k]) this.root.style.setProperty("--w-" + key, `${Math.max(1, Math.round(widths[k]) - padding)} 1 0px`);
+      else this.root.style.removeProperty("--w-" + key);
+    });
+    this.measure();
+    this.draw();
+  }
+  measure() {
+    const [, , name, module] = /** @type {HTMLElement[]} */ ([...this.head.children]), row = this.window.firstElementChild?.children[2];
+    if (!name || !module || !row) return;
+    this.room = { name: charactersIn(row, name.offsetWidth - 11), module: charactersIn(row, module.offsetWidth - 11) };
+  }
+  /** For the address of the page; "": no column was dragged. */
+  state() { return this.widths.map(Math.round).join("-"); }
+  /** @param {string} state */
+  restore(state) { if (/^\d{1,4}(-\d{1,4}){6}$/.test(state)) this.setWidths(state.split("-").map(Number)); }
+  /** @param {(Node|string)[]} said where there is no row */
+  say(...said) {
+    this.nothing.hidden = said.length === 0;
+    this.nothing.replaceChildren(...said);
   }
 
   inSight() { return Math.max(1, Math.floor(this.scroll.clientHeight / rowHeight)); }
@@ -100,7 +146,9 @@ export class Table {
   draw() {
     if (!this.calls) return;
     const from = Math.floor(this.at), to = Math.min(this.rows.length, from + this.inSight() + 2);
+    const first = !this.window.firstElementChild;
     while (this.window.children.length < to - from) this.window.append(this.emptyRow());
+    if (first) this.measure();
     while (this.window.children.length > to - from) this.window.lastElementChild?.remove();
     for (let k = from; k < to; k++) this.fill(/** @type {HTMLElement} */ (this.window.children[k - from]), k);
     this.window.style.transform = `translateY(${this.scaled() ? this.scroll.scrollTop : from * rowHeight}px)`;
@@ -127,10 +175,12 @@ export class Table {
     const cells = row.children;
     cells[0].textContent = grouped(i);
     cells[1].textContent = `${look.sign} ${look.name}`;
-    /** @type {Element} */ (cells[2].firstElementChild).textContent = calls.title(i);
+    const title = calls.title(i), path = clean(calls.path(calls.module[i]), 200);
+    /** @type {Element} */ (cells[2].firstElementChild).textContent = cutMiddle(title, Math.max(this.room.name - (side ? side.length + 3 : 0), 0.7 * this.room.name));
     /** @type {Element} */ (cells[2].lastElementChild).textContent = side ? ` (${side})` : "";
-    cells[3].textContent = clean(calls.path(calls.module[i]), 200);
-    for (const k of [2, 3]) cells[k].setAttribute("title", cells[k].textContent ?? "");
+    cells[3].textContent = cutMiddle(path, this.room.module);
+    cells[2].setAttribute("title", named(title) + (side ? ` (${side})` : ""));
+    cells[3].setAttribute("title", path);
     cells[4].textContent = clean(calls.texts.dtypes[calls.dtype[i]], 40).replace("torch.", "");
     cells[5].textContent = clean(calls.texts.shapes[calls.shape[i]], 80);
     cells[5].setAttribute("title", cells[5].textContent);

@@ -6,13 +6,20 @@
 const unsafe = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 
 /**
- * A text of a dump as it is shown: on one line, in reading order, at most `most` characters.
+ * A text of a dump as it is shown: on one line, in reading order, at most `most` characters. What is left out is a part
+ * of the middle, from word to word where there are words.
  * @param {unknown} text
  * @param {number} [most]
  */
 export function clean(text, most = 400) {
   const whole = String(text ?? "");
-  const part = whole.length <= most ? whole : whole.slice(0, most >> 1) + " … " + (whole.length - most) + " characters … " + whole.slice(-(most >> 1));
+  let part = whole;
+  if (whole.length > most) {
+    const word = 30, front = whole.slice(0, most >> 1), back = whole.slice(-(most >> 1));
+    const begin = front.lastIndexOf(" "), end = back.indexOf(" ") + 1;
+    const first = front.length - begin <= word && begin > 0 ? front.slice(0, begin) : front, last = end > 0 && end <= word ? back.slice(end) : back;
+    part = first + " … " + (whole.length - first.length - last.length) + " characters … " + last;
+  }
   return part.replace(unsafe, (c) => (c === "\n" || c === "\t" || c === "\r" ? " " : "\ufffd"));
 }
 
@@ -25,6 +32,48 @@ export function clean(text, most = 400) {
 export function named(name, most = 400) {
   const shown = clean(name, most);
   return shown && `\u2068${shown}\u2069`;
+}
+
+/** Characters that are as wide as two. */
+const wide = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/;
+
+/**
+ * A name for a place that has room for `room` characters of equal width: cut in the middle, for names are told apart by
+ * their ends.
+ * @param {string} name
+ * @param {number} room
+ */
+export function cutMiddle(name, room) {
+  if (name.length * 2 <= room) return name;
+  const sizes = Array.from(name, (c) => (wide.test(c) ? 2 : 1)), all = sizes.reduce((/** @type {number} */ a, b) => a + b, 0);
+  if (all <= room) return name;
+  const letters = Array.from(name), behind = Math.floor((room - 1) * 0.6), before = room - 1 - behind;
+  let front = "", back = "", used = 0;
+  for (let i = 0; i < letters.length && used + (sizes[i] ?? 1) <= before; i++) { front += letters[i]; used += sizes[i] ?? 1; }
+  used = 0;
+  for (let i = letters.length - 1; i >= 0 && used + (sizes[i] ?? 1) <= behind; i--) { back = letters[i] + back; used += sizes[i] ?? 1; }
+  return `${front}…${back}`;
+}
+
+/**
+ * How many characters of the font of an element stand side by side in `pixels`.
+ * @param {Element} element of a font in which all characters have one width
+ * @param {number} pixels
+ */
+export function charactersIn(element, pixels) {
+  const pen = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  pen.font = getComputedStyle(element).font;
+  return Math.max(3, Math.floor(pixels / (pen.measureText("0".repeat(100)).width / 100 || 7.2)));
+}
+
+/**
+ * A name in a place of unknown width, in two parts of which only the first one shrinks.
+ * @param {string} name
+ * @param {number} [kept] characters of the end that stay
+ */
+export function ends(name, kept = 9) {
+  const parts = name.length <= kept + 4 ? [name] : [el("span", {}, name.slice(0, -kept)), el("span", {}, name.slice(-kept))];
+  return el("span", { class: parts.length > 1 ? "word ends" : "word", translate: "no" }, ...parts);
 }
 
 /**
