@@ -1,15 +1,19 @@
 #include "engine/report_page/element_differences.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
+#include <utility>
 
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
 #include "engine/compare/model/value_text.h"
 #include "engine/dump/tensors/tensor_data.h"
+#include "engine/kernels/distribution.h"
 #include "engine/report_page/page_values.h"
 
 namespace msprobe::report_page {
@@ -44,6 +48,19 @@ void AppendPlaces(std::string_view name, const DiffHistogram::Places& places, Sh
   *json += ']';
 }
 
+// The range of the finite numbers of both sides; of a side with NaN or infinity the other one's.
+std::optional<std::pair<double, double>> RangeOf(const Leaf& target, const Leaf& golden) {
+  double low = Leaf::kNaN, high = Leaf::kNaN;
+  for (const Leaf* leaf : {&target, &golden}) {
+    if (!leaf->has_stats || !std::isfinite(leaf->min_value) || !std::isfinite(leaf->max_value))
+      continue;
+    low = std::isnan(low) ? leaf->min_value : std::min(low, leaf->min_value);
+    high = std::isnan(high) ? leaf->max_value : std::max(high, leaf->max_value);
+  }
+  if (!(low < high) || !std::isfinite(high - low)) return std::nullopt;
+  return std::pair{low, high};
+}
+
 }  // namespace
 
 ElementDifferences::ElementDifferences(const compare::Comparison& comparison,
@@ -73,7 +90,15 @@ uint64_t ElementDifferences::Count(uint32_t row) {
   const Result<DiffHistogram> found =
       kernels::CountDifferences(target->view(), golden->view(), &ThreadPool::Default());
   if (!found.ok()) return 0;
-  found_.emplace(row, *found);
+  Found& kept = found_.emplace(row, Found{.differences = *found}).first->second;
+  const auto range = RangeOf(target_leaf, golden_leaf);
+  if (range && kernels::HasOrder(target->view().dtype) && kernels::HasOrder(golden->view().dtype)) {
+    kept.low = range->first, kept.high = range->second;
+    std::vector<double> bounds;
+    for (int k = 1; k < kBins; ++k) bounds.push_back(kept.low + (kept.high - kept.low) * k / kBins);
+    kept.target = kernels::CountIntervals(target->view(), bounds, nullptr, &ThreadPool::Default());
+    kept.golden = kernels::CountIntervals(golden->view(), bounds, nullptr, &ThreadPool::Default());
+  }
   return dump::TensorDataSize(c_.target, target_leaf) +
          dump::TensorDataSize(c_.golden, golden_leaf);
 }
@@ -84,7 +109,7 @@ void ElementDifferences::AppendJson(uint32_t row, std::string* json) const {
     *json += '0';
     return;
   }
-  const DiffHistogram& h = found->second;
+  const DiffHistogram& h = found->second.differences;
   const auto some = [](int64_t n) { return n > 0; };
   const auto begin = std::find_if(h.decades.begin(), h.decades.end(), some);
   const auto end = std::find_if(h.decades.rbegin(), h.decades.rend(), some).base();
@@ -96,6 +121,14 @@ void ElementDifferences::AppendJson(uint32_t row, std::string* json) const {
     AppendInteger(json, *at);
   }
   *json += ']';
+  if (const Found& f = found->second; !f.target.empty()) {
+    *json += ",\"values\":{\"low\":";
+    AppendWholeNumber(f.low, json);
+    *json += ",\"high\":";
+    AppendWholeNumber(f.high, json);
+    fmt::format_to(std::back_inserter(*json), ",\"target\":[{}],\"golden\":[{}]}}",
+                   fmt::join(f.target, ","), fmt::join(f.golden, ","));
+  }
   if (!c_.target.sampled && !c_.golden.sampled) {
     const Shape shape = c_.target.leaves[c_.rows[row].target].shape;
     AppendPlaces("first", h.first, shape, json);

@@ -28,6 +28,16 @@ std::string PointElsewhere(std::string_view before, const GradientFall& fall,
                      after);
 }
 
+// The first line of the finding; the page opens at the cell of this parameter, rank and step.
+std::string Section(std::string_view kind, std::string_view parameter, int64_t step, int64_t rank) {
+  if (parameter.empty())
+    return fmt::format("<section id=\"finding\" class=\"{}\" data-part=\"0\">\n", kind);
+  return fmt::format(
+      "<section id=\"finding\" class=\"{}\" data-part=\"0\" data-parameter=\"{}\" "
+      "data-step=\"{}\" data-rank=\"{}\">\n",
+      kind, HtmlText(parameter), step, rank);
+}
+
 std::string Finding(const GradientComparison& c) {
   if (!c.fall) {
     if (!c.first_difference) return Element("h1", "calm", "All directions are the same.");
@@ -180,7 +190,9 @@ PageText GradientNormsPage(const gradients::Recording& recording) {
   const std::string_view kind = wrong ? "differs" : unknown ? "unknown" : "equal";
   std::string html = HeadOfPage("msprobe: gradients");
   html += Header(verdict, kind, Sides(recording.path, ""));
-  html += fmt::format("<section id=\"finding\" class=\"{}\" data-part=\"0\">\n", kind);
+  const auto& named = wrong ? found.first_not_finite : found.largest;
+  html += Section(kind, named ? named->parameter : "", named ? named->step : 0,
+                  named ? named->rank : -1);
   html += FindingOfNorms(found) + "</section>\n";
   html += Facts(recording.steps.size(), recording.ranks.size(), found.parameters,
                 "What was recorded", found.errors, {});
@@ -200,7 +212,8 @@ PageText GradientPage(const GradientComparison& c, std::string_view target,
   const std::string_view kind = c.fall ? "differs" : unknown ? "unknown" : "equal";
   std::string html = HeadOfPage("msprobe: similarity of gradients");
   html += Header(verdict, kind, Sides(target, golden));
-  html += fmt::format("<section id=\"finding\" class=\"{}\" data-part=\"0\">\n", kind);
+  const auto& named = c.fall ? c.fall : c.first_difference;
+  html += Section(kind, named ? named->parameter : "", named ? named->step : 0, -1);
   html += Finding(c) + "</section>\n";
   html += Facts(c.all.steps().size(), c.ranks.size(), c.all.parameters().size(),
                 "What was compared", c.errors, c.notes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 
 namespace msprobe::report_page {
 namespace {
@@ -27,8 +28,12 @@ ParameterTrends::ParameterTrends(std::span<const std::pair<int64_t, int64_t>> pa
   steps_ = steps.size();
   for (const auto& [step, rank] : pairs)
     places_.emplace_back(IndexOf(steps, step), IndexOf(ranks, rank));
-  for (const char* title : {"weights", "gradients"}) {
-    Trend& trend = trends_.emplace_back(TrendTitle{.title = title}, steps, ranks);
+  const std::initializer_list<TrendTitle> titles = {{.title = "weights"},
+                                                    {.title = "gradients"},
+                                                    {.title = "outputs"},
+                                                    {"loss", TrendMeasure::kValue}};
+  for (const TrendTitle& title : titles) {
+    Trend& trend = trends_.emplace_back(title, steps, ranks);
     for (size_t i = 0; i < places_.size(); ++i)
       trend.SetPart(places_[i].first, places_[i].second, static_cast<int32_t>(i));
     points_.emplace_back(folder, sizeof(Waiting), kMostTrendCells);
@@ -42,7 +47,9 @@ Status ParameterTrends::Add(size_t pair, const compare::Comparison& comparison) 
 Status ParameterTrends::Add(size_t pair, const ParameterPoints& points) {
   const std::lock_guard lock(mutex_);
   MSPROBE_RETURN_IF_ERROR(AddTo(0, pair, points.weights));
-  return AddTo(1, pair, points.gradients);
+  MSPROBE_RETURN_IF_ERROR(AddTo(1, pair, points.gradients));
+  MSPROBE_RETURN_IF_ERROR(AddTo(2, pair, points.outputs));
+  return AddTo(3, pair, points.losses);
 }
 
 Status ParameterTrends::AddTo(size_t kind, size_t pair, std::span<const TrendPoint> points) {

@@ -1,4 +1,4 @@
-// The weights and gradients of all pairs of dumps of a comparison over its steps, for the page: taken
+// Weights, gradients, outputs of layers and losses of all pairs of dumps of a comparison over its steps, for the page: taken
 // pair after pair, so that a comparison can be freed as soon as it was added.
 //
 //   const std::vector<std::pair<int64_t, int64_t>> pairs = {{0, 0}, {0, 1}};   // step, rank
@@ -44,7 +44,7 @@ class ParameterTrends {
   std::mutex mutex_;
   std::vector<std::pair<size_t, size_t>> places_;  // of each pair: indexes of its step and rank
   size_t steps_ = 0;
-  std::vector<Trend> trends_;  // weights, gradients
+  std::vector<Trend> trends_;  // as ParameterPoints has them
   std::vector<Spill> points_;  // of each trend
 };
 

@@ -12,9 +12,8 @@
 #include "engine/compare/ranks/rank_findings.h"
 #include "engine/compare/report/findings_screen.h"
 #include "engine/compare/report/terminal_words.h"
-#include "engine/dump/read/reader.h"
-#include "engine/dump/write/coverage.h"
 #include "engine/model/names.h"
+#include "engine/report_page/dump_questions.h"
 #include "engine/report_page/page_data.h"
 #include "engine/report_page/page_frame.h"
 
@@ -182,20 +181,14 @@ PageText DumpPage(const Dump& dump, PagePart part) {
                     Element("p", "why",
                             fmt::format("{} of {} values have elements that are NaN or infinite.",
                                         non_finite, dump.leaves.size()));
-  html += "</section>\n<details id=\"facts\"><summary>What was recorded</summary>\n<dl>\n";
+  html += "</section>\n" + DumpQuestions(dump);
+  html += "<details id=\"facts\"><summary>What was recorded</summary>\n<dl>\n";
   html += Term("recorded by", dump.DialectName());
   html += Term("framework", dump.framework);
   html += Term("task", TaskName(dump.task));
   html += Term("level", LevelName(dump.level));
   for (const auto& [key, text] : dump.provenance) html += Term(key, text);
   html += Term("note", dump.note);
-  if (const Result<dump::Coverage> coverage =
-          dump::ReadCoverage(JoinPath(dump.folder, dump::kCoverageFile));
-      coverage.ok()) {
-    constexpr size_t kMostOperations = 8;
-    for (const std::string& line : dump::CoverageLines(*coverage, kMostOperations))
-      html += Term("coverage", line);
-  }
   html += "</dl>\n</details>\n";
   html += kRoom;
   return PageOf(std::move(html), {}, {&part, 1});

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -39,16 +40,101 @@ class Points {
                                 .call = static_cast<int32_t>(pair),
                                 .verdict = static_cast<uint8_t>(measure.verdict)}});
   }
+  // Of the points of one name the one that is furthest apart counts.
+  void AddWorst(std::string name, const Comparison& c, size_t pair, uint32_t row) {
+    const auto at = places_.find(name);
+    if (at == places_.end()) {
+      const size_t place = points_.size();
+      Add(name, c, pair, row);
+      if (points_.size() > place) places_.emplace(std::move(name), place);
+      return;
+    }
+    Points one;
+    one.Add(std::move(name), c, pair, row);
+    if (!one.empty() && Worse(one.points_[0].cell, points_[at->second].cell))
+      points_[at->second].cell = one.points_[0].cell;
+  }
   bool empty() const { return points_.empty(); }
   std::vector<TrendPoint> Take() { return std::move(points_); }
 
  private:
+  static bool Worse(const TrendCell& a, const TrendCell& b) {
+    constexpr auto kDiffers = static_cast<uint8_t>(compare::RowVerdict::kDiffers);
+    if ((a.verdict == kDiffers) != (b.verdict == kDiffers)) return a.verdict == kDiffers;
+    return a.apart > b.apart || (std::isnan(b.apart) && !std::isnan(a.apart));
+  }
   std::vector<TrendPoint> points_;
   std::unordered_set<std::string> names_;
+  std::unordered_map<std::string, size_t> places_;
 };
 
+// "layers.0.mlp" of "Module.layers.0.mlp.LlamaMLP"; "model" of the model itself.
+std::string ModulePath(std::string_view api) {
+  const size_t begin = api.find('.'), end = api.rfind('.');
+  return begin == api.npos || begin == end ? std::string("model")
+                                           : std::string(api.substr(begin + 1, end - begin - 1));
+}
+
+// The numbers from which the backward passes of one side begin, in their order: leaves of one
+// element. A pass begins where a backward call follows a call that is none.
+std::vector<int32_t> LossesOf(const Comparison& c, bool target) {
+  const Dump& dump = target ? c.target : c.golden;
+  const auto record_of = [&](int32_t p) { return target ? c.pairs[p].target : c.pairs[p].golden; };
+  std::vector<int32_t> pair_of(dump.records.size(), -1), losses;
+  for (size_t p = 0; p < c.forward_of.size(); ++p) {
+    const int32_t record = record_of(static_cast<int32_t>(p));
+    if (record >= 0) pair_of[record] = static_cast<int32_t>(p);
+  }
+  bool inside = false;  // of a backward pass
+  for (size_t r = 0; r < dump.records.size(); ++r) {
+    const Direction direction = dump.records[r].direction;
+    const bool begins = !inside && direction == Direction::kBackward && pair_of[r] >= 0;
+    inside = direction == Direction::kBackward || direction == Direction::kParameterGrad;
+    const int32_t forward = begins ? c.forward_of[pair_of[r]] : -1;
+    if (forward < 0 || record_of(forward) < 0) continue;
+    int32_t loss = -1, outputs = 0;
+    const Record& record = dump.records[record_of(forward)];
+    for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
+      const Leaf& leaf = dump.leaves[i];
+      if (leaf.slot != Slot::kOutput) continue;
+      ++outputs;
+      if (leaf.has_stats && leaf.shape.elements() == 1) loss = static_cast<int32_t>(i);
+    }
+    if (loss >= 0 && outputs == 1) losses.push_back(loss);
+  }
+  return losses;
+}
+
+std::vector<TrendPoint> LossPoints(const Comparison& c) {
+  const std::vector<int32_t> target = LossesOf(c, true), golden = LossesOf(c, false);
+  std::vector<TrendPoint> points;
+  for (size_t k = 0; k < std::max(target.size(), golden.size()); ++k) {
+    TrendPoint& point = points.emplace_back();
+    point.name = k == 0 ? "loss" : fmt::format("loss {}", k + 1);
+    point.cell.verdict = static_cast<uint8_t>(compare::RowVerdict::kUnknown);
+    if (k < target.size())
+      point.cell.target_norm = static_cast<float>(c.target.leaves[target[k]].mean_value);
+    if (k < golden.size())
+      point.cell.golden_norm = static_cast<float>(c.golden.leaves[golden[k]].mean_value);
+  }
+  for (size_t p = 0; p < c.pairs.size(); ++p) {
+    const compare::RecordPair& pair = c.pairs[p];
+    for (uint32_t row = pair.first_row; row < pair.first_row + pair.row_count; ++row) {
+      const auto at = std::find(target.begin(), target.end(), c.rows[row].target);
+      if (c.rows[row].target < 0 || at == target.end()) continue;
+      TrendCell& cell = points[at - target.begin()].cell;
+      cell.call = static_cast<int32_t>(p);
+      const size_t k = at - target.begin();
+      if (k >= golden.size() || c.rows[row].golden != golden[k]) continue;
+      cell.apart = static_cast<float>(c.measures[row].severity);
+      cell.verdict = static_cast<uint8_t>(c.measures[row].verdict);
+    }
+  }
+  return points;
+}
+
 // As page/trends.js knows them, in the order of TrendMeasure.
-constexpr std::string_view kMeasures[] = {"roundings", "share", "norm"};
+constexpr std::string_view kMeasures[] = {"roundings", "share", "value", "norm"};
 
 // Takes a prefix away; whether it was there.
 bool Without(std::string_view prefix, std::string_view* text) {
@@ -61,6 +147,7 @@ bool Without(std::string_view prefix, std::string_view* text) {
 
 ParameterPoints PointsOf(const Comparison& c) {
   Points of_modules, of_gradients, optimizer_weights, optimizer_gradients;
+  Points of_layers, of_apis;
   compare::PageRelease pages(c.target, c.golden);
   for (size_t p = 0; p < c.pairs.size(); ++p) {
     const compare::RecordPair& pair = c.pairs[p];
@@ -68,6 +155,16 @@ ParameterPoints PointsOf(const Comparison& c) {
     if (!pair.matched()) continue;
     const Record& record = c.target.records[pair.target];
     const bool optimizer = compare::IsOptimizerCall(record.api);
+    if (record.direction == Direction::kForward && !optimizer) {
+      Points& layers = record.is_module ? of_layers : of_apis;
+      const std::string layer =
+          record.is_module ? ModulePath(record.api) : fmt::format("{}.{}", record.api, record.call);
+      for (uint32_t row = pair.first_row; row < pair.first_row + pair.row_count; ++row) {
+        if (c.rows[row].target < 0 || c.target.leaves[c.rows[row].target].slot != Slot::kOutput)
+          continue;
+        layers.AddWorst(layer, c, p, row);
+      }
+    }
     if (!record.is_module && !optimizer) continue;
     for (uint32_t row = pair.first_row; row < pair.first_row + pair.row_count; ++row) {
       std::string_view path = compare::LeafPath(c, static_cast<int32_t>(row));
@@ -83,7 +180,9 @@ ParameterPoints PointsOf(const Comparison& c) {
     }
   }
   return {.weights = (of_modules.empty() ? optimizer_weights : of_modules).Take(),
-          .gradients = (of_gradients.empty() ? optimizer_gradients : of_gradients).Take()};
+          .gradients = (of_gradients.empty() ? optimizer_gradients : of_gradients).Take(),
+          .outputs = (of_layers.empty() ? of_apis : of_layers).Take(),
+          .losses = LossPoints(c)};
 }
 
 Trend::Trend(TrendTitle title, std::vector<int64_t> steps, std::vector<int64_t> ranks)

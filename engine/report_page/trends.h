@@ -1,5 +1,5 @@
-// How large weights and gradients are over the steps of two runs, and how far the runs are apart: the
-// charts and the strip of cells "Parameters over steps" of a page. However many points there are,
+// How large weights, gradients and outputs are over the steps of two runs, and how far the runs are
+// apart: the charts and the strip of cells "Over the steps" of a page, and the curve of the loss. However many points there are,
 // memory is needed for the names and for the cells that the page holds.
 //
 //   Trend trend({.title = "weights", .measure = TrendMeasure::kRoundings}, {0, 1}, {-1});
@@ -26,11 +26,11 @@ namespace msprobe::report_page {
 // the page says so.
 inline constexpr size_t kMostTrendCells = 400'000;
 
-// A parameter, or its gradient, in one step of one rank.
+// A parameter, its gradient, the output of a layer, or a loss, in one step of one rank.
 struct TrendCell {
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   static constexpr uint8_t kNothing = 255;
-  float target_norm = kNaN, golden_norm = kNaN;  // NaN: not recorded
+  float target_norm = kNaN, golden_norm = kNaN;  // NaN: not recorded; of a loss its value
   float apart = kNaN;                            // in the measure of its trend; NaN: not known
   int32_t call = -1;                             // its pair of calls in the comparison; -1: none
   uint8_t verdict = kNothing;  // a compare::RowVerdict; kNothing: not recorded on both sides
@@ -45,6 +45,11 @@ struct ParameterPoints {
   // Weights: as modules used them first, else as an optimizer got them. Gradients: what a module's
   // parameters got, else what an optimizer got. Each parameter once, in the order of the dump.
   std::vector<TrendPoint> weights, gradients;
+  // Of the layers, in the order of their calls: of each module the output that is furthest apart;
+  // without records of modules those of the APIs.
+  std::vector<TrendPoint> outputs;
+  // "loss", "loss 2", ...: the numbers from which the backward passes of the step begin.
+  std::vector<TrendPoint> losses;
 };
 
 // Of what both runs recorded.
@@ -53,6 +58,7 @@ ParameterPoints PointsOf(const compare::Comparison& comparison);
 enum class TrendMeasure : uint8_t {
   kRoundings,  // `apart` is Measure::severity
   kShare,      // `apart` is the share of elements that point elsewhere, 0 to 1
+  kValue,      // as kRoundings, and the numbers of both sides are values, not norms
   kNorm,       // of one run: `apart` is the norm, infinite where the values are not finite
 };
 
@@ -80,9 +86,7 @@ class Trend {
   }
   // A parameter in two steps at least: else the calls of the page say all. A page of gradients has no
   // calls, and is drawn with one step, too.
-  bool IsDrawn() const {
-    return drawn_ || (title_.measure != TrendMeasure::kRoundings && !parameters_.empty());
-  }
+  bool IsDrawn() const { return drawn_ || (!HasCalls() && !parameters_.empty()); }
   uint32_t RowOf(const std::string& name) const { return rows_.at(name); }
 
  private:
@@ -93,6 +97,9 @@ class Trend {
     uint64_t order;  // the smallest
   };
 
+  bool HasCalls() const {
+    return title_.measure == TrendMeasure::kRoundings || title_.measure == TrendMeasure::kValue;
+  }
   size_t Cells() const { return steps_.size() * ranks_.size(); }  // of a parameter
   void AppendHead(std::string* json) const;
   void AppendColumns(std::string_view id, PageText* html) const;

@@ -189,9 +189,14 @@ TEST(ElementDifferences, AreCountedUntilEnoughWasRead) {
     return text;
   };
   EXPECT_EQ(json(1 << 20, 0),
-            R"({"equal":5,"nonfinite":0,"from":-1,"counts":[1],"first":[["[0, 0]",1.5,1]],)"
-            R"("worst":[["[0, 0]",1.5,1]]})");
+            R"({"equal":5,"nonfinite":0,"from":-1,"counts":[1],"values":{"low":-9,"high":9,)"
+            R"("target":[0,0,0,0,0,0,0,0,0,0,0,0,0,1,1,1,0,1,1,1,0,0,0,0],)"
+            R"("golden":[0,0,0,0,0,0,0,0,0,0,0,0,0,1,1,1,0,1,1,1,0,0,0,0]},)"
+            R"("first":[["[0, 0]",1.5,1]],"worst":[["[0, 0]",1.5,1]]})");
   EXPECT_EQ(json(1 << 20, 1), R"({"equal":4,"nonfinite":0,"from":-1,"counts":[1,0,1],)"
+                              R"("values":{"low":-2,"high":2,)"
+                              R"("target":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1,0,0,0,0,0,5],)"
+                              R"("golden":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1,0,0,0,0,0,5]},)"
                               R"("first":[["[1, 1]",5.25,5],["[1, 2]",36,6]],)"
                               R"("worst":[["[1, 2]",36,6],["[1, 1]",5.25,5]]})");
   EXPECT_THAT(json(1, 1), HasSubstr("equal"));
@@ -204,7 +209,8 @@ TEST(ElementDifferences, OfSamplesHaveNoPlaces) {
   c.target.sampled = true;
   std::string text;
   ElementDifferences(c, std::vector<uint32_t>{0}, 1 << 20).AppendJson(0, &text);
-  EXPECT_EQ(text, R"({"equal":5,"nonfinite":0,"from":-1,"counts":[1]})");
+  EXPECT_THAT(text, HasSubstr(R"({"equal":5,"nonfinite":0,"from":-1,"counts":[1],"values":{)"));
+  EXPECT_THAT(text, Not(HasSubstr("first")));
   c.golden.sample_step = 2;
   text.clear();
   ElementDifferences(c, std::vector<uint32_t>{0}, 1 << 20).AppendJson(0, &text);
@@ -262,6 +268,39 @@ TEST(ReportPage, OfOneDumpNamesTheFirstNaN) {
   Dump dump = b.Take();
   PagePart part = PartOf(dump, {});
   EXPECT_THAT(Whole(DumpPage(dump, std::move(part))), HasSubstr("<h1>Torch.g.0.forward</h1>"));
+}
+
+std::string DumpPageOf(const Dump& dump) {
+  std::string whole;
+  for (const std::string& piece : DumpPage(dump, PartOf(dump, {}))) whole += piece;
+  return whole;
+}
+
+TEST(ReportPage, OfOneDumpAnswersWhatAReaderAsks) {
+  DumpBuilder b;
+  b.Call("Torch.add.0.forward").In(Numbers(2, -2, 0, 3)).Out(Numbers(3, -1, 0, 3));
+  b.Call("Torch.exp.0.forward").In(Numbers(6, -2, 0, 7)).Out(Numbers(403, 0, 9, 403));
+  b.Call("Module.Net.forward.0").In(Numbers(2, -2, 0, 3)).Out(Numbers(403, 0, 9, 403));
+  b.Call("Torch.where.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(1, -3.4e38, 0, 3.4e38));
+  const std::string html = DumpPageOf(b.Take());
+  EXPECT_THAT(html, HasSubstr("No NaN and no infinity was recorded."));
+  EXPECT_THAT(
+      html, HasSubstr("href=\"#call=1\">Torch.exp.0.forward</a> <span>67.2 times: 6 becomes 403"));
+  EXPECT_THAT(html, HasSubstr("Torch.exp.0.forward</a> <span>largest value 403"));
+  EXPECT_THAT(html, Not(HasSubstr("Module.Net.forward.0</a> <span>202 times")));
+  EXPECT_THAT(html, HasSubstr("1 calls return 1e30 and more, as masks have it"));
+  EXPECT_THAT(html, HasSubstr("a dump has no times"));
+}
+
+TEST(ReportPage, OfOneDumpListsTheCallsWithNaN) {
+  DumpBuilder b;
+  const double nan = Leaf::kNaN;
+  for (int i = 0; i < 7; ++i)
+    b.Call("Torch.log." + std::to_string(i) + ".forward").Out(Numbers(nan, nan, nan, nan));
+  const std::string html = DumpPageOf(b.Take());
+  EXPECT_THAT(html, HasSubstr("href=\"#call=0\">Torch.log.0.forward</a> <span>in a result: "));
+  EXPECT_THAT(html, HasSubstr("and 2 more calls"));
+  EXPECT_THAT(html, HasSubstr("No numbers were recorded."));
 }
 
 TEST(ReportPage, OfADumpWithoutCalls) {

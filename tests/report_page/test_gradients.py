@@ -46,9 +46,10 @@ def test_one_recording_shows_its_norms(tmp_path, msprobe_bin, open_page):
     assert rows(page) == ["norm", "loss", "state"]
     assert page.locator("#trend select option").all_inner_texts() == ["rank 0", "rank 1"]
     assert len(page.locator("#trend figure").all()) == 1
+    assert page.locator("#trend output").inner_text() == "norm, step 3: norm 4"
     page.locator(".strip").focus()
-    page.keyboard.press("ArrowRight")
-    assert page.locator("#trend output").inner_text() == "norm, step 1: norm 2"
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#trend output").inner_text() == "norm, step 2: norm 3"
     assert not page.locator("#trend button:has-text('Open this step')").is_visible()
 
 
@@ -77,6 +78,19 @@ def test_the_tables_of_grad_compare(tmp_path, msprobe_bin, open_page, source):
     assert rows(page) == ["norm", "state"]
     assert page.locator("#trend output").inner_text().endswith("differs, similarity 0.2500")
     assert len(page.locator("#trend figure").all()) == 1  # the table has no norms
+
+
+def test_the_page_opens_at_what_its_banner_names(tmp_path, msprobe_bin, open_page):
+    """The parameter that falls first is not the one that is furthest apart at the end."""
+    table = "step,0,1,2,3\nearly,1,0.3,0.3,0.3\nlate,1,1,1,0.01\nsummary,1,0.9,0.9,0.4\n"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/similarities.csv").write_text(table)
+    report(msprobe_bin, tmp_path, "out")
+    assert "first falls in step 1" in finding(tmp_path)
+    page = open_page(tmp_path / "page.html")
+    assert rows(page)[0] == "late"
+    assert page.locator("#trend output").inner_text().startswith("early, step 1: differs")
+    assert page.locator(".parameter[aria-selected=true] span").inner_text() == "early"
 
 
 def test_a_table_that_is_damaged_is_refused(tmp_path, msprobe_bin):

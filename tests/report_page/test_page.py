@@ -418,10 +418,16 @@ def test_the_elements_that_differ_are_counted(open_page, tmp_path, msprobe_bin):
     write_tensor_dump(tmp_path / "golden", golden)
     page = open_page(run_compare(msprobe_bin, tmp_path))
     assert "worst place" not in page.locator("#call").inner_text()  # it is below the bars
+    sides = page.locator(".distribution > div").all()
+    assert len(sides) == 24
+    counted = ": 992 elements of the target, 1,000 of the golden"
+    assert sides[0].get_attribute("title").endswith(counted)
+    assert page.inner_text(".ends-of-axis").split() == ["1", "1.25"]
     assert page.locator(".elements summary").inner_text().startswith("10 of 1,000 elements differ")
-    words = page.locator(".bars").get_attribute("aria-label")
+    words = page.locator(".bars:not(.distribution)").get_attribute("aria-label")
     assert words.endswith("from 1e-5 to 1e-4: 2; from 1e-1 to 1e0: 7; NaN or infinity: 1")
-    heights = page.evaluate("[...document.querySelectorAll('.bars i')].map((b) => b.clientHeight)")
+    bars = "[...document.querySelectorAll('.bars:not(.distribution) i')]"
+    heights = page.evaluate(bars + ".map((b) => b.clientHeight)")
     assert [height > 0 for height in heights] == [True, False, False, False, True, True]
     largest, first = (table.split() for table in page.locator(".places tbody").all_inner_texts())
     assert largest[:4] == ["[19,", "49]", "NaN", "1"] and largest[4:8] == ["[3,", "0]", "1.25", "1"]

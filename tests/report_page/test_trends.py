@@ -1,9 +1,19 @@
 """Parameters over steps: the strip of cells, the charts, the keyboard, the page of gradients."""
 
+import json
 import subprocess
 
 import pytest
-from page_tools import HOSTILE, PARAMETERS, STEPS, WRONG_STEP, until
+from page_tools import (
+    HOSTILE,
+    PARAMETERS,
+    STEPS,
+    WRONG_STEP,
+    entry,
+    run_compare,
+    tensor,
+    until,
+)
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +127,55 @@ def test_a_narrow_window_shows_all(open_page, folder):
     page = open_page(folder / "report.html", "#trend=1.0.1.4.0")
     page.set_viewport_size({"width": 500, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 500
+
+
+@pytest.mark.parametrize("size", [(1920, 1080), (1400, 900), (1280, 800), (1024, 768), (390, 844)])
+def test_the_strip_leaves_the_calls_on_the_screen(open_page, folder, size):
+    page = open_page(folder / "report.html")
+    page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+    top = "document.querySelector('#table').getBoundingClientRect().top + scrollY"
+    before = page.evaluate(top)
+    page.click("#trend summary")
+    table = page.locator("#table").bounding_box()
+    shown = min(table["y"] + table["height"], max(size[1], 640)) - table["y"]
+    assert shown >= 100 if size[0] > 900 else page.evaluate(top) == before
+
+
+def test_outputs_are_a_map_of_layers_and_steps(open_page, folder):
+    page = open_page(folder / "report.html", "#trend=0.0.0.0.0")
+    page.click("#trend .controls button:has-text('outputs')")
+    assert rows(page) == ["embed", "fc"]
+    assert said(page).startswith("embed, step 0: equal")
+
+
+def loss_dump(folder, losses):
+    for step, loss in enumerate(losses):
+        one = tensor(loss, shape=()) | {"Max": loss, "Min": loss, "Mean": loss, "Norm": loss}
+        data = {
+            "Functional.linear.0.forward": entry(1.0, 2.0),
+            "Functional.mse_loss.0.forward": entry(2.0, 3.0) | {"output": [one]},
+            "Functional.mse_loss.0.backward": entry(4.0, 5.0),
+            "Functional.linear.0.backward": entry(5.0, 6.0),
+        }
+        head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+        place = folder / f"step{step}/rank0"
+        place.mkdir(parents=True)
+        (place / "dump.json").write_text(json.dumps({**head, "data": data}))
+
+
+def test_the_losses_of_both_runs_stand_beside_the_steps(open_page, tmp_path, msprobe_bin):
+    loss_dump(tmp_path / "target", [3.0, 2.0, 1.75, 1.5])
+    loss_dump(tmp_path / "golden", [3.0, 2.0, 1.5, 1.0])
+    page = open_page(run_compare(msprobe_bin, tmp_path))
+    drawn = page.locator("#matrix #losses figure")
+    assert drawn.locator("figcaption").inner_text() == "loss target golden"
+    words = drawn.locator("svg").get_attribute("aria-label")
+    assert words == "loss; target: 3.00, 2.00, 1.75, 1.50; golden: 3.00, 2.00, 1.50, 1.00"
+    titles = drawn.locator(".point title").all_text_contents()
+    assert titles[3] == "step 3: target 1.5, golden 1"
+    drawn.locator(".point").nth(3).click()
+    until(page, "location.hash.includes('part=3')")
+    until(page, "document.querySelector('#call h2').textContent.includes('mse_loss.0.forward')")
 
 
 @pytest.fixture(scope="module")

@@ -91,6 +91,72 @@ TEST(ParameterPoints, NeedBothSides) {
   EXPECT_THAT(PointsOf(MustCompare(target.Take(), golden.Take())).weights, IsEmpty());
 }
 
+TEST(ParameterPoints, OutputsAreThoseOfLayersAndTheWorstCallOfEach) {
+  DumpBuilder target, golden;
+  for (const bool wrong : {true, false}) {
+    DumpBuilder& b = wrong ? target : golden;
+    b.Call("Functional.linear.0.forward").Out(Numbers(9, -9, 0, 20));
+    b.Call("Module.layers.0.mlp.MLP.forward.0").Out(Numbers(1, -1, 0, 3));
+    b.Call("Module.layers.0.mlp.MLP.forward.1")
+        .Out(Numbers(1, -1, 0, 3))
+        .Out(Scaled(Numbers(2, -2, 0, 4), wrong ? 0.1 : 0));
+    b.Call("Module.Net.forward.0").Out(Numbers(4, -4, 0, 5));
+  }
+  const ParameterPoints points = PointsOf(MustCompare(target.Take(), golden.Take()));
+  EXPECT_THAT(points.outputs, ElementsAre(Field(&TrendPoint::name, "layers.0.mlp"),
+                                          Field(&TrendPoint::name, "model")));
+  const TrendCell& cell = points.outputs[0].cell;
+  EXPECT_EQ(cell.verdict, static_cast<uint8_t>(RowVerdict::kDiffers));
+  EXPECT_EQ(cell.call, 2);
+  EXPECT_EQ(cell.golden_norm, 4);
+}
+
+TEST(ParameterPoints, OutputsOfApisStandForThoseOfModules) {
+  DumpBuilder target, golden;
+  for (DumpBuilder* b : {&target, &golden}) {
+    b->Call("Functional.linear.0.forward").Out(Numbers(9, -9, 0, 20));
+    b->Call("Functional.linear.1.forward").Out(Numbers(8, -8, 0, 20));
+  }
+  EXPECT_THAT(PointsOf(MustCompare(target.Take(), golden.Take())).outputs,
+              ElementsAre(Field(&TrendPoint::name, "Functional.linear.0"),
+                          Field(&TrendPoint::name, "Functional.linear.1")));
+}
+
+// Forward and backward of a model with the loss `value`, which the call `root` makes of mse_loss.
+void AddPass(DumpBuilder* b, const std::string& root, int number, double value) {
+  const std::string n = std::to_string(number);
+  b->Call("Functional.linear." + n + ".forward").Out(Numbers(9, -9, 0, 20));
+  b->Call("Functional.mse_loss." + n + ".forward").Out(Numbers(5, 5, 5, 5).Shape("[]"));
+  b->Call(root + "." + n + ".forward").Out(Numbers(value, value, value, value).Shape("[]"));
+  b->Call(root + "." + n + ".backward").Out(Numbers(1, 1, 1, 1).Shape("[]"));
+  b->Call("Functional.mse_loss." + n + ".backward").Out(Numbers(2, -2, 0, 3));
+  b->Call("Functional.linear." + n + ".backward").Out(Numbers(3, -3, 0, 4));
+}
+
+TEST(ParameterPoints, ALossIsTheRootOfAPassBackwards) {
+  DumpBuilder target, golden;
+  for (const int pass : {0, 1}) {
+    AddPass(&target, "Tensor.__mul__", pass, 7.5);
+    AddPass(&golden, pass == 0 ? "Tensor.__mul__" : "Tensor.__truediv__", pass, 7);
+  }
+  const ParameterPoints points = PointsOf(MustCompare(target.Take(), golden.Take()));
+  ASSERT_THAT(points.losses,
+              ElementsAre(Field(&TrendPoint::name, "loss"), Field(&TrendPoint::name, "loss 2")));
+  const TrendCell& first = points.losses[0].cell;
+  EXPECT_EQ(first.target_norm, 7.5F);
+  EXPECT_EQ(first.golden_norm, 7.0F);
+  EXPECT_EQ(first.verdict, static_cast<uint8_t>(RowVerdict::kDiffers));
+  EXPECT_EQ(first.call, 2);
+  // The golden makes its second loss by another call.
+  const TrendCell& second = points.losses[1].cell;
+  EXPECT_EQ(second.target_norm, 7.5F);
+  EXPECT_EQ(second.golden_norm, 7.0F);
+}
+
+TEST(ParameterPoints, WithoutABackwardPassThereIsNoLoss) {
+  EXPECT_THAT(PointsOf(Step(0)).losses, IsEmpty());
+}
+
 // Parameters p0, p1, ... of rank 3, in the first `filled_steps`; p<n> is n % 1000 roundings apart.
 Trend TrendOf(size_t steps, size_t parameters, size_t filled_steps) {
   std::vector<int64_t> numbers(steps);
@@ -234,6 +300,9 @@ TEST(GradientPage, SaysTheFallWithoutJavaScript) {
       html,
       HasSubstr("<h1 translate=\"no\">&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;</h1>"));
   EXPECT_THAT(html, HasSubstr("1 before, now 0.444: 5 of 9 elements point elsewhere."));
+  // The page opens at the cell that the banner names.
+  EXPECT_THAT(html, HasSubstr("data-parameter=\"&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;\" "
+                              "data-step=\"7\" data-rank=\"-1\""));
   EXPECT_THAT(html, HasSubstr("&lt;b&gt;note"));
   EXPECT_THAT(html, HasSubstr("id=\"t0-apart\" data-type=\"f32\" data-size=\"8\""));
   EXPECT_THAT(html, HasSubstr("id=\"t1-apart\" data-type=\"f32\" data-size=\"8\""));

@@ -181,9 +181,12 @@ export class Curve {
       }
     }
     pen.font = `${10 * scale}px system-ui, sans-serif`;
-    for (const e of exponents) {
+    let above = -Infinity; // the text above
+    for (const e of exponents.reverse()) {
       // The highest one names the axis.
-      const text = e === exponents.at(-1) ? `1e${e} ${drawn.text(calls.head.sizeName)}` : "1e" + e, at = lane - share(10 ** e) * (lane - 14 * scale) - 2 * scale;
+      const text = above === -Infinity ? `1e${e} ${drawn.text(calls.head.sizeName)}` : "1e" + e, at = lane - share(10 ** e) * (lane - 14 * scale) - 2 * scale;
+      if (at - above < 11 * scale) continue;
+      above = at;
       pen.fillStyle = color("--ground");
       pen.fillRect(0, at - 9 * scale, pen.measureText(text).width + 5 * scale, 11 * scale);
       pen.fillStyle = color("--quiet");

@@ -16,7 +16,7 @@ export const keys = [
   ["/", "filter", "type a filter"],
   ["x", "clear", "no filter (also Escape)"],
   ["s", "sort", "sort by size of the error, or in order of execution"],
-  ["p", "trends", "parameters over steps: arrows choose a cell, Enter opens that step"],
+  ["p", "trends", "parameters and outputs over steps: arrows choose a cell, Enter opens that step"],
   ["e", "tree", "the tree of modules"],
   ["+", "closer", "zoom in on the curve, around the selected call"],
   ["-", "farther", "zoom out"],

@@ -31,8 +31,28 @@ function bars(found) {
 }
 
 /**
+ * How the elements of both sides are distributed: a pair of bars for each interval of values.
+ * @param {{low: number, high: number, target: number[], golden: number[]}} values
+ */
+function distribution({ low, high, target, golden }) {
+  const most = Math.max(1, ...target, ...golden), wide = (high - low) / target.length;
+  const edgeText = (/** @type {number} */ k) => String(Number((low + k * wide).toPrecision(4)));
+  const pairs = target.map((count, k) => {
+    const [ours, theirs] = [["of-target", count], ["of-golden", golden[k] ?? 0]].map(([name, n]) => {
+      const bar = el("i", { class: String(name) });
+      bar.style.height = n ? `${Math.max(2, (48 * Number(n)) / most)}px` : "0";
+      return bar;
+    });
+    return el("div", { title: `from ${edgeText(k)} to ${edgeText(k + 1)}: ${grouped(count)} elements of the target, ${grouped(golden[k] ?? 0)} of the golden` }, ours ?? "", theirs ?? "");
+  });
+  return el("div", {}, el("p", { class: "quiet" }, el("span", {}, "Elements by value:"), " ", el("span", { class: "of-target" }, "target"), " ", el("span", { class: "of-golden" }, "golden")),
+    el("div", { class: "bars distribution", role: "img", "aria-label": `distribution of the elements from ${edgeText(0)} to ${edgeText(target.length)}` }, ...pairs),
+    el("div", { class: "ends-of-axis quiet" }, el("span", {}, edgeText(0)), el("span", {}, edgeText(target.length))));
+}
+
+/**
  * What the page knows of the elements of a value.
- * @param {{equal: number, nonfinite: number, from: number, counts: number[], first?: [string, number, number][], worst?: [string, number, number][]}|0|undefined} found undefined: they were not compared; 0: they were, and not counted
+ * @param {{equal: number, nonfinite: number, from: number, counts: number[], first?: [string, number, number][], worst?: [string, number, number][], values?: {low: number, high: number, target: number[], golden: number[]}}|0|undefined} found undefined: they were not compared; 0: they were, and not counted
  * @returns {HTMLElement|null}
  */
 export function elementsOf(found) {
@@ -40,6 +60,6 @@ export function elementsOf(found) {
   if (found === 0) return el("p", { class: "quiet" }, "The elements of this value were not counted: the page counts those of the calls where a person looks first.");
   const unequal = found.nonfinite + found.counts.reduce((sum, count) => sum + count, 0), all = unequal + found.equal;
   const { first = [], worst = [] } = found;
-  return el("details", { class: "elements", open: true }, el("summary", {}, `${grouped(unequal)} of ${grouped(all)} elements differ, by |target - golden|`), bars(found),
+  return el("details", { class: "elements", open: true }, el("summary", {}, `${grouped(unequal)} of ${grouped(all)} elements differ, by |target - golden|`), bars(found), found.values ? distribution(found.values) : null,
     worst.length ? el("div", { class: "wide" }, placeTable("largest", worst), first.length && first[0][0] !== worst[0][0] ? placeTable("first", first) : null) : null);
 }

@@ -34,6 +34,7 @@ class Page {
     this.shown = el("output", { id: "shown", "aria-live": "polite" });
     this.help = helpDialog();
     /** @type {Trends|null} */ this.trends = null;
+    /** @type {import("./trends.js").Losses|null} */ this.losses = null;
     /** @type {Language|null} */ this.language = null;
     this.tongue = el("button", { lang: "zh", translate: "no", onclick: () => this.speak() }, "中文");
     const bar = el("div", { id: "bar" }, this.chips, this.query, this.shown);
@@ -55,6 +56,7 @@ class Page {
     if (asked !== this.asked) return;
     this.part = part;
     this.matrix?.querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", String(Number(b.dataset.part) === part)));
+    this.losses?.show(part);
     this.calls = calls;
     byId("calls").hidden = calls === null;
     byId("state").textContent = calls === null ? "This pair of dumps could not be compared: the table above says why." : "";
@@ -75,11 +77,16 @@ class Page {
   /** A page of gradients has parameters over steps, and no calls. */
   withoutCalls() {
     byId("state").hidden = true;
-    if (this.trends) this.trends.root.open = true;
+    if (!this.trends) return;
+    this.trends.root.open = true;
+    const { parameter, step, rank } = byId("finding").dataset;
+    if (parameter !== undefined && !this.trendOfAddress) this.trends.chooseNamed(parameter, Number(step), Number(rank));
   }
   async loadTrends() {
-    this.trends = await Trends.load((part, call) => this.openCall(part, call), () => this.keepSoon());
-    if (this.trends) placeTrends(this.trends);
+    const { trends, losses } = await Trends.load((part, call) => this.openCall(part, call), () => this.keepSoon());
+    this.trends = trends;
+    this.losses = losses;
+    placeTrends(trends, losses);
   }
   /**
    * @param {number} part
@@ -264,6 +271,7 @@ class Page {
     this.panes.restore(state.get("panes") || "");
     this.table.restore(state.get("cols") || "");
     if (!this.trends) await this.loadTrends();
+    this.trendOfAddress = state.has("trend");
     this.trends?.restore(state.get("trend") || "");
     const part = number("part");
     await this.open(part >= 0 && part < this.parts ? part : this.part, number("call") < 0);

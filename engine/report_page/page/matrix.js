@@ -34,7 +34,7 @@ export function matrixOf(onPick) {
     return el("td", {}, el("button", { class: "color" + color, "data-part": p.part, title: `${words}${p.first ? ", " + p.first : ""}`, "aria-label": words, onclick: () => onPick(p.part) }, sign));
   })));
   table.hidden = true;
-  const matrix = el("div", { id: "matrix" }, el("p", { class: "quiet" }, "Steps and ranks: choose one to see its calls."), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)));
+  const matrix = el("div", { id: "matrix" }, el("div", {}, el("p", { class: "quiet" }, "Steps and ranks: choose one to see its calls."), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body))));
   table.after(matrix);
   return matrix;
 }

@@ -1,13 +1,13 @@
 // @ts-check
-// Parameters over steps: a strip of cells, parameters x steps, coloured by how far the two runs are apart, and for
+// Over the steps: a strip of cells, parameters (or layers) x steps, coloured by how far the two runs are apart, and for
 // the chosen cell's parameter small charts of its norm and of the distance (trends.h).
 import { column, json } from "./data.js";
-import { svg } from "./svg.js";
+import { chart, tick } from "./chart.js";
 import { byId, charactersIn, clean, cutMiddle, el, grouped, named, short } from "./text.js";
 
 /** @typedef {{title: string, measure: string, steps: number[], ranks: number[], parts: number[], parameters: number, names: string[], target: Float32Array, golden: Float32Array, apart: Float32Array, verdict: Uint8Array, call: Uint32Array}} Trend */
 
-const rowTall = 18, nothing = 255, noCall = 0xffffffff;
+const rowTall = 18, nothing = 255, noCall = 0xffffffff, mostLosses = 3;
 /**
  * Of each verdict: its name, the number of its colour in style.css, how strong the palest cell is, how bad it is.
  * @type {[string, number, number, number][]}
@@ -18,62 +18,19 @@ const cellLooks = [["equal", 0, 0.25, 0], ["noise", 1, 0.5, 1], ["differs", 2, 0
  * @type {Record<string, {stronger: string, first: string, kept: string, words?: string[]}>}
  */
 const measures = {
-  roundings: { stronger: "The stronger the color, the further apart.", first: "Furthest apart first", kept: "those that are furthest apart" },
+  roundings: { stronger: "The stronger the color, the further apart, in roundings.", first: "Furthest apart first", kept: "those that are furthest apart" },
   share: { stronger: "The stronger the color, the more elements point elsewhere.", first: "Furthest apart first", kept: "those that are furthest apart" },
   norm: { stronger: "The stronger the color, the larger the norm (logarithmic).", first: "Largest first", kept: "those with the largest norms", words: ["finite", "finite", "NaN or infinity", "not recorded"] },
 };
-const chartWide = 340, chartTall = 104, chartLeft = 52, chartRight = 8, chartTop = 8, chartBottom = 18;
-
-/**
- * A step of an axis of numbers: its name for people.
- * @param {number} value
- */
-const tick = (value) => (value !== 0 && (Math.abs(value) >= 1e4 || Math.abs(value) < 1e-3) ? value.toExponential(2) : String(Number(value.toPrecision(4))));
-
-/**
- * A small chart of lines over steps.
- * @param {string} title
- * @param {number[]} steps
- * @param {{name: string, values: number[]}[]} lines
- * @param {{low?: number, high?: number, at: number, log?: boolean}} how `at`: index of the chosen step; `log`: by log10(1 + x)
- * @returns {HTMLElement}
- */
-function chart(title, steps, lines, how) {
-  const scale = (/** @type {number} */ v) => (how.log ? Math.log10(1 + v) : v), known = lines.flatMap((line) => line.values.filter(Number.isFinite));
-  let low = how.low ?? Math.min(...known), high = how.high ?? Math.max(...known);
-  if (!known.length) low = high = 0;
-  if (low === high) [low, high] = how.log ? [0, Math.max(1, high)] : [low - (Math.abs(low) || 1) * 0.01, high + (Math.abs(high) || 1) * 0.01];
-  const first = steps[0], all = steps[steps.length - 1] - first || 1;
-  const x = (/** @type {number} */ i) => chartLeft + ((steps[i] - first) / all) * (chartWide - chartLeft - chartRight);
-  const y = (/** @type {number} */ v) => chartTop + (1 - (scale(Math.min(v, high)) - scale(low)) / (scale(high) - scale(low) || 1)) * (chartTall - chartTop - chartBottom);
-  const drawing = svg("svg", { viewBox: `0 0 ${chartWide} ${chartTall}`, role: "img", "aria-label": title + "; " + lines.map((line) => `${line.name}: ${line.values.slice(0, 20).map((v) => short(v) || "not recorded").join(", ")}`).join("; ") });
-  for (const value of [low, high]) {
-    drawing.append(svg("path", { class: "axis", d: `M${chartLeft} ${y(value)}H${chartWide - chartRight}` }), svg("text", { x: chartLeft - 4, y: y(value) + 4, "text-anchor": "end" }, tick(value)));
-  }
-  drawing.append(svg("text", { x: chartLeft, y: chartTall - 4 }, String(first)), svg("text", { x: chartWide - chartRight, y: chartTall - 4, "text-anchor": "end" }, `step ${steps[steps.length - 1]}`));
-  drawing.append(svg("path", { class: "at", d: `M${x(how.at)} ${chartTop}V${chartTall - chartBottom}` }));
-  for (const { name, values } of lines) {
-    let path = "", drawn = false;
-    values.forEach((value, i) => {
-      const there = !Number.isNaN(value);
-      if (there) path += `${drawn ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
-      if (there && !drawn && (i + 1 === values.length || Number.isNaN(values[i + 1]))) drawing.append(svg("circle", { class: name, cx: x(i), cy: y(value), r: 2 }));
-      drawn = there;
-    });
-    drawing.append(svg("path", { class: "curve " + name, d: path }));
-  }
-  return el("figure", {}, el("figcaption", {}, title, ...(lines.length > 1 ? lines.map((line) => el("span", { class: "of-" + line.name }, " " + line.name)) : [])), /** @type {any} */ (drawing));
-}
-
 export class Trends {
   /**
    * @param {(part: number, call: number) => void} onGo
    * @param {() => void} onChange
-   * @returns {Promise<Trends|null>} null: the page has one step
+   * @returns {Promise<{trends: Trends|null, losses: Losses|null}>} null: the page has one step, or no such numbers
    */
   static async load(onGo, onChange) {
     const heads = await json("trends");
-    if (!heads) return null;
+    if (!heads) return { trends: null, losses: null };
     const columns = ["target", "golden", "apart", "verdict", "call"];
     const trends = await Promise.all(heads.map(async (/** @type {any} */ head, /** @type {number} */ k) => {
       const got = await Promise.all(columns.map((name) => column(`t${k}-${name}`)));
@@ -81,7 +38,8 @@ export class Trends {
       if (got.some((one) => !one || one.length !== cells)) throw new Error(`a trend does not have its ${cells} cells`);
       return Object.assign(head, Object.fromEntries(columns.map((name, i) => [name, got[i]])));
     }));
-    return new Trends(trends, onGo, onChange);
+    const strips = trends.filter((trend) => trend.measure !== "value"), losses = trends.filter((trend) => trend.measure === "value");
+    return { trends: strips.length ? new Trends(strips, onGo, onChange) : null, losses: losses[0] ? new Losses(losses[0], onGo) : null };
   }
   /**
    * @param {Trend[]} trends
@@ -108,7 +66,7 @@ export class Trends {
     this.go = el("button", { onclick: () => this.open() }, "Open this step");
     this.charts = el("div", { class: "charts" });
     this.legend = el("p", { class: "legend quiet" });
-    this.root = /** @type {HTMLDetailsElement} */ (el("details", { id: "trend" }, el("summary", {}, "Parameters over steps"),
+    this.root = /** @type {HTMLDetailsElement} */ (el("details", { id: "trend" }, el("summary", {}, trends.some((trend) => trend.title === "outputs") ? "Parameters and outputs over steps" : "Parameters over steps"),
       el("div", { class: "controls" }, trends.length > 1 ? this.kinds : null, this.ranks, this.order, this.kept),
       el("div", { class: "both" }, el("div", { class: "cells" }, this.strip, this.scale, this.legend), el("div", { class: "chosen" }, el("p", {}, this.said), el("p", {}, this.go), this.charts))));
     this.root.addEventListener("toggle", () => { document.documentElement.classList.toggle("trending", this.root.open); this.draw(); this.onChange(); });
@@ -174,7 +132,7 @@ export class Trends {
     this.tall.style.height = `${this.rows.length * rowTall}px`;
     this.strip.setAttribute("aria-rowcount", String(this.rows.length));
     this.strip.setAttribute("aria-colcount", String(this.trend.steps.length));
-    this.strip.style.height = `${Math.min(this.trend.parts.every((part) => part < 0) ? 24 : 12, this.rows.length) * rowTall + 2}px`;
+    this.strip.style.height = `${Math.min(this.trend.parts.every((part) => part < 0) ? 24 : 8, this.rows.length) * rowTall + 2}px`;
     this.strip.scrollTop = 0;
     this.draw();
     this.onChange();
@@ -224,12 +182,12 @@ export class Trends {
   }
   drawCharts() {
     const { trend } = this, steps = trend.steps, of = (/** @type {Float32Array} */ values) => steps.map((_, i) => (trend.verdict[this.cell(this.row, i)] === nothing ? NaN : values[this.cell(this.row, i)]));
-    const share = trend.measure === "share", apart = of(trend.apart), target = of(trend.target), golden = of(trend.golden);
-    if (trend.measure === "norm") return this.charts.replaceChildren(chart("norm", steps, [{ name: "target", values: target }], { at: this.step }));
-    const norms = [...target, ...golden].some((v) => !Number.isNaN(v)) ? chart("norm", steps, [{ name: "target", values: target }, { name: "golden", values: golden }], { at: this.step }) : "";
+    const onPick = (/** @type {number} */ i) => this.choose(this.row, i), share = trend.measure === "share", apart = of(trend.apart), target = of(trend.target), golden = of(trend.golden);
+    if (trend.measure === "norm") return this.charts.replaceChildren(chart("norm", steps, [{ name: "target", values: target }], { at: this.step, onPick }));
+    const norms = [...target, ...golden].some((v) => !Number.isNaN(v)) ? chart("norm", steps, [{ name: "target", values: target }, { name: "golden", values: golden }], { at: this.step, onPick }) : "";
     this.charts.replaceChildren(
       norms,
-      share ? chart("similarity", steps, [{ name: "distance", values: apart.map((v) => 1 - v) }], { at: this.step, low: 0, high: 1 }) : chart("roundings apart, logarithmic", steps, [{ name: "distance", values: apart }], { at: this.step, low: 0, log: true }));
+      share ? chart("similarity", steps, [{ name: "distance", values: apart.map((v) => 1 - v) }], { at: this.step, low: 0, high: 1, onPick }) : chart("roundings apart, logarithmic", steps, [{ name: "distance", values: apart }], { at: this.step, low: 0, log: true, unit: " roundings", onPick }));
   }
 
   /**
@@ -347,6 +305,19 @@ export class Trends {
     this.strip.focus();
   }
 
+  /**
+   * The cell of a parameter, where the page has it.
+   * @param {string} name
+   * @param {number} step
+   * @param {number} rank
+   */
+  chooseNamed(name, step, rank) {
+    const kind = this.trends.findIndex((trend) => trend.names.includes(name) && trend.steps.includes(step)), trend = this.trends[kind];
+    if (!trend) return;
+    this.show(kind, Math.max(0, trend.ranks.indexOf(rank)));
+    this.choose(trend.names.indexOf(name), trend.steps.indexOf(step));
+  }
+
   /** What is shown, for the address of the page; "": the list is closed. */
   state() { return this.root.open ? [this.kind, this.rank, this.row, this.step, this.worstFirst ? 1 : 0].join(".") : ""; }
   /** @param {string} state */
@@ -362,8 +333,41 @@ export class Trends {
   }
 }
 
+/** The curves of the losses of both runs, beside the steps and ranks. */
+export class Losses {
+  /**
+   * @param {Trend} trend
+   * @param {(part: number, call: number) => void} onGo
+   */
+  constructor(trend, onGo) {
+    this.trend = trend;
+    this.onGo = onGo;
+    this.root = el("div", { id: "losses" });
+  }
+  /**
+   * Draws those of the rank of a part of the page.
+   * @param {number} part
+   */
+  show(part) {
+    const { steps, parts, names } = this.trend, at = Math.max(0, parts.indexOf(part)), rank = Math.floor(at / steps.length);
+    const cell = (/** @type {number} */ row, /** @type {number} */ step) => (row * this.trend.ranks.length + rank) * steps.length + step;
+    const open = (/** @type {number} */ row, /** @type {number} */ step) => {
+      const call = this.trend.call[cell(row, step)] ?? noCall, there = parts[rank * steps.length + step] ?? -1;
+      if (there >= 0) this.onGo(there, call === noCall ? 0 : call);
+    };
+    this.root.replaceChildren(...names.slice(0, mostLosses).map((name, row) => {
+      const of = (/** @type {Float32Array} */ values) => steps.map((_, i) => values[cell(row, i)] ?? NaN);
+      return chart(name, steps, [{ name: "target", values: of(this.trend.target) }, { name: "golden", values: of(this.trend.golden) }], { at: at % steps.length, onPick: (i) => open(row, i) });
+    }), names.length > mostLosses ? el("p", { class: "quiet" }, `and ${grouped(names.length - mostLosses)} more`) : "");
+  }
+}
+
 /**
- * Puts the trends above the calls.
- * @param {Trends} trends
+ * Puts the trends above the calls, and the losses beside the steps and ranks.
+ * @param {Trends|null} trends
+ * @param {Losses|null} losses
  */
-export function placeTrends(trends) { byId("calls").before(trends.root); }
+export function placeTrends(trends, losses) {
+  if (trends) byId("calls").before(trends.root);
+  if (losses) byId("matrix").append(losses.root);
+}
