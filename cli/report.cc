@@ -118,16 +118,47 @@ class Report : public Verb {
     return report_page::ComparisonPage(results_, compared, parts_, std::move(trends));
   }
 
+  // The sentences of `compare` itself, which a table alone does not tell, for the calls of a table.
+  static void TakeSentences(const compare::RankResult& said, compare::Comparison* c,
+                            compare::RankResult* result) {
+    const bool same = said.first_name == result->first_name;
+    compare::RankResult with = said;
+    with.others = std::move(result->others), with.more_others = result->more_others;
+    if (same) {
+      const int32_t pair = c->first.pair, row = c->first.row;
+      c->first = said.first;
+      c->first.pair = pair, c->first.row = row;
+    }
+    // What is said of a document alone.
+    std::erase(with.not_observed, results::kOnlyCallsThatDiffer);
+    *result = std::move(with);
+  }
+
   Result<report_page::PageText> PageOfTables(const results::ResultFolder& found) {
+    std::vector<results::JsonFinding> said;
+    if (!found.finding.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(said, results::ReadFindingJson(found.finding));
+    }
+    const auto of_pair = [&](const results::ResultTable& table) -> const compare::RankResult* {
+      if (said.size() == 1 && found.tables.size() == 1) return &said[0].result;
+      for (const results::JsonFinding& one : said) {
+        if (one.result.step == table.step && one.result.rank == table.rank) return &one.result;
+      }
+      return nullptr;
+    };
     std::vector<std::pair<int64_t, int64_t>> pairs;
     for (const results::ResultTable& table : found.tables)
       pairs.emplace_back(table.step, table.rank);
     BeginTrends(pairs);
     for (const results::ResultTable& table : found.tables) {
-      const Result<compare::Comparison> c = results::ReadResultTable(table.path);
+      Result<compare::Comparison> c = results::ReadResultTable(table.path);
       if (!c.ok() && found.tables.size() == 1) return c.status();
       if (c.ok()) {
-        results_.push_back(compare::SummarizeRank(*c, table.step, table.rank));
+        compare::RankResult& result =
+            results_.emplace_back(compare::SummarizeRank(*c, table.step, table.rank));
+        if (const compare::RankResult* own = of_pair(table); own != nullptr && own->failed.ok())
+          TakeSentences(*own, &*c, &result);
+        result.step = table.step, result.rank = table.rank;
         MSPROBE_RETURN_IF_ERROR(Add(*c, found.tables.size(), table.step, table.rank));
         continue;
       }
@@ -135,9 +166,19 @@ class Report : public Verb {
       failed.step = table.step, failed.rank = table.rank, failed.failed = c.status();
       parts_.emplace_back();
     }
-    compare::JudgeSteps(results_);
+    if (said.empty()) compare::JudgeSteps(results_);
     const std::string& named = found.tables.size() == 1 ? found.tables[0].path : source_;
-    return PageOfComparison({named, "", found.notes});
+    return PageOfComparison(said.size() == 1 ? SidesOf(said[0].result, found.notes)
+                                             : compare::RanksCompared{named, "", found.notes});
+  }
+
+  // The folders of the two dumps, as they are typed.
+  static compare::RanksCompared SidesOf(const compare::RankResult& result,
+                                        std::vector<std::string> notes) {
+    const auto folder = [](const std::string& dump) {
+      return BaseName(dump) == "dump.json" ? DirectoryName(dump) : dump;
+    };
+    return {folder(result.target_side.dump), folder(result.golden_side.dump), std::move(notes)};
   }
 
   Result<report_page::PageText> PageOfJson() {

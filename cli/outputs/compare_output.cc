@@ -23,6 +23,7 @@
 #include "engine/compare/report/report_terminal.h"
 #include "engine/compare/table/advisor.h"
 #include "engine/compare/table/table_report.h"
+#include "engine/results/result_folder.h"
 
 namespace msprobe::cli {
 namespace {
@@ -150,20 +151,21 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   if (!options_.limits.empty()) {
     MSPROBE_ASSIGN_OR_RETURN(kept.result.hits, compare::CheckRows(options_.limits, table));
   }
-  switch (options_.format) {
-    case StdoutFormat::kTable:
-      break;
-    case StdoutFormat::kJson:
-      kept.json = compare::JsonReport(comparison);
-      while (!kept.json.empty() && kept.json.back() == '\n') kept.json.pop_back();
-      break;
-    case StdoutFormat::kCsv:
-      return compare::StreamTableCsv(table, [&](std::span<const std::string_view> pieces) {
-        for (std::string_view piece : pieces) console_.Write(piece);
-        return Status::Ok();
-      });
+  if (options_.format == StdoutFormat::kJson || KeepsFinding()) {
+    kept.json = compare::JsonReport(comparison);
+    while (!kept.json.empty() && kept.json.back() == '\n') kept.json.pop_back();
   }
-  return Status::Ok();
+  if (options_.format != StdoutFormat::kCsv) return Status::Ok();
+  return compare::StreamTableCsv(table, [&](std::span<const std::string_view> pieces) {
+    for (std::string_view piece : pieces) console_.Write(piece);
+    return Status::Ok();
+  });
+}
+
+// Where an older tool's files are written, a script may expect these and no other.
+bool CompareOutput::KeepsFinding() const {
+  return options_.write_table && options_.table_file.empty() && options_.suffix.empty() &&
+         options_.table.generation == compare::Generation::k26;
 }
 
 std::string CompareOutput::ReportOn(const compare::Comparison& comparison,
@@ -327,8 +329,8 @@ void CompareOutput::PrintReport() {
   console_.Write(written);
 }
 
-void CompareOutput::PrintJson() {
-  if (kept_.size() == 1) return console_.Write(kept_[0].json + "\n");
+std::string CompareOutput::Json() const {
+  if (kept_.size() == 1) return kept_[0].json + "\n";
   std::string text = fmt::format("{{\"first\": {},\n", compare::FirstPlaceJson(results_));
   if (const auto drift = compare::FindDrift(results_))
     text += fmt::format("\"drift\": {},\n", compare::DriftJson(*drift));
@@ -358,7 +360,7 @@ void CompareOutput::PrintJson() {
     AppendJsonString(&text, r.failed.message());
     text += '}';
   }
-  console_.Write(text + (step >= 0 ? "}}}}\n" : "}}\n"));
+  return text + (step >= 0 ? "}}}}\n" : "}}\n");
 }
 
 Status CompareOutput::WriteExports() {
@@ -411,6 +413,11 @@ Status CompareOutput::WriteFilesOnAllPairs() {
     MSPROBE_RETURN_IF_ERROR(WriteFile(options_.folder, fmt::format("compare_summary_{}.csv", time_),
                                       compare::RankSummaryCsv(results_)));
   }
+  if (KeepsFinding()) {
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(options_.folder));
+    const std::string name = fmt::format("{}{}.json", results::kFindingFile, time_);
+    MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(options_.folder, name), Json()));
+  }
   MSPROBE_RETURN_IF_ERROR(WriteExports());
   MSPROBE_RETURN_IF_ERROR(WriteGraph());
   std::vector<report_page::PagePart> parts;
@@ -439,7 +446,7 @@ Status CompareOutput::Finish() {
   }
   if (unwritten.ok()) unwritten = on_all_pairs;
   if (options_.format == StdoutFormat::kTable) PrintReport();
-  if (options_.format == StdoutFormat::kJson) PrintJson();
+  if (options_.format == StdoutFormat::kJson) console_.Write(Json());
   for (const compare::RankResult& r : results_) {
     if (!r.failed.ok()) console_.Error(r.failed);
     for (const compare::FailHit& hit : r.hits) {

@@ -105,7 +105,9 @@ class CompareOutput {
   void PairIsAt(size_t index, double part);  // from 0 to 1; with mutex_ held
   void ShowPairs();                          // with mutex_ held
   void PrintReport();
-  void PrintJson();
+  // Whether the document of --format json lies beside the tables, for `msprobe report`.
+  bool KeepsFinding() const;
+  std::string Json() const;  // that document
   Status WriteAdvisor(const DumpPair& pair, const compare::Comparison& comparison,
                       const compare::TableFormat& table);
   std::string FolderOf(const DumpPair& pair) const;

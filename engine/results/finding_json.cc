@@ -266,8 +266,7 @@ JsonFinding FindingOf(const JsonValue& document, const std::string& path, int32_
                  .settings = std::string(Text(began, "settings"))};
   for (const JsonValue& sentence : Member(document, "not_observed").items)
     c.not_observed.push_back(sentence.text);
-  c.not_observed.push_back(
-      "the document names only calls that differ and calls without partner; the table has all");
+  c.not_observed.emplace_back(kOnlyCallsThatDiffer);
   found.result = compare::SummarizeRank(c, step, rank);
   FillSummary(document, &found.result.summary);
   FillSide(Member(document, "target"), &found.result.target_side);

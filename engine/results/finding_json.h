@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/compare/model/comparison.h"
@@ -21,6 +22,10 @@ struct JsonFinding {
   // The calls that the document names: the first divergence, further ones, those without a partner.
   compare::Comparison calls;
 };
+
+// What is not observed where a document is all that there is.
+inline constexpr std::string_view kOnlyCallsThatDiffer =
+    "the document names only calls that differ and calls without partner; the table has all";
 
 // Whether a text begins as such a document does.
 bool LooksLikeFindingJson(std::string_view text);

@@ -68,6 +68,11 @@ Result<ResultFolder> FindResultTables(const std::string& folder) {
   const bool one_time =
       std::all_of(found.tables.begin(), found.tables.end(),
                   [&](const ResultTable& t) { return t.time == found.tables[0].time; });
+  if (one_time && !found.tables.empty()) {
+    const std::string finding =
+        JoinPath(folder, fmt::format("{}{}.json", kFindingFile, found.tables[0].time));
+    if (Exists(finding)) found.finding = finding;
+  }
   if (!one_time) {
     found.notes.push_back(
         "the tables of this folder have different times: they may be of different comparisons");

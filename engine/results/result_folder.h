@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -17,8 +18,13 @@ struct ResultTable {
   int32_t step = -1, rank = -1;  // -1: without a number
   std::string time;              // the 14 digits in its name
 };
+// "compare_finding_20260102030405.json": the document of --format json (finding_json.h), which
+// compare writes beside its tables.
+inline constexpr std::string_view kFindingFile = "compare_finding_";
+
 struct ResultFolder {
   std::vector<ResultTable> tables;  // ordered by step and rank; of each pair the newest
+  std::string finding;              // the document of the comparison that wrote the tables, or ""
   std::vector<std::string> notes;   // sentences on what is left out, or is of different times
 };
 

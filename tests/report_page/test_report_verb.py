@@ -42,6 +42,45 @@ def test_the_page_says_what_the_page_of_the_comparison_says(compared, msprobe_bi
     assert WRONG[0] in finding(compared)
 
 
+def sentences(folder, name):
+    """What a person reads in front of the calls, line by line."""
+    page = (folder / name).read_text()
+    text = page[page.index('<section id="finding"') : page.index('<p id="state"')]
+    return [line for line in re.sub("<[^>]*>", "\n", text).split("\n") if line.strip()]
+
+
+@pytest.mark.parametrize("options", [{}, {"extra": True}, {"rewritten": True}])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_report_and_compare_say_the_same_sentences(tmp_path, msprobe_bin, options, steps):
+    for side in ("target", "golden"):
+        for step in range(steps):
+            place = tmp_path / side / (f"step{step}/rank0" if steps > 1 else "")
+            wrong = side == "target" and (step > 0 or steps == 1)
+            write_dump(place, wrong=wrong, **(options if side == "target" else {}))
+            dump = json_text.loads((place / "dump.json").read_text())
+            given = {"type": "str", "value": "tanh"}
+            if wrong and WRONG[0] in dump["data"]:
+                dump["data"][WRONG[0]]["input_kwargs"] = {"approximate": given}
+            (place / "dump.json").write_text(json_text.dumps(dump))
+    flags = ["-o", "out", "--html", "direct.html"]
+    run(msprobe_bin, tmp_path, "compare", "target", "golden", *flags)
+    run(msprobe_bin, tmp_path, "report", "out", "-o", "report.html")
+    said, wanted = (sentences(tmp_path, name) for name in ("report.html", "direct.html"))
+    if "rewritten" in options:  # further calls are those of the table, which knows no rewrites
+        said, wanted = (text[: text.index("Calls that also differ")] for text in (said, wanted))
+    assert said == wanted
+
+
+def test_a_table_without_its_document_is_read_alone(tmp_path, msprobe_bin):
+    write_dump(tmp_path / "target", wrong=True)
+    write_dump(tmp_path / "golden")
+    run(msprobe_bin, tmp_path, "compare", "target", "golden", "-o", "out")
+    (document,) = (tmp_path / "out").glob("compare_finding_*.json")
+    document.unlink()
+    run(msprobe_bin, tmp_path, "report", "out", "-o", "report.html")
+    assert WRONG[0] in finding(tmp_path)
+
+
 def test_the_page_of_a_dump_is_that_of_show(compared, msprobe_bin):
     run(msprobe_bin, compared, "report", "target", "-o", "report.html")
     run(msprobe_bin, compared, "show", "target", "--html", "shown.html")
