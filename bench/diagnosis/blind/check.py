@@ -84,16 +84,35 @@ def halves(cases) -> str:
     return "".join(f"{each.name}\n" for each in cases if each.name in taken)
 
 
+def lists(cases) -> list[str]:
+    """What is wrong with the number of cases, with blind_a.txt, or with declared places."""
+    wrong = [
+        f"{each.name}: expected an API or a line that is the true place"
+        for each in cases
+        if isinstance(each, case.Fault) and not (case.true_lines(each) or each.api)
+    ]
+    if len(cases) != 100:
+        wrong.append(f"expected 100 cases, found {len(cases)}")
+    if (HERE / "blind_a.txt").read_text() != halves(cases):
+        wrong.append("blind_a.txt does not fit the cases; type: blind/check.py --write")
+    return wrong
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[""], help="parts of names of cases")
     parser.add_argument("--record", action="store_true", help="record them at mix, too")
+    parser.add_argument("--quick", action="store_true", help="check only that all can be made")
     parser.add_argument("--write", action="store_true", help="write blind_a.txt")
     options = parser.parse_args()
     cases = list(case.all_cases().values())
     if options.write:
         (HERE / "blind_a.txt").write_text(halves(cases))
         return 0
+    if options.quick:
+        wrong = [text for text in map(checks.problem, cases) if text] + lists(cases)
+        print("\n".join(wrong) or "every case is complete")
+        return 1 if wrong else 0
     problems = 0
     with tempfile.TemporaryDirectory() as folder:
         recordings = Recordings(Path(folder))
@@ -101,8 +120,6 @@ def main():
             if not any(part in each.name for part in options.only):
                 continue
             problem, said = found(each)
-            if isinstance(each, case.Fault) and not (case.true_lines(each) or each.api):
-                problem += " has no place"
             if options.record:
                 try:
                     problem += recorded(each, recordings)
