@@ -11,6 +11,7 @@
 #include "engine/base/text.h"
 #include "engine/dump/read/reader.h"
 #include "engine/formats/text/json.h"
+#include "engine/replay/find_call.h"
 #include "engine/replay/reproducer.h"
 
 namespace msprobe::cli {
@@ -82,7 +83,9 @@ class OpGenerate : public Verb {
               "dump.json, or a folder with one; or config_op.json of msprobe 8")
         .TypeName("PATH")
         .Required();
-    name_ = flags.Text("--api_name", &api_, "the call: Functional.linear.3");
+    name_ =
+        flags.Text("--api_name", &api_,
+                   "the call: Functional.linear.3, a part of such a name, or a line: model.py:41");
     flags.Text("-o,--output_path", &output_, "folder for the script and its data")
         .TypeName("FOLDER")
         .ShowDefault();
@@ -106,7 +109,10 @@ class OpGenerate : public Verb {
 
   Result<int> Run(Console& out) override {
     MSPROBE_RETURN_IF_ERROR(ReadConfig());
-    if (api_.empty()) return InvalidArgument("-api is missing").Hint("-api Functional.linear.3");
+    if (api_.empty()) {
+      return InvalidArgument("-api (--api_name) is required: the call")
+          .Hint(fmt::format("msprobe op_generate -i {} -api Functional.linear.3", input_));
+    }
     for (const std::string_view direction : {".forward", ".backward"}) {
       if (!api_.ends_with(direction)) continue;
       api_.resize(api_.size() - direction.size());
@@ -117,7 +123,9 @@ class OpGenerate : public Verb {
           .Expected("--iter_times from 1 to 1000")
           .Found(std::to_string(iterations_));
     MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(input_));
-    MSPROBE_ASSIGN_OR_RETURN(const replay::RecordedCall call, Find(dump));
+    const std::vector<replay::RecordedCall> calls = replay::CallsOf(dump, {});
+    MSPROBE_ASSIGN_OR_RETURN(const size_t found, replay::FindCall(dump, calls, api_, input_));
+    const replay::RecordedCall& call = calls[found];
     if (direction_ == "backward" && call.backward < 0) {
       return InvalidArgument(fmt::format("{} has no backward entry", call.name))
           .Hint("--propagation forward");
@@ -202,26 +210,6 @@ class OpGenerate : public Verb {
     }
     *text = value.text;
     return Status::Ok();
-  }
-
-  Result<replay::RecordedCall> Find(const Dump& dump) const {
-    std::vector<std::string> near;
-    const std::vector<replay::RecordedCall> calls = replay::CallsOf(dump, {});
-    for (const replay::RecordedCall& call : calls) {
-      if (call.name == api_) return call;
-      if (near.size() < 5 && call.name.starts_with(api_)) near.push_back(call.name);
-    }
-    std::vector<std::string_view> names;
-    for (const replay::RecordedCall& call : calls) names.push_back(call.name);
-    if (near.empty())
-      if (const std::string_view name = NearestSpelling(api_, names); !name.empty())
-        near.emplace_back(name);
-    std::string hint;
-    for (const std::string& name : near) hint += (hint.empty() ? "-api " : ", ") + name;
-    Status status = NotFound(input_)
-                        .Expected("a call of an API, such as Functional.linear.3")
-                        .Found(fmt::format("no {} among {} calls", Excerpt(api_), calls.size()));
-    return hint.empty() ? status : std::move(status).Hint(hint);
   }
 
   std::string input_, api_, output_ = "./", direction_, data_, extract_;

@@ -14,6 +14,7 @@
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/isolation/nearer.h"
+#include "engine/replay/find_call.h"
 #include "engine/replay/recorded_call.h"
 
 namespace msprobe::cli {
@@ -23,8 +24,6 @@ using isolation::ErrorOf;
 using isolation::Nearer;
 using isolation::OutputError;
 using isolation::ReplayedCall;
-
-constexpr size_t kCandidates = 8;
 
 // One recorded run, and the call in it.
 struct Side {
@@ -80,14 +79,16 @@ class Replay : public Verb {
                  "exit with 1 unless the target is as near to float64 as the golden, or exact");
     flags.Footer(
         "Elements that the dump does not have are made from the statistics. Such a call says what "
-        "the operation\ndoes here, and nothing of the recorded result: record with task tensor.");
+        "the operation\ndoes here, and nothing of the recorded result: record with task tensor.\n"
+        "Exit code: 0 a verdict; 1 with --exit-code, the target is farther from float64; 2 "
+        "UNKNOWN, "
+        "or an error.");
   }
 
   Result<int> Run(Console& out) override {
     MSPROBE_ASSIGN_OR_RETURN(Side target, Open(flags_.dump, out));
-    MSPROBE_ASSIGN_OR_RETURN(const std::vector<size_t> found, Find(target));
-    if (found.size() > 1) return Several(target, found);
-    target.call = found[0];
+    MSPROBE_ASSIGN_OR_RETURN(target.call,
+                             replay::FindCall(target.dump, target.calls, call_, flags_.dump));
     std::optional<Side> golden;
     if (!golden_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(golden, Open(golden_, out));
@@ -102,7 +103,7 @@ class Replay : public Verb {
         isolation::WhichIsNearer(target.found, golden ? &golden->found : nullptr);
     format_ == "json" ? PrintJson(target, golden, verdict, out)
                       : PrintTable(target, golden, verdict, out);
-    if (!target.found.why.empty() || (golden && !golden->found.why.empty())) return kExitError;
+    if (verdict.nearer == Nearer::kUnknown) return kExitError;
     const bool good = verdict.nearer == Nearer::kTarget || verdict.nearer == Nearer::kBoth;
     return exit_code_ && !good ? kExitDiffers : kExitOk;
   }
@@ -118,87 +119,6 @@ class Replay : public Verb {
     return side;
   }
 
-  // The calls that the text means: of this name, else with this part in the name, else of this line.
-  Result<std::vector<size_t>> Find(const Side& side) const {
-    std::string text = call_;
-    for (const std::string_view direction : {".forward", ".backward"}) {
-      if (text.ends_with(direction)) text.resize(text.size() - direction.size());
-    }
-    std::vector<size_t> parts, lines;
-    for (size_t i = 0; i < side.calls.size(); ++i) {
-      const std::string& name = side.calls[i].name;
-      if (name == text) return std::vector<size_t>{i};
-      if (name.find(text) != name.npos) parts.push_back(i);
-      const std::string line = LineOf(side, i);
-      const size_t at = text.find(':') == text.npos ? line.npos : line.find(text);
-      const bool whole_number =
-          at != line.npos && (at + text.size() == line.size() || line[at + text.size()] == ' ');
-      if (whole_number && (at == 0 || line[at - 1] == '/')) lines.push_back(i);
-    }
-    if (parts.empty()) parts = std::move(lines);
-    if (!parts.empty()) return parts;
-    return NoSuchCall(side, text);
-  }
-
-  // What the text names instead of a call that can be executed, and what can be.
-  Status NoSuchCall(const Side& side, const std::string& text) const {
-    std::vector<std::string_view> names;
-    for (const replay::RecordedCall& call : side.calls) names.push_back(call.name);
-    const Record* other = nullptr;  // the shortest name: "a.mlp" goes before "a.mlp.down"
-    for (const Record& record : side.dump.records) {
-      if (record.name.view().find(text) == std::string_view::npos) continue;
-      if (other == nullptr || record.api.size() < other->api.size()) other = &record;
-    }
-    Status status = InvalidArgument()
-                        .At(flags_.dump)
-                        .Expected("a call of an API, such as Functional.linear.3")
-                        .Found(other == nullptr ? fmt::format("no {} among {} calls", Excerpt(text),
-                                                              names.size())
-                               : other->is_module ? fmt::format("the module {}", other->name.view())
-                                                  : fmt::format("{}", other->name.view()));
-    if (other != nullptr && !other->is_module)
-      return std::move(status).Hint(
-          "steps of optimizers and passes without a call are not executed");
-    if (names.empty())
-      return std::move(status).Hint(
-          "modules are not executed, and this dump has nothing else: record with level L1 or mix");
-    if (other != nullptr) return std::move(status).Hint(CallsInside(side, text));
-    const std::string_view near = NearestSpelling(text, names);
-    return std::move(status).Hint(near.empty()
-                                      ? fmt::format("msprobe show {} lists the calls", flags_.dump)
-                                      : std::string(near));
-  }
-
-  // The calls that ran inside of the modules with this text in their names.
-  static std::string CallsInside(const Side& side, const std::string& text) {
-    std::string inside;
-    size_t count = 0;
-    for (const replay::RecordedCall& call : side.calls) {
-      const Record& record = side.dump.records[call.forward];
-      const std::string_view around = record.parent.empty() ? record.module : record.parent;
-      if (around.find(text) == around.npos || !call.skip.empty()) continue;
-      if (count++ < kCandidates) inside += (inside.empty() ? "" : ", ") + call.name;
-    }
-    if (count == 0) return "modules are not executed, and no call inside of it was recorded";
-    return fmt::format("modules are not executed, the calls inside of it are: {}{}", inside,
-                       count > kCandidates ? ", ..." : "");
-  }
-
-  Status Several(const Side& side, const std::vector<size_t>& found) const {
-    std::string names;
-    for (size_t i = 0; i < std::min(found.size(), kCandidates); ++i) {
-      names += (i == 0 ? "" : ", ") + side.calls[found[i]].name;
-      if (const std::string line = LineOf(side, found[i]); !line.empty())
-        names += " (" + line.substr(0, line.find(' ')) + ")";
-    }
-    if (found.size() > kCandidates) names += ", ...";
-    return InvalidArgument()
-        .At(flags_.dump)
-        .Expected("one call")
-        .Found(fmt::format("{} calls that {} can mean", found.size(), Excerpt(call_)))
-        .Hint("one of " + names);
-  }
-
   // The golden's partner of the call, as compare finds it.
   static Status FindPartner(const Side& target, Side* golden) {
     const int32_t forward = target.calls[target.call].forward;
@@ -209,7 +129,8 @@ class Replay : public Verb {
       golden->call = i;
       return Status::Ok();
     }
-    return NotFound(golden->dump.path)
+    return InvalidArgument()
+        .At(golden->dump.path)
         .Expected("a partner of " + target.calls[target.call].name)
         .Found("none: only the target makes this call")
         .Hint("leave the golden out: the call is measured against float64 alone");

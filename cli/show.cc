@@ -7,6 +7,7 @@
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/dump/write/coverage.h"
+#include "engine/model/named_calls.h"
 #include "engine/model/names.h"
 #include "engine/report_page/report_page.h"
 
@@ -33,7 +34,9 @@ class Show : public Verb {
     flags.Text("dump", &dump_, "dump folder, dump.json, or another file, see below")
         .TypeName("PATH")
         .Required();
-    flags.Text("--filter", &filter_, "only records, tensors or rows that contain this text");
+    flags.Text(
+        "--filter", &filter_,
+        "only records, tensors or rows that contain this text: linear.3, or a line, model.py:41");
     flags.Text("--slice", &slice_, "print these elements of a tensor: 0:2,:,3");
     flags
         .Text("--golden", &golden_,
@@ -63,23 +66,29 @@ class Show : public Verb {
           .Hint("tensors are in dump_tensor_data beside dump.json, under task tensor");
     }
     MSPROBE_ASSIGN_OR_RETURN(Dump dump, dump::ReadDump(dump_));
-    PrintHeader(dump, out);
+    if (filter_.empty()) PrintHeader(dump, out);
     int64_t shown = 0, matching = 0;
     for (const Record& record : dump.records) {
-      if (record.name.view().find(filter_) == std::string_view::npos) continue;
+      if (!filter_.empty() && !NamesCall(filter_, Named(dump, record))) continue;
       ++matching;
       if (limit_ > 0 && shown >= limit_) continue;
-      ++shown;
+      if (shown++ > 0 || filter_.empty()) out.Write("\n");
       PrintRecord(dump, record, out);
     }
     if (shown < matching) out.Tell("\nand {} more\n", matching - shown);
     if (matching == 0 && !filter_.empty()) {
-      out.Tell("\nno record's name contains \"{}\"\n", MakePrintable(filter_));
+      out.Tell("no record of {} contains \"{}\" in its name or line\n", MakePrintable(dump.path),
+               MakePrintable(filter_));
     }
     return kExitOk;
   }
 
  private:
+  static NamedCall Named(const Dump& dump, const Record& record) {
+    return {.name = record.name.view(),
+            .line = record.stack < 0 ? "" : dump::UserSourceLine(dump.stacks[record.stack])};
+  }
+
   Result<int> WritePage(Console& out) const {
     if (!filter_.empty() || !slice_.empty() || !golden_.empty() || limit_ != kDefaultLimit) {
       return InvalidArgument("--html cannot be combined with --filter, --slice, --golden, --limit")
@@ -117,7 +126,7 @@ class Show : public Verb {
   }
 
   static void PrintRecord(const Dump& dump, const Record& record, Console& out) {
-    out.Print("\n{}", MakePrintable(record.name));
+    out.Write(MakePrintable(record.name));
     if (!record.parent.empty()) out.Tell("  in {}", MakePrintable(record.parent));
     if (!record.exception.empty()) out.Tell("  raised {}", MakePrintable(record.exception));
     out.Write("\n");

@@ -7,18 +7,16 @@
 #include <functional>
 #include <unordered_map>
 
-#include "engine/base/text.h"
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/model/named_calls.h"
 
 namespace msprobe::isolation {
 namespace {
 
 using compare::Comparison;
 using compare::RowVerdict;
-
-constexpr size_t kCandidates = 8;
 
 // The outputs of one dump, found by their numbers.
 class Outputs {
@@ -155,50 +153,21 @@ bool IsOneNumber(const Comparison& c, const Record& record, bool target) {
   return one;
 }
 
-// "train.py:41" in "pkg/train.py:41 in forward: ...".
-bool IsAtLine(std::string_view line, std::string_view text) {
-  if (text.find(':') == text.npos) return false;
-  const size_t at = line.find(text);
-  if (at == line.npos || (at > 0 && line[at - 1] != '/')) return false;
-  const size_t end = at + text.size();
-  return end == line.size() || line[end] == ' ';
-}
-
 }  // namespace
 
 Result<int32_t> FindCall(const Comparison& c, std::string_view text) {
-  std::vector<int32_t> parts;
-  std::vector<std::string_view> names;
-  int32_t loss = -1;
+  std::vector<NamedCall> calls;
+  calls.reserve(c.pairs.size());
   for (size_t p = 0; p < c.pairs.size(); ++p) {
     const auto pair = static_cast<int32_t>(p);
-    const std::string_view name = compare::EntryName(c, pair);
-    if (name == text || (name.starts_with(text) && name.substr(text.size()) == ".forward"))
-      return pair;
     const Record& record = compare::RecordOf(c, pair);
     const bool forward = record.direction == Direction::kForward && !record.is_module;
-    if (forward && IsOneNumber(c, record, c.pairs[p].target >= 0)) loss = pair;
-    names.push_back(name);
-    if (name.find(text) != name.npos || IsAtLine(compare::SourceLineOf(c, pair), text))
-      parts.push_back(pair);
+    calls.push_back({.name = compare::EntryName(c, pair),
+                     .line = compare::SourceLineOf(c, pair),
+                     .may_be_loss = forward && IsOneNumber(c, record, c.pairs[p].target >= 0)});
   }
-  if (text == "loss" && loss >= 0) return loss;
-  if (parts.size() == 1) return parts[0];
-  if (parts.empty()) {
-    Status status = NotFound(c.target.path)
-                        .Expected("a call, such as Functional.linear.3.forward or loss")
-                        .Found(fmt::format("no {} among {} calls", Excerpt(text), names.size()));
-    const std::string_view near = NearestSpelling(text, names);
-    return near.empty() ? status : std::move(status).Hint(std::string(near));
-  }
-  std::string candidates;
-  for (size_t i = 0; i < std::min(parts.size(), kCandidates); ++i)
-    candidates += (i == 0 ? "" : ", ") + std::string(compare::EntryName(c, parts[i]));
-  if (parts.size() > kCandidates) candidates += ", ...";
-  return InvalidArgument()
-      .Expected("one call")
-      .Found(fmt::format("{} calls that {} can mean", parts.size(), Excerpt(text)))
-      .Hint("one of " + candidates);
+  MSPROBE_ASSIGN_OR_RETURN(const size_t call, OneCallNamed(calls, text, c.target.path));
+  return static_cast<int32_t>(call);
 }
 
 ErrorChain ChainTo(const Comparison& c, int32_t pair) {

@@ -30,9 +30,7 @@ struct ErrorChain {
   std::string note;            // what the chain does not show; ""
 };
 
-// A pair by the name of its entry, with or without its direction; by a part of the name or a source
-// line (model.py:41); or "loss": the last forward call whose result is one number. Errors: kNotFound
-// with the nearest name; kInvalidArgument with the candidates when several calls fit.
+// The pair that `text` names (engine/model/named_calls.h). Errors: those of OneCallNamed.
 Result<int32_t> FindCall(const compare::Comparison& comparison, std::string_view text);
 
 // The shortest way by which the error of the first divergence came to `pair`, along values that

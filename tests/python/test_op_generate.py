@@ -235,9 +235,10 @@ def test_the_configuration_of_msprobe_8(dump, generate, tmp_path):
 
 
 def test_errors_say_what_to_type(dump, generate):
-    assert "-api Functional.linear.0" in generate(dump, "-api", "Functional.linear", code=2)
-    assert "-api Functional.linear.0" in generate(dump, "-api", "Functional.linaer.0", code=2)
-    assert "-api is missing" in generate(dump, code=2)
+    assert "one of Functional.linear.0" in generate(dump, "-api", "Functional.linear", code=2)
+    near = generate(dump, "-api", "Functional.linaer.0", code=2)
+    assert "did you mean Functional.linear.0?" in near and "does not exist" not in near
+    assert "-api (--api_name) is required" in generate(dump, code=2)
     assert "1 to 1000" in generate(dump, "-api", "x", "--iter_times", 0, code=2)
     assert "does not exist" in generate("nowhere", "-api", "x", code=2)
 
