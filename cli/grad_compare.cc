@@ -8,7 +8,9 @@
 #include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/dump/read/reader.h"
 #include "engine/gradients/compare_gradients.h"
+#include "engine/gradients/recorded_norms.h"
 #include "engine/report_page/gradient_page.h"
 
 namespace msprobe::cli {
@@ -81,6 +83,7 @@ class GradCompare : public Verb {
     options.rule = {std::strtod(lowest_first_.c_str(), nullptr),
                     std::strtod(largest_drop_.c_str(), nullptr)};
     options.on_progress = [&](size_t done, size_t all) { out.ProgressOf("comparing", done, all); };
+    for (const std::string& path : {target_, golden_}) MSPROBE_RETURN_IF_ERROR(RefuseDumps(path));
     Result<GradientComparison> compared =
         gradients::CompareGradients(target_, golden_, output_, options);
     out.ClearProgress();
@@ -98,6 +101,19 @@ class GradCompare : public Verb {
   }
 
  private:
+  // Dumps of calls have no directions of gradients.
+  Status RefuseDumps(const std::string& path) const {
+    if (!IsDirectory(path) || gradients::IsRecording(path)) return Status::Ok();
+    const Result<std::vector<dump::DumpLocation>> dumps = dump::FindDumps(path);
+    if (!dumps.ok() || dumps->empty() || !dumps->front().path.ends_with(".json"))
+      return Status::Ok();
+    return InvalidArgument()
+        .At(path)
+        .Expected("the dump_path of a run with task grad_probe")
+        .Found(fmt::format("dumps of calls: {}", dumps->front().path))
+        .Hint(fmt::format("msprobe compare {} {} compares those", target_, golden_));
+  }
+
   // Adds the folders of pictures beside the tables to `files`.
   static Status Draw(Console& out, std::vector<std::string>* files) {
     std::vector<std::string> words = {"-m", "msprobe.core.grad_probe.pictures"};

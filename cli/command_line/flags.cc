@@ -196,8 +196,67 @@ Flags::Parsed Flags::Parse(const std::vector<std::string>& words) {
     parsed.help = true;
   } catch (const CLI::ParseError& error) {
     parsed.error = InOurWords(error.what());
+    parsed.extra = app_->remaining();
   }
   return parsed;
+}
+
+bool Flags::IsMissing(const FlagData& flag) {
+  return flag.option->get_required() && flag.option->count() == 0;
+}
+
+std::string Flags::FirstMissing() const {
+  const std::vector<FlagInfo> all = All();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!IsMissing(*flags_[i])) continue;
+    const FlagInfo& info = all[i];
+    std::string name = info.place.empty() ? info.names.front() : info.place;
+    if (!info.place.empty() && !info.names.empty())
+      name += fmt::format(" ({})", info.names.front());
+    if (info.place.empty() && info.names.size() > 1)
+      name += fmt::format(" ({})", info.names.back());
+    return fmt::format("{} is required: {}", name, info.help);
+  }
+  return "";
+}
+
+std::string Flags::Completed(const std::vector<std::string>& words,
+                             const std::vector<std::string>& extra) const {
+  const std::vector<FlagInfo> all = All();
+  // Flags that can take a word: the missing ones; of a verb that requires none, those of paths.
+  std::vector<size_t> open;
+  bool by_place = false, requires_any = false;
+  for (size_t i = 0; i < all.size(); ++i) {
+    by_place = by_place || !all[i].place.empty();
+    requires_any = requires_any || all[i].required;
+    if (IsMissing(*flags_[i])) open.push_back(i);
+  }
+  for (size_t i = 0; i < all.size() && !by_place && !requires_any; ++i) {
+    if (all[i].takes_path && flags_[i]->option->count() == 0) open.push_back(i);
+  }
+  std::string line = program_;
+  size_t taken = 0, next = 0;  // words of `extra`; of `open`
+  bool named = false;          // the flag of the word before takes several, and has its name
+  for (const std::string& word : words) {
+    const bool is_extra = taken < extra.size() && word == extra[taken];
+    if (is_extra && !named) {
+      if (next == open.size()) return "";
+      const FlagInfo& info = all[open[next]];
+      if (!info.names.empty()) line += " " + info.names.front();
+      named = info.repeated;
+      if (!named) ++next;
+    }
+    taken += is_extra;
+    line += " " + word;
+  }
+  next += named;
+  if (taken < extra.size()) return "";
+  for (; next < open.size() && requires_any; ++next) {
+    const FlagInfo& info = all[open[next]];
+    line += " " + (!info.place.empty() ? info.place
+                                       : fmt::format("{} {}", info.names.front(), info.value));
+  }
+  return line;
 }
 
 void AddExitCode(Flags& flags, bool* value) {

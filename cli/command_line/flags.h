@@ -104,8 +104,17 @@ class Flags {
   // Sets the variables. To be called once.
   Parsed Parse(const std::vector<std::string>& words);
 
+  // After Parse: of the required flags and arguments the first that was not given, as help spells it
+  // and with its help: "-i (--input_path) is required: the dump". "": none.
+  std::string FirstMissing() const;
+  // The command line with a name before each word that belongs to no flag, and a place for what is
+  // missing: "show -i a -o FOLDER" of "a". "": words are left, or there is nothing to add.
+  std::string Completed(const std::vector<std::string>& words,
+                        const std::vector<std::string>& extra) const;
+
  private:
   Flag Keep(FlagData data);
+  static bool IsMissing(const FlagData& flag);
 
   std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<FlagData>> flags_;

@@ -32,6 +32,16 @@ size_t CommandStart(const Flags& flags, const std::vector<std::string>& argument
   return std::min(i, arguments.size());
 }
 
+// A word without its flag, or a flag that is missing. `completed`: the command line with names and
+// places for what is missing; "": not known.
+Status Misplaced(std::string_view message, const std::string& completed, std::string_view program) {
+  Status status = InvalidArgument(message);
+  const std::string help = fmt::format("{} --help", program);
+  return completed.empty()
+             ? std::move(status).Hint(help)
+             : std::move(status).Hint(fmt::format("did you mean: {}  ({})", completed, help));
+}
+
 }  // namespace
 
 Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_view program,
@@ -46,6 +56,7 @@ Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_
   }
   // Before anything else is said: errors and help are in the language, too.
   MSPROBE_RETURN_IF_ERROR(TakeLanguage(arguments.size(), &arguments));
+  const std::vector<std::string> given = arguments;  // as they were typed
   arguments = NormalizeArguments(arguments);
   const Flags::Parsed parsed = flags.Parse(arguments);
   if (parsed.help || parsed.help_all) {
@@ -62,13 +73,16 @@ Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_
       if (std::find(known.begin(), known.end(), flag) == known.end())
         return UnknownFlag(flag, verb.name(), known);
     }
+    const std::string missing = flags.FirstMissing();
+    if (parsed.error.ends_with(" is required") && !missing.empty())
+      return Misplaced(missing, flags.Completed(given, parsed.extra), program);
     return InvalidArgument(WithShortSpellings(parsed.error))
         .Hint(fmt::format("{} --help", program));
   }
   for (const std::string& extra : parsed.extra) {
     if (extra.size() > 1 && extra[0] == '-') return UnknownFlag(extra, verb.name(), known);
-    return InvalidArgument(fmt::format("{}: unexpected argument {}", program, Excerpt(extra)))
-        .Hint(fmt::format("{} --help", program));
+    return Misplaced(fmt::format("{}: unexpected argument {}", program, Excerpt(extra)),
+                     flags.Completed(given, parsed.extra), program);
   }
   return verb.Run(console);
 }

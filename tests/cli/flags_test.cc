@@ -98,6 +98,52 @@ TEST(Flags, RequiredFlagsAreMissed) {
   EXPECT_EQ(flags.Parse({}).error, "--path is required");
 }
 
+// What is missing of `words`, and the line that was meant.
+std::pair<std::string, std::string> Meant(const std::vector<std::string>& words) {
+  std::string input, output, format;
+  Flags flags("", "msprobe show");
+  flags.Text("-i,--input", &input, "the dump").TypeName("PATH").Required();
+  flags.Text("--output", &output, "the folder").TypeName("FOLDER").Required();
+  flags.Text("--format", &format, "what is printed");
+  const Flags::Parsed parsed = flags.Parse(words);
+  return {flags.FirstMissing(), flags.Completed(words, parsed.extra)};
+}
+
+TEST(Flags, AWordWithoutItsFlagGetsIt) {
+  using ::testing::Pair;
+  const std::string input = "-i (--input) is required: the dump";
+  EXPECT_THAT(Meant({}), Pair(input, "msprobe show -i PATH --output FOLDER"));
+  EXPECT_THAT(Meant({"a"}), Pair(input, "msprobe show -i a --output FOLDER"));
+  EXPECT_THAT(Meant({"--format", "json", "a", "b"}),
+              Pair(input, "msprobe show --format json -i a --output b"));
+  EXPECT_THAT(Meant({"-i", "a", "b"}),
+              Pair("--output is required: the folder", "msprobe show -i a --output b"));
+  EXPECT_THAT(Meant({"a", "b", "c"}), Pair(input, ""));
+}
+
+TEST(Flags, AnArgumentOfAPlaceIsNamedByIt) {
+  std::string dump, call;
+  Flags flags("", "msprobe replay");
+  flags.Text("dump", &dump, "the dump").Required();
+  flags.Text("call", &call, "the call").Required();
+  const std::vector<std::string> words = {"a"};
+  const Flags::Parsed parsed = flags.Parse(words);
+  EXPECT_EQ(flags.FirstMissing(), "CALL is required: the call");
+  EXPECT_EQ(flags.Completed(words, parsed.extra), "msprobe replay a CALL");
+}
+
+TEST(Flags, PathsGoToAVerbThatRequiresNone) {
+  std::vector<std::string> compare;
+  std::string output;
+  Flags flags("", "msprobe config_check");
+  flags.Texts("-c,--compare", &compare, "two").Values(2, 2).TypeName("PATH PATH");
+  flags.Text("-o", &output, "the file").TypeName("FILE");
+  const std::vector<std::string> words = {"a", "b"};
+  const Flags::Parsed parsed = flags.Parse(words);
+  EXPECT_EQ(flags.FirstMissing(), "");
+  EXPECT_EQ(flags.Completed(words, parsed.extra), "msprobe config_check -c a b");
+}
+
 TEST(Flags, AnOptionalValueMayBeLeftOut) {
   std::string file;
   bool other = false;

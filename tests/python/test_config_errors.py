@@ -131,6 +131,8 @@ ARGUMENTS = {
     "dump_path": ({"dump_path": ""}, ["dump_path", "expected a folder"]),
     "step": ({"step": ["a"]}, ["step", 'found "a"']),
     "negative step": ({"step": [-2]}, ["step", 'found "-2"']),
+    "misspelt": ({"levle": "L1"}, ["no argument levle", "did you mean level?"]),
+    "unknown": ({"colour": "L1"}, ["no argument colour", "there is config_path, task"]),
 }
 
 

@@ -25,8 +25,12 @@ os.register_at_fork(after_in_child=_renew_lock)  # another thread of the parent 
 def method(function):
     """A method of the class: one thread at a time, once there is a debugger."""
 
+    names = facade.parameters(function)
+
     @functools.wraps(function)
     def locked(cls, *args, **kwargs):
+        if kwargs and names:
+            facade.check_keywords(function.__name__, names, kwargs)
         with lock:
             if cls.instance is None:
                 raise UsageError(
@@ -124,7 +128,10 @@ class Debugger:
         *,
         baseline=None,
         baseline_action=None,
+        **others,
     ):
+        if others:
+            facade.check_keywords("PrecisionDebugger", facade.parameters(cls.__new__), others)
         with lock:
             if model is not None and step is None and _is_steps(model):
                 model, step = None, model

@@ -4,10 +4,11 @@ There is one debugger, and nothing is kept here: what is read comes from it, and
 its methods and keyword arguments set.
 """
 
+import difflib
 import json
 import os
 
-from msprobe import _engine
+from msprobe import UsageError, _engine
 
 
 class Facade:
@@ -41,6 +42,21 @@ class Facade:
 def unknown(name, known):
     """The text about an attribute that does not exist."""
     return f"{name} does not exist in msprobe {_engine.__version__}; there is {', '.join(known)}"
+
+
+def parameters(function):
+    """Names of the parameters behind the first one."""
+    code = function.__code__
+    return code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+
+
+def check_keywords(called, names, given):
+    """Raise for a keyword argument that a function does not have."""
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            meant = f"did you mean {near[0]}?" if near else f"there is {', '.join(names)}"
+            raise UsageError(f"{called} has no argument {name}: {meant}")
 
 
 class Config(Facade):
