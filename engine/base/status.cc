@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "engine/base/file.h"
 #include "engine/base/language.h"
 
 namespace msprobe {
@@ -80,7 +81,8 @@ std::string Status::Compose(std::string (*in_language)(std::string)) const {
   std::string text;
   if (!rep_->path.empty()) {
     text = rep_->path;
-    if (rep_->offset) text += fmt::format(":{}", *rep_->offset);
+    // ":0" would be read as a line; the beginning of a file needs no number.
+    if (rep_->offset.value_or(0) > 0) text += fmt::format(":{}", *rep_->offset);
     text += ": ";
   }
   const size_t start = text.size();
@@ -113,8 +115,11 @@ Status InvalidConfig(std::string_view path, std::optional<uint64_t> line) {
 Status InvalidDump(std::string_view path, std::optional<uint64_t> offset) {
   return Status(ErrorCode::kInvalidDump).At(path, offset);
 }
+// What exists holds nothing of what is looked for: that is another error than a path that is not there.
 Status NotFound(std::string_view path) {
-  return Status(ErrorCode::kNotFound).At(path).Says("does not exist");
+  return Status(ErrorCode::kNotFound)
+      .At(path)
+      .Says(Exists(std::string(path)) ? "holds nothing that fits" : "does not exist");
 }
 Status IoError(std::string_view path, std::string_view operation, int error_number) {
   return Status(ErrorCode::kIo)

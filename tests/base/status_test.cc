@@ -47,7 +47,7 @@ TEST(Status, PartsJoinInEveryCombination) {
   const std::vector<Case> cases = {
       {false, false, false, false, false, "invalid dump"},
       {true, false, false, false, false, "p: invalid dump"},
-      {true, true, false, false, false, "p:0: invalid dump"},
+      {true, true, false, false, false, "p:7: invalid dump"},
       {false, false, true, false, false, "s"},
       {false, false, false, true, false, "expected e"},
       {false, false, false, false, true, "found f"},
@@ -55,14 +55,14 @@ TEST(Status, PartsJoinInEveryCombination) {
       {false, false, true, false, true, "s, found f"},
       {false, false, false, true, true, "expected e, found f"},
       {false, false, true, true, true, "s; expected e, found f"},
-      {true, true, true, true, true, "p:0: s; expected e, found f"},
+      {true, true, true, true, true, "p:7: s; expected e, found f"},
       {true, false, false, true, false, "p: expected e"},
       {true, false, false, false, true, "p: found f"},
   };
   for (const Case& c : cases) {
     Status status(ErrorCode::kInvalidDump);
     if (c.path)
-      status = std::move(status).At("p", c.offset ? std::optional<uint64_t>(0) : std::nullopt);
+      status = std::move(status).At("p", c.offset ? std::optional<uint64_t>(7) : std::nullopt);
     if (c.says) status = std::move(status).Says("s");
     if (c.expected) status = std::move(status).Expected("e");
     if (c.found) status = std::move(status).Found("f");
@@ -79,6 +79,9 @@ TEST(Status, MakersSetCodeAndText) {
   EXPECT_EQ(InvalidConfig("c.json", 3).message(), "c.json:3: invalid configuration");
   EXPECT_EQ(NotFound("a/b").code(), ErrorCode::kNotFound);
   EXPECT_EQ(NotFound("a/b").message(), "a/b: does not exist");
+  EXPECT_EQ(NotFound("/").Expected("a dump").message(),
+            "/: holds nothing that fits; expected a dump");
+  EXPECT_EQ(InvalidDump("train.py", 0).Expected("'{'").message(), "train.py: expected '{'");
   EXPECT_EQ(IoError("a/b", "write", ENOSPC).code(), ErrorCode::kIo);
   EXPECT_EQ(IoError("a/b", "write", ENOSPC).message(),
             "a/b: cannot write: No space left on device");

@@ -22,8 +22,8 @@ TEST(ReadDump, DamageIsReportedWithItsPlace) {
     return dump.status().ok() ? "" : dump.status().message();
   };
   EXPECT_THAT(message("not json at all"),
-              HasSubstr("dump.json:0: expected '{', found \"not json at all\""));
-  EXPECT_THAT(message(""), HasSubstr("dump.json:0: expected '{', found the end of the file"));
+              HasSubstr("dump.json: expected '{', found \"not json at all\""));
+  EXPECT_THAT(message(""), HasSubstr("dump.json: expected '{', found the end of the file"));
   EXPECT_THAT(message("{}"), HasSubstr("expected the key \"data\" of a dump"));
   EXPECT_THAT(message("{\"task\": \"stat"), HasSubstr("found the end of the file"));
   std::string damaged = Ours({Entry("Torch.f.0.forward"), Entry("Torch.g.0.forward")});
