@@ -7,6 +7,7 @@
 #include "cli/outputs/compare_output.h"
 #include "cli/verbs.h"
 #include "engine/accuracy/precision_compare.h"
+#include "engine/accuracy/row_verdict.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
@@ -87,10 +88,32 @@ class ApiPrecisionCompare : public Verb {
     if (c.only_gpu > 0) out.Tell("{} outputs are only in {}\n", c.only_gpu, gpu_);
     const std::vector<const ComparedOutput*> worst = c.Worst(kWorst);
     if (!worst.empty()) out.Tell("\nthe worst:\n");
+    bool alone = false;  // a standard that does not look at the reference
     for (const ComparedOutput* w : worst) {
       const std::string& reason = w->verdict.reason.empty() ? w->message : w->verdict.reason;
-      out.Print("  {:<7}  {}: {}\n", accuracy::VerdictName(w->verdict.verdict),
-                MakePrintable(w->name), MakePrintable(Trim(reason)));
+      const std::string_view standard = accuracy::StandardName(w->verdict.standard);
+      alone = alone || (w->verdict.standard != accuracy::Standard::kBenchmark &&
+                        w->verdict.standard != accuracy::Standard::kUlp);
+      out.Print("  {:<7}  {}\n", accuracy::VerdictName(w->verdict.verdict), MakePrintable(w->name));
+      if (standard.empty()) {
+        out.Print("           {}\n", MakePrintable(Trim(reason)));
+      } else {
+        out.Tell("           standard {}: {}\n", standard, MakePrintable(Trim(reason)));
+      }
+    }
+    if (npu_ == gpu_) out.Tell("\nnote: both files are {}\n", MakePrintable(npu_));
+    if (alone) {
+      out.Tell(
+          "{}note: binary, absolute, accumulative and thousandth judge the device by the golden "
+          "result, whatever the reference\n",
+          npu_ == gpu_ ? "" : "\n");
+    }
+    if (!worst.empty()) {
+      const std::string_view call = accuracy::ParseOutputName(worst[0]->name).call;
+      if (!call.empty()) {
+        out.Tell("next: msprobe replay DUMP {}: how far the call is from float64, in roundings\n",
+                 MakePrintable(call));
+      }
     }
     out.Tell("\nwritten: {}\n         {}\n", FileOf("result", time), FileOf("details", time));
   }

@@ -225,8 +225,9 @@ class Bisect : public Verb {
       out.Tell("  written   {}\n", MakePrintable(config_));
       if (run_.empty()) {
         out.Tell(
-            "  next      MSPROBE_CONFIG={} MSPROBE_DUMP_PATH={}/target python train.py; the "
-            "golden alike; then msprobe bisect {}/target {}/golden -o FOLDER\n",
+            "  next      MSPROBE_CONFIG={} MSPROBE_DUMP_PATH={}/target COMMAND, the command of the "
+            "target's run with all its arguments; the golden alike; then msprobe bisect {}/target "
+            "{}/golden -o FOLDER\n",
             config_, folder_, folder_, folder_);
       }
     } else if (const std::string call = CallOf(last.culprit); last.next.can_replay) {

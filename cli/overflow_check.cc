@@ -45,7 +45,10 @@ class OverflowCheck : public Verb {
           .Hint("-i is the folder of a step: -i runs/a/step0");
     }
     anomaly::FirstAnomalies found;
-    for (size_t from = 0; from < dumps.size() && found.answer.empty();) {
+    search_.steps = search_.all_steps = 0;
+    for (size_t i = 0; i < dumps.size(); ++i)
+      search_.all_steps += i == 0 || dumps[i].step != dumps[i - 1].step;
+    for (size_t from = 0; from < dumps.size() && found.answer.empty(); ++search_.steps) {
       size_t to = from;
       while (to < dumps.size() && dumps[to].step == dumps[from].step) ++to;
       const bool many = from > 0 || to < dumps.size();
@@ -55,6 +58,7 @@ class OverflowCheck : public Verb {
     }
     out.ClearProgress();
     if (read_ == 0) return unread_;
+    search_.complete = unread_.ok();
     return Report(found, out);
   }
 
@@ -76,6 +80,7 @@ class OverflowCheck : public Verb {
         continue;
       }
       ++read_;
+      search_.entries += static_cast<int64_t>(dump->records.size());
       NoteMissing(*dump, folder);
       ranks.push_back(anomaly::FindRankAnomaly(*dump, at.rank));
       if (!step.empty()) ranks.back().label = step + ranks.back().label;
@@ -103,9 +108,9 @@ class OverflowCheck : public Verb {
       MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(file, anomaly::AnomalyFile(found)));
     }
     if (format_ == "json") {
-      out.Write(anomaly::AnomalyJson(found, unread_.ok(), notes_, file));
+      out.Write(anomaly::AnomalyJson(found, search_, notes_, file));
     } else {
-      out.Write(MakeLinesPrintable(anomaly::AnomalyText(found, unread_.ok())));
+      out.Write(MakeLinesPrintable(anomaly::AnomalyText(found, search_)));
       for (const std::string& note : notes_)
         out.Warn(fmt::format("warning: {}\n", MakePrintable(note)));
       if (!file.empty()) out.Tell("written: {}\n", MakePrintable(file));
@@ -117,6 +122,7 @@ class OverflowCheck : public Verb {
   std::string name_, input_, output_ = "./output", format_ = "table";
   bool exit_code_ = false;
   std::vector<std::string> notes_;
+  anomaly::AnomalySearch search_;
   Status unread_;    // the first rank that could not be read
   size_t read_ = 0;  // ranks
 };

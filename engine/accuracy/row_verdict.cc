@@ -159,9 +159,11 @@ void RowJudge::Benchmark(const Sides& sides, std::string_view api, ComparedRow* 
     if (v > result->verdict ||
         (v != Verdict::kPass && v == result->verdict && ratio.value > of_reason)) {
       of_reason = consistent ? ratio.value : std::numeric_limits<double>::infinity();
-      result->reason =
-          !consistent ? fmt::format("the {} is NaN or infinite on one side", m.name)
-                      : fmt::format("the {} is {:.3g} times the reference's", m.name, ratio.value);
+      const RatioLimits& limits = v == Verdict::kError ? error : warning;
+      result->reason = !consistent
+                           ? fmt::format("the {} is NaN or infinite on one side", m.name)
+                           : fmt::format("the {} is {:.3g} times the reference's, limit {:g}",
+                                         m.name, ratio.value, limits.*m.limit);
     }
     result->verdict = std::max(result->verdict, v);
     if (ratio.value > result->worst_ratio) result->worst_ratio = ratio.value;
@@ -173,40 +175,41 @@ void RowJudge::Failures(const Sides& sides, bool balanced, ComparedRow* row, Row
   const struct {
     DetailsColumn metric;
     ComparedColumn column;
-  } failures[] = {{kInfNan, kComparedInfNan},
-                  {kRelativeFailures, kComparedRelativeFailures},
-                  {kAbsoluteFailures, kComparedAbsoluteFailures}};
+    const char* what;
+  } failures[] = {{kInfNan, kComparedInfNan, "elements are NaN or infinite on one side"},
+                  {kRelativeFailures, kComparedRelativeFailures,
+                   "normal values have too large a relative error"},
+                  {kAbsoluteFailures, kComparedAbsoluteFailures,
+                   "small values have too large an absolute error"}};
   // msprobe 8 and 26 forgot the line ends of the absolute standard, and doubled those of the
   // accumulative one.
   const std::string_view end = !old() || rules_ == Rules::k1 ? "\n" : balanced ? "\n\n" : "";
   std::string& message = (*row)[kComparedMessage];
   result->verdict = Verdict::kPass;
-  const auto fail = [&](std::string_view title) {
+  const auto fail = [&](std::string_view title, const std::string& reason) {
     result->verdict = Verdict::kError;
     message += fmt::format("ERROR: {}超过阈值{}", title, end);
+    result->reason += (result->reason.empty() ? "" : "; ") + reason;
   };
   for (const auto& f : failures) {
     const double share = sides.npu.Number(sides.n, f.metric);
     (*row)[f.column] = Spell(share);
     (*row)[f.column + 1] = NameOf(share == 0 ? Verdict::kPass : Verdict::kError);
-    if (share != 0) fail(kDetailsTitles[f.metric]);
+    if (share != 0)
+      fail(kDetailsTitles[f.metric], fmt::format("{:.3g} of the {}, limit 0", share, f.what));
   }
   if (balanced) {
     const std::string_view dtype = sides.npu.cell(sides.n, kDeviceDtype);
     const double balance = sides.npu.Number(sides.n, kBalance);
-    const bool good = balance <= standards_.LimitsOf(rules_).accumulative_balance.Of(dtype);
+    const double limit = standards_.LimitsOf(rules_).accumulative_balance.Of(dtype);
+    const bool good = balance <= limit;
     (*row)[kBalanceRatio] = Spell(balance);
     (*row)[kBalanceRatio + 1] = NameOf(good ? Verdict::kPass : Verdict::kError);
-    if (!good) fail(kDetailsTitles[kBalance]);
+    if (!good) {
+      fail(kDetailsTitles[kBalance],
+           fmt::format("the error balance is {:.3g}, limit {:g}", balance, limit));
+    }
     if (old() && message.ends_with("\n\n")) message.pop_back();
-  }
-  if (result->verdict == Verdict::kError) {
-    result->reason = fmt::format(
-        "beyond their limits: {:.3g} of the NaN and infinities, {:.3g} of the normal and {:.3g} of "
-        "the "
-        "small values",
-        sides.npu.Number(sides.n, kInfNan), sides.npu.Number(sides.n, kRelativeFailures),
-        sides.npu.Number(sides.n, kAbsoluteFailures));
   }
 }
 
@@ -238,9 +241,11 @@ void RowJudge::Ulp(const Sides& sides, ComparedRow* row, RowVerdict* result) {
   if (consistent || !old() || rules_ == Rules::k1) (*row)[kUlpVerdict] = NameOf(verdict);
   result->verdict = verdict;
   if (verdict == Verdict::kError) {
-    result->reason =
-        fmt::format("{:.3g} of the elements have a large ULP error, {:.3g} on the reference", share,
-                    Metric(sides.gpu, sides.g, kUlpShare));
+    result->reason = fmt::format(
+        "{:.3g} of the elements have a large ULP error, limit {:g}; {:.3g} on the "
+        "reference",
+        share, dtype == "torch.float32" ? limits.ulp_share : limits.ulp_share_half,
+        Metric(sides.gpu, sides.g, kUlpShare));
   }
 }
 
@@ -270,7 +275,7 @@ RowVerdict RowJudge::JudgeBy(const Sides& sides, Standard standard, std::string_
     case Standard::kBinary:
       copied(kUnequal, kComparedUnequal, sides.npu.Number(sides.n, kUnequal) == 0, "超过阈值");
       if (result.verdict == Verdict::kError) {
-        result.reason = fmt::format("{:.3g} of the elements differ from the golden ones",
+        result.reason = fmt::format("{:.3g} of the elements differ from the golden ones, limit 0",
                                     sides.npu.Number(sides.n, kUnequal));
       }
       break;
@@ -279,8 +284,9 @@ RowVerdict RowJudge::JudgeBy(const Sides& sides, Standard standard, std::string_
              sides.npu.Number(sides.n, kThousandth) >= standards_.second_check().thousandth_share,
              "不达标");
       if (result.verdict == Verdict::kError) {
-        result.reason = fmt::format("{:.6g} of the elements have a relative error below 0.001",
-                                    sides.npu.Number(sides.n, kThousandth));
+        result.reason = fmt::format(
+            "{:.6g} of the elements have a relative error below 0.001, limit {:g}",
+            sides.npu.Number(sides.n, kThousandth), standards_.second_check().thousandth_share);
       }
       break;
     case Standard::kNone:

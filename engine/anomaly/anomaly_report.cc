@@ -141,11 +141,11 @@ std::string AnomalyFile(const FirstAnomalies& found) {
   return out + "}\n";
 }
 
-std::string AnomalyJson(const FirstAnomalies& found, bool complete,
+std::string AnomalyJson(const FirstAnomalies& found, const AnomalySearch& search,
                         std::span<const std::string> notes, const std::string& file) {
   const std::vector<size_t> others = Others(found);
   std::string out = fmt::format("{{\"verdict\": \"{}\"", !found.answer.empty() ? "found"
-                                                         : complete            ? "none"
+                                                         : search.complete     ? "none"
                                                                                : "unknown");
   AppendMember(&out, "phase", PhaseName(found.phase));
   out += ", \"first\": ";
@@ -167,21 +167,27 @@ std::string AnomalyJson(const FirstAnomalies& found, bool complete,
     AppendRanks(&out, hop->to);
     out += '}';
   });
-  out += fmt::format(", \"ranks\": {}, \"notes\": ", found.ranks.size());
+  out +=
+      fmt::format(", \"steps\": {}, \"ranks\": {}, \"notes\": ", search.steps, found.ranks.size());
   AppendTexts(&out, notes);
   AppendMember(&out, "file", file);
   return out + "}\n";
 }
 
-std::string AnomalyText(const FirstAnomalies& found, bool complete) {
-  int64_t records = 0;
-  for (const RankAnomaly& rank : found.ranks) records += rank.records;
-  const std::string looked = fmt::format("{}, {}", Count(found.ranks.size(), "rank", "ranks"),
-                                         Count(records, "entry", "entries"));
+std::string AnomalyText(const FirstAnomalies& found, const AnomalySearch& search) {
+  const std::string steps = search.all_steps == 1 ? ""
+                            : found.answer.empty()
+                                ? Count(search.all_steps, "step, ", "steps, ")
+                                : fmt::format("{} of {} steps, up to the first that has one; ",
+                                              search.steps, search.all_steps);
+  const std::string looked =
+      fmt::format("{}{}, {}", steps, Count(found.ranks.size(), "rank", "ranks"),
+                  Count(static_cast<size_t>(search.entries), "entry", "entries"));
+  const std::string_view unread = search.complete ? "" : "; not every rank could be read";
   if (found.answer.empty()) {
     return fmt::format(
         "msprobe overflow_check: no NaN or infinity begins in what was read ({}){}\n", looked,
-        complete ? "" : "; not every rank could be read");
+        unread);
   }
   const RankAnomaly& rank = found.RankOf(found.answer[0]);
   std::string out = fmt::format("msprobe overflow_check: {} begins on {}, {}\n", KindsMade(rank),
@@ -204,7 +210,7 @@ std::string AnomalyText(const FirstAnomalies& found, bool complete) {
     const RankAnomaly& other = found.RankOf(others[i]);
     AppendLine(&out, i == 0 ? "later also" : "", fmt::format("{}, {}", other.label, other.name));
   }
-  AppendLine(&out, "read", looked + (complete ? "" : "; not every rank could be read"));
+  AppendLine(&out, "read", fmt::format("{}{}", looked, unread));
   return out;
 }
 

@@ -2,7 +2,7 @@
 //
 //   FirstAnomalies found = FindFirstAnomalies(std::move(ranks));
 //   WriteFileAtomically(path, AnomalyFile(found));       // anomaly_analyze_{nanoseconds}.json
-//   Print("{}", AnomalyText(found, true));
+//   Print("{}", AnomalyText(found, {.entries = 251}));
 #pragma once
 
 #include <span>
@@ -11,6 +11,13 @@
 #include "engine/anomaly/first_anomaly.h"
 
 namespace msprobe::anomaly {
+
+// What was read. Steps are read up to the first that has an anomaly.
+struct AnomalySearch {
+  size_t steps = 1, all_steps = 1;
+  int64_t entries = 0;   // of these steps, of all ranks
+  bool complete = true;  // false: a rank could not be read
+};
 
 // The file has the form of msprobe 8's and 26's, and more members:
 //
@@ -23,12 +30,12 @@ namespace msprobe::anomaly {
 std::string AnomalyFile(const FirstAnomalies& found);
 
 // Strict JSON: {"verdict": "found", "phase": "...", "first": [...], "others": [...], "travelled":
-// [...], "notes": [...], "file": "..."}; verdict "none" when nothing was found, "unknown" when a rank
+// [...], "steps": 3, "ranks": 2, "notes": [...], "file": "..."}; verdict "none" when nothing was found, "unknown" when a rank
 // could not be read. `file`: what was written, or "".
-std::string AnomalyJson(const FirstAnomalies& found, bool complete,
+std::string AnomalyJson(const FirstAnomalies& found, const AnomalySearch& search,
                         std::span<const std::string> notes, const std::string& file);
 
 // For a terminal: some lines when an anomaly was found, one line when there is none.
-std::string AnomalyText(const FirstAnomalies& found, bool complete);
+std::string AnomalyText(const FirstAnomalies& found, const AnomalySearch& search);
 
 }  // namespace msprobe::anomaly

@@ -168,7 +168,7 @@ TEST(Reason, OfTheWorstVerdict) {
   const Result<PrecisionComparison> c = ComparePrecision(*a, *b, {.rules = Rules::k1});
   ASSERT_TRUE(c.ok()) << c.status().ToString();
   EXPECT_EQ(c->outputs[0].verdict.verdict, Verdict::kError) << c->outputs[0].message;
-  EXPECT_EQ(c->outputs[0].verdict.reason, "the RMSE is 3 times the reference's");
+  EXPECT_EQ(c->outputs[0].verdict.reason, "the RMSE is 3 times the reference's, limit 2");
 }
 
 TEST(Details, WrongFiles) {

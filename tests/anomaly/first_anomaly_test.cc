@@ -340,9 +340,24 @@ TEST(FirstAnomalies, NothingIsFoundWhereNothingIs) {
   ranks.AllReduce(0, {Finite(), Finite()}, Finite());
   const FirstAnomalies found = ranks.Find();
   EXPECT_THAT(found.answer, IsEmpty());
-  EXPECT_EQ(AnomalyText(found, true),
+  EXPECT_EQ(AnomalyText(found, {.entries = 2}),
             "msprobe overflow_check: no NaN or infinity begins in what was read (2 ranks, 2 "
             "entries)\n");
+}
+
+TEST(FirstAnomalies, StepsAreCounted) {
+  Ranks none(1);
+  Call(none[0], "Torch.log.0.forward", Finite(), Finite());
+  EXPECT_EQ(
+      AnomalyText(none.Find(), {.steps = 6, .all_steps = 6, .entries = 6}),
+      "msprobe overflow_check: no NaN or infinity begins in what was read (6 steps, 1 rank, 6 "
+      "entries)\n");
+  Ranks one(1);
+  Call(one[0], "Torch.log.0.forward", Finite(), NaNs());
+  EXPECT_THAT(AnomalyText(one.Find(), {.steps = 3, .all_steps = 6, .entries = 3}),
+              HasSubstr("3 of 6 steps, up to the first that has one; 1 rank, 3 entries\n"));
+  EXPECT_THAT(AnomalyJson(one.Find(), {.steps = 3, .all_steps = 6}, {}, ""),
+              HasSubstr("\"steps\": 3"));
 }
 
 }  // namespace

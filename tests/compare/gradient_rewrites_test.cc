@@ -230,6 +230,16 @@ TEST(GradientRewrites, ALossOfOtherCallsIsNamedWhereItIsMade) {
   EXPECT_EQ(First(same), "Tensor.log_softmax.0.backward") << same.first.why;
 }
 
+TEST(GradientRewrites, CallsOfTheSameNamesAreNotSaid) {
+  Comparison c = MustCompare(ComposedLoss(false), ComposedLoss(false));
+  const Region rewrite{.pairs = {0, 1}, .target_calls = 2, .golden_calls = 2};
+  EXPECT_EQ(DescribeCalls(c, rewrite, true), "linear, cross_entropy");
+  EXPECT_EQ(DescribeRewrites(c, {rewrite}), "");
+  Region wrong = rewrite;
+  wrong.wrong = true;
+  EXPECT_EQ(DescribeWrongRegion(c, {wrong}), "");
+}
+
 // Similarities of two batches, and losses of their rows and of their columns. The golden takes the
 // columns from the transpose, which is in no record, so that the gradient of the product is a sum; the
 // target multiplies once more. `error`: of the gradient of the first batch.

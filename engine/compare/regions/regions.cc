@@ -300,9 +300,11 @@ std::string DescribeRewrites(const Comparison& c, const std::vector<Region>& reg
   std::vector<std::string> order;
   for (const Region& region : regions) {
     if (region.wrong) continue;
+    const std::string of_target = DescribeCalls(c, region, true);
+    const std::string of_golden = DescribeCalls(c, region, false);
+    if (of_target == of_golden) continue;  // "mul for mul" says nothing
     ++rewrites;
-    std::string text =
-        fmt::format("{} for {}", DescribeCalls(c, region, true), DescribeCalls(c, region, false));
+    std::string text = fmt::format("{} for {}", of_target, of_golden);
     if (counts[text]++ == 0) order.push_back(std::move(text));
   }
   if (rewrites == 0) return "";
@@ -324,8 +326,10 @@ std::string DescribeWrongRegion(const Comparison& c, const std::vector<Region>& 
     return fmt::format("only the {} records calls here: {}", target ? "target" : "golden",
                        DescribeCalls(c, regions[0], target));
   }
-  return fmt::format("the target calls {} where the golden calls {}",
-                     DescribeCalls(c, regions[0], true), DescribeCalls(c, regions[0], false));
+  const std::string of_target = DescribeCalls(c, regions[0], true);
+  const std::string of_golden = DescribeCalls(c, regions[0], false);
+  if (of_target == of_golden) return "";
+  return fmt::format("the target calls {} where the golden calls {}", of_target, of_golden);
 }
 
 }  // namespace msprobe::compare

@@ -37,10 +37,11 @@ std::vector<std::string_view> NamesOf(const Comparison& comparison, const Region
 std::string DescribeCalls(const Comparison& comparison, const Region& region, bool target);
 
 // "12 rewrites: scaled_dot_product_attention for transpose, matmul, ... (12 times)": the rewrites of
-// a comparison in one sentence, those that occur most often first. "": there are none.
+// a comparison in one sentence, those that occur most often first. A rewrite of calls by calls of the
+// same names is left out: the sentence would say nothing. "": there are none.
 std::string DescribeRewrites(const Comparison& comparison, const std::vector<Region>& regions);
 // "The target's scaled_dot_product_attention stands for the golden's transpose, matmul, ...": the
-// region that is wrong; "": there is none.
+// region that is wrong; "": there is none, or both sides have calls of the same names.
 std::string DescribeWrongRegion(const Comparison& comparison, const std::vector<Region>& regions);
 
 }  // namespace msprobe::compare
