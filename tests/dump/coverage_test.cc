@@ -73,6 +73,15 @@ TEST(Coverage, LinesForAPerson) {
                   "compiled code was entered 1 time: values inside its kernels are not recorded"));
 }
 
+TEST(Coverage, OneSentenceForTheEndOfARecording) {
+  EXPECT_EQ(
+      CoverageSentence(Example()),
+      "5 API calls, 4 module calls, 6 saved values, 3 gradients; 13 operations were not "
+      "observed, coverage.json lists them; values inside the kernels of compiled code are not "
+      "recorded");
+  EXPECT_EQ(CoverageSentence({}), "no call");
+}
+
 TEST(Coverage, ADamagedFileIsAnError) {
   TemporaryFolder folder;
   const Result<Coverage> read = ReadCoverage(folder.Write("coverage.json", "{\"apis\": "));

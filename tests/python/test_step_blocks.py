@@ -108,6 +108,34 @@ def test_steps_that_the_run_did_not_reach(tmp_path, wanted, steps, sentence):
 
 
 @pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        ("PrecisionDebugger(dump_path='d')", "nothing was recorded: start() was never called"),
+        ("train(PrecisionDebugger(dump_path='d', task='grad_probe'), 1)", "task grad_probe reads"),
+        ("train(PrecisionDebugger(dump_path='d', level='L1'), 1)", None),
+    ],
+)
+def test_an_empty_recording_warns(tmp_path, program, sentence):
+    lines = said(program, tmp_path)
+    assert len(lines) == (sentence is not None), lines
+    assert sentence is None or sentence in lines[0]
+
+
+def test_the_end_of_a_recording_is_three_lines(tmp_path):
+    program = HEAD + "train(PrecisionDebugger(dump_path='d', level='L1'), 3)"
+    done = run_program(program, cwd=tmp_path)
+    where, what, following = [line.partition("[INFO] ")[2] for line in done.stderr.splitlines()]
+    assert where == "recorded in d/step0/rank"
+    assert what.startswith("1 API call")
+    assert following == "next: msprobe compare d GOLDEN"
+
+
+def test_a_misspelt_argument_of_a_method(tmp_path):
+    done = run_program(HEAD + "PrecisionDebugger(dump_path='d').start(modle=model)", cwd=tmp_path)
+    assert "start has no argument modle: did you mean model?" in done.stderr
+
+
+@pytest.mark.parametrize(
     ("section", "sentence"),
     [
         (

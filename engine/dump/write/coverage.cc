@@ -188,6 +188,27 @@ Result<Coverage> ReadCoverage(const std::string& path) {
   return coverage;
 }
 
+std::string CoverageSentence(const Coverage& coverage) {
+  std::string text;
+  const auto add = [&](int64_t count, std::string_view one, std::string_view many) {
+    if (count == 0) return;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, count == 1 ? one : many);
+  };
+  add(coverage.apis.recorded, "API call", "API calls");
+  add(coverage.modules.recorded, "module call", "module calls");
+  add(coverage.saves, "saved value", "saved values");
+  add(coverage.gradients, "gradient", "gradients");
+  if (text.empty()) text = "no call";
+  if (const int64_t unseen = coverage.not_observed_count(); unseen > 0) {
+    text += unseen == 1 ? "; 1 operation was not observed, coverage.json names it"
+                        : fmt::format("; {} operations were not observed, coverage.json lists them",
+                                      unseen);
+  }
+  if (coverage.compiled_regions > 0)
+    text += "; values inside the kernels of compiled code are not recorded";
+  return text;
+}
+
 std::vector<std::string> CoverageLines(const Coverage& coverage, size_t most) {
   std::vector<std::string> lines;
   const CallCounts &a = coverage.apis, &m = coverage.modules;

@@ -17,6 +17,20 @@
 #include "engine/base/text.h"
 
 namespace msprobe::capture {
+namespace {
+
+// Behind the first dump of a run: where it is, what it has, what to type next.
+void SayRecorded(const std::string& folder, const std::string& what, const dump::Config& config) {
+  Log(LogLevel::kInfo, fmt::format("recorded in {}", folder));
+  Log(LogLevel::kInfo, what);
+  const bool finds_overflow = config.task == Task::kOverflowCheck;
+  const std::string golden = config.baseline.empty() ? "GOLDEN" : config.baseline;
+  Log(LogLevel::kInfo, finds_overflow
+                           ? fmt::format("next: msprobe overflow_check -i {}", config.dump_path)
+                           : fmt::format("next: msprobe compare {} {}", config.dump_path, golden));
+}
+
+}  // namespace
 
 Collector& Collector::Get() {
   static Collector* instance =
@@ -358,8 +372,9 @@ void Collector::WriteCoverage() {
                        coverage.compiled_regions + coverage.not_observed_count();
   if (seen > 0 && run_.session->collecting()) (void)run_.session->OpenFiles();  // logs what fails
   run_.session->WriteBeside(dump::kCoverageFile, dump::CoverageJson(coverage));
-  if (std::exchange(said_coverage_, true)) return;
-  for (const std::string& line : dump::CoverageLines(coverage, 3)) Log(LogLevel::kInfo, line);
+  if (!run_.session->recorded() || std::exchange(said_coverage_, true)) return;
+  for (const std::string& line : dump::CoverageLines(coverage, 3)) Log(LogLevel::kDebug, line);
+  SayRecorded(run_.session->folder(), dump::CoverageSentence(coverage), run_.config());
 }
 
 void Collector::WriteSignatures() {

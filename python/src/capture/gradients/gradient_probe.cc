@@ -137,6 +137,11 @@ void GradientProbe::Step(dump::Session* session, std::optional<int> rank, Collec
 
 void GradientProbe::SayUnmet(dump::Session* session) {
   if (off_ || session->disabled() || session->config().task != Task::kGradProbe) return;
+  if (extent_.last_step < 0) {
+    Log(LogLevel::kWarning,
+        "nothing was recorded: task grad_probe reads gradients at each step of the optimizer that "
+        "monitor() was given, and there was none");
+  }
   for (const std::string& line : dump::UnmetRequests(session->config(), session->filter(), extent_))
     Log(LogLevel::kWarning, line);
 }
