@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/command_line/arguments.h"
+#include "engine/base/language.h"
 #include "engine/model/names.h"
 
 namespace msprobe::cli {
@@ -215,7 +216,8 @@ std::string Flags::FirstMissing() const {
       name += fmt::format(" ({})", info.names.front());
     if (info.place.empty() && info.names.size() > 1)
       name += fmt::format(" ({})", info.names.back());
-    return fmt::format("{} is required: {}", name, info.help);
+    // In the language of the reader: a help text is translated as a whole, not part by part.
+    return fmt::format("{} is required: {}", name, Translated(info.help));
   }
   return "";
 }
