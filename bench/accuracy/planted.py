@@ -1,11 +1,12 @@
 """Forty operators that are planted wrong under a recorded step, and whether `run_ut` finds them.
 
-    python bench/accuracy/planted.py [--task tensor|statistics] [--held-out | --all]
+    python bench/accuracy/planted.py [--task tensor|statistics] [--held-out | --all | --named]
 
 A kernel is replaced with `torch.library` for every dtype but float64, so that the golden is right.
 An operator is found where the standards say warning or error, or where the verdict in roundings
 says error, for a call that runs the kernel. A third of the operators, chosen by the hash of their
 names, is held out: the limits were set without them. The right calls are those of the step.
+`--named`: the operators of planted_named.py instead.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from planted_named import NAMED
 from planted_step import record
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -422,12 +424,12 @@ def blamed(worker, chosen=None, ran=None):
     return standards, roundings, causes
 
 
-def judge(path, name, kernels):
+def judge(path, operator, kernels):
     """In a process of its own: a planted kernel stays."""
     torch.set_num_threads(1)
     library = torch.library.Library("aten", "IMPL")
-    ran = plant(library, *WRONG[name])
-    chosen = {index for index, names in enumerate(kernels) if WRONG[name][0] in names}
+    ran = plant(library, *operator)
+    chosen = {index for index, names in enumerate(kernels) if operator[0] in names}
     standards, roundings, causes = blamed(worker_of(path), chosen, ran)
     return sum(ran.values()), len(standards), len(roundings), causes.most_common(1)
 
@@ -448,6 +450,7 @@ def main():
     parser.add_argument("--task", choices=("tensor", "statistics"), default="tensor")
     parser.add_argument("--held-out", action="store_true", help="the third that is held out alone")
     parser.add_argument("--all", action="store_true", help="that third, too")
+    parser.add_argument("--named", action="store_true", help="the kinds that have names")
     parser.add_argument("names", nargs="*", help="a part of an operator's name")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -459,11 +462,11 @@ def main():
             print(f"blamed in roundings: {roundings}")
         kernels = forked(kernels_of_calls, path)
         found = Counter()
-        for name in WRONG:
-            chosen = options.all or is_held_out(name) == options.held_out
+        for name, operator in (NAMED if options.named else WRONG).items():
+            chosen = options.all or options.named or is_held_out(name) == options.held_out
             if not chosen or (options.names and not any(part in name for part in options.names)):
                 continue
-            ran, standards, roundings, cause = forked(judge, path, name, kernels)
+            ran, standards, roundings, cause = forked(judge, path, operator, kernels)
             found["all"] += 1
             found["standards"] += standards > 0
             found["roundings"] += roundings > 0

@@ -51,3 +51,25 @@ def test_a_result_that_cancels_is_not_blamed(msprobe_bin, tmp_path):
     assert done.returncode == 0, done.stdout
     row = rows(next(tmp_path.glob("*details*.csv")))["Functional.conv2d.0.backward.output.2"]
     assert row[-2] == "pass" and row[-1].startswith("as exact as the inputs are; else: cosine")
+
+
+def test_standard_older_has_the_older_tables(msprobe_bin, tmp_path):
+    """`--standard older` leaves out the columns of the verdict in roundings, and nothing else."""
+    made = {}
+    for standard in ("both", "older"):
+        folder = tmp_path / standard
+        words = ["-api_info", DATA / "8.3.3" / "dump", "-o", folder, "--standard", standard]
+        subprocess.run([msprobe_bin, "run_ut", *words], check=True, capture_output=True)
+        for kind in ("result", "details"):
+            lines = next(folder.glob(f"*{kind}*.csv")).read_bytes().splitlines(keepends=True)
+            made[standard, kind] = lines
+    for kind in ("result", "details"):
+        theirs = (DATA / "8.3.3" / f"accuracy_checking_{kind}.csv").read_bytes().splitlines()
+        assert made["older", kind][0].rstrip() == theirs[0].rstrip()
+    older = list(csv.reader(line.decode() for line in made["older", "details"]))
+    both = list(csv.reader(line.decode() for line in made["both", "details"]))
+    first = both[0].index("Rounding Verdict")
+    last = both[0].index("Rounding Cause")
+    assert len(older) == len(both) and first > 0
+    assert [row[:first] + row[last + 1 :] for row in both] == older
+    assert not any("Rounding" in cell for row in older for cell in row)

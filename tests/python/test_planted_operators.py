@@ -1,0 +1,77 @@
+"""Kernels of PyTorch that are replaced by wrong ones under a recorded step: `run_ut` finds them by
+its verdict in roundings, with tensors and with statistics, and blames no right call. Wrong
+operators of other kinds: test_wrong_operators.py; many more: bench/accuracy/planted.py.
+"""
+
+import json
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from recording import forked, run_forked
+
+# Of planted_named.py: which cause the table has; "": any.
+KINDS = {
+    "gelu by tanh, forward": "another formula",
+    "gelu by tanh, backward": "another formula",
+    "one wrong element of many": "",
+    "rsqrt of an estimate, one Newton step": "another formula",
+    "products of inputs cut to ten bits": "",
+    "layer norm with eps 1e-3": "another formula",
+    "products truncated to bfloat16": "truncated",
+    "sum in half precision": "lost upcast",
+    "softmax in half precision": "lost upcast",
+    "sum without its last term": "",
+}
+
+
+def step(dtype):
+    generator = torch.Generator().manual_seed(5)
+
+    def make(*shape):
+        return torch.randn(*shape, generator=generator).to(dtype).requires_grad_()
+
+    x, weight, scale, shift = make(24, 64), make(64, 64), make(64), make(64)
+    y = F.layer_norm(x * 0.05, (64,), scale, shift)
+    y = F.gelu(torch.mm(y, weight) * 0.2) * scale
+    y = y + F.softmax(torch.neg(x), -1) + torch.rsqrt(x.abs() + 0.1)
+    return y.sum(-1).square().mean()
+
+
+def record(folder, task):
+    from msprobe.pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(dump_path=str(folder), level="L1", task=task)
+    debugger.start()
+    for dtype in (torch.float32, torch.bfloat16):
+        step(dtype).backward()
+    debugger.stop()
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@forked
+def test_planted_kernels_are_found(task, tmp_path, root):
+    sys.path.insert(0, str(root / "bench" / "accuracy"))
+    import planted
+    from planted_named import NAMED
+
+    run_forked(record, tmp_path, task)
+    path = tmp_path / "step0" / "rank"
+    worker = planted.worker_of(path)
+    kernels = planted.kernels_of_calls(path)
+    assert planted.blamed(worker)[1] == [], "right calls are blamed"
+    missed = {}
+    for kind, cause in KINDS.items():
+        operator = NAMED[kind]
+        library = torch.library.Library("aten", "IMPL")
+        try:
+            ran = planted.plant(library, *operator)
+            chosen = {i for i, names in enumerate(kernels) if operator[0] in names}
+            _, found, causes = planted.blamed(planted.worker_of(path), chosen, ran)
+        finally:
+            library._destroy()
+        if not found or (cause and cause not in causes):
+            missed[kind] = sum(ran.values()), found, dict(causes)
+    assert missed == {}, json.dumps(missed, indent=1)
+    assert planted.blamed(worker)[1] == [], "the right kernels are back"
