@@ -35,6 +35,10 @@ REAL ?=
 old := .cache/torch-1.13
 OLD_PYTHON ?= /usr/bin/python3
 
+# An environment with the newest PyTorch of PyPI that works here, and our wheel. LATEST: arguments for pytest.
+latest := .cache/torch-latest
+LATEST ?=
+
 # An environment with MindSpore and the NumPy that it is built for.
 mindspore := .cache/mindspore
 mindspore_stamp := $(mindspore)/.ready-$(call sum,tests/mindspore/requirements.txt)
@@ -46,7 +50,7 @@ BENCH ?=
 # Arguments for bench/reports/run.py.
 REPORTS ?=
 
-.PHONY: help setup browser build test test-all test-real test-torch-1.13 test-mindspore setup-mindspore sanitize fuzz wheel demo demo-mindspore bench bench-peer bench-mindspore diagnosis reports lint tidy format clean
+.PHONY: help setup browser build test test-all test-real test-torch-1.13 test-torch-latest test-mindspore setup-mindspore sanitize fuzz wheel demo demo-mindspore bench bench-peer bench-mindspore diagnosis reports lint tidy format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -89,6 +93,16 @@ $(real_stamp): tests/real/requirements.txt tests/real/timm.txt
 test-torch-1.13: build ## the Python tests that apply under Debian's PyTorch 1.13.1
 	@packaging/install-debian.sh packaging/debian-torch.txt
 	@tools/test_torch.sh $(OLD_PYTHON) $(old) $(build) $(venv)
+
+# PyPI's wheels bring the libraries of CUDA: 6 GB on the disk. No GPU is needed.
+test-torch-latest: build ## the Python tests under the newest PyTorch of PyPI that works here (3 GB to download)
+	@mkdir -p $(dir $(latest))
+	@test -x $(latest)/bin/python || $(PYTHON) -m venv $(latest)
+	@$(latest)/bin/python packaging/install_latest_torch.py $$($(bin)/python -c 'import torch; print(torch.__version__.split("+")[0])')
+	@grep -E '^(numpy|scikit-learn|matplotlib)==' packaging/python-requirements.txt > $(latest)/libraries.txt
+	@$(latest)/bin/python -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check -r $(latest)/libraries.txt
+	@$(latest)/bin/python packaging/compile_imports.py
+	@tools/test_torch.sh $(PYTHON) $(latest) $(build) $(venv) $(LATEST)
 
 # MINDSPORE: arguments for pytest, for example MINDSPORE="-k names"; MINDSPORE=--campaigns: also the long campaigns.
 test-mindspore: build $(mindspore_stamp) ## the tests of msprobe.mindspore (MindSpore is large; installed once)
