@@ -95,7 +95,9 @@ void FillRounding(const RoundingVerdict& verdict, std::span<const int64_t> shape
   cells[kWorstIndex] = ShapeText(index);
   cells[kErrorInRoundings] = fmt::format("{:.4g}", verdict.error);
   cells[kBoundInRoundings] = fmt::format("{:.4g}", verdict.bound);
-  if (verdict.cause != RoundingCause::kUnknown) cells[kRoundingCause] = CauseText(verdict.cause);
+  cells[kRoundingCause] = verdict.cause != RoundingCause::kUnknown
+                              ? std::string(CauseText(verdict.cause))
+                              : verdict.no_cause;
 }
 
 RoundingJudge::RoundingJudge(const TensorView& result, const TensorView& exact, DType dtype)
@@ -216,6 +218,10 @@ Status RoundingJudge::FindCause(const TensorView& result, const TensorView& exac
   }
   verdict_.cause = stays >= goes ? RoundingCause::kFormula : RoundingCause::kLostUpcast;
   return Status::Ok();
+}
+
+void RoundingJudge::NoCause(std::string_view why) {
+  if (IsBeyond() && verdict_.cause == RoundingCause::kUnknown) verdict_.no_cause = why;
 }
 
 RoundingJudge* RoundingJudges::Add(std::string_view place, RoundingJudge judge) {

@@ -38,6 +38,7 @@ struct RoundingVerdict {
   int64_t beyond = 0;  // elements beyond their bounds
   std::string from;    // what the bound comes from; with kNoBound: why there is none
   RoundingCause cause = RoundingCause::kUnknown;
+  std::string no_cause;  // why the cause could not be looked for; "": it was, or was not asked for
 };
 // "pass", "error", "no bound".
 std::string_view KindText(RoundingVerdict::Kind kind);
@@ -65,6 +66,8 @@ class RoundingJudge {
   void GiveUp(std::string_view why);
   // Looks for the cause: the same result, and float64, of inputs that have moved by 1 to 3 %.
   Status FindCause(const TensorView& result, const TensorView& exact);
+  // The cause cannot be looked for.
+  void NoCause(std::string_view why);
 
  private:
   double Bound(size_t i, double unit) const;

@@ -137,6 +137,12 @@ void BindRounding(nb::module_& m) {
             }
           },
           "why"_a, "There is no bound where one rounding is none.")
+      .def(
+          "no_cause",
+          [](RoundingJudges& judges, const std::string& why) {
+            for (RoundingJudges::Place& place : judges.places()) place.judge.NoCause(why);
+          },
+          "why"_a, "The cause of what is beyond cannot be looked for.")
       .def("find_cause", &FindCause, "place"_a, "result"_a, "exact"_a,
            "Tell lost upcasts from other formulas; of inputs that have moved a little.");
 }

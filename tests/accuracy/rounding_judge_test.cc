@@ -153,6 +153,19 @@ TEST(RoundingJudge, AnErrorThatStaysIsAFormula) {
   EXPECT_EQ(of({0.9995F, 2.0001F}), RoundingCause::kLostUpcast);
 }
 
+TEST(RoundingJudge, ACauseThatCannotBeLookedForIsSaid) {
+  const auto exact = Exact({1.0, 2.0});
+  const auto cell = [&](float first) {
+    RoundingJudge judge = JudgeOf(Single({first, 2.0F}), exact);
+    judge.NoCause("unknown: refused");
+    DetailsRow row;
+    FillRounding(judge.verdict(), judge.shape(), &row);
+    return row[kRoundingCause];
+  };
+  EXPECT_EQ(cell(1.5F), "unknown: refused");
+  EXPECT_EQ(cell(1.0F), "") << "nothing is beyond its bound";
+}
+
 TEST(RoundingJudge, NaNAndInfinity) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(),
                   kInfinity = std::numeric_limits<float>::infinity();
