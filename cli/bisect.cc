@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -64,6 +65,8 @@ class Bisect : public Verb {
         .TypeName("COMMAND");
     flags.Text("--golden-run", &golden_run_, "the same for the golden's run").TypeName("COMMAND");
     flags.Number("--rounds", &rounds_, "the most rounds").Positive().ShowDefault();
+    flags.Text("--thresholds", &thresholds_, "yaml file with limits for the verdicts, as compare's")
+        .TypeName("FILE");
     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
     flags.Footer(
         "Programs get the configuration by MSPROBE_CONFIG and MSPROBE_DUMP_PATH, which "
@@ -78,6 +81,11 @@ class Bisect : public Verb {
       return InvalidArgument("--run and --golden-run belong together")
           .Expected("both: a narrower recording of one side has no partner on the other")
           .Hint("without them, record both runs with the configuration that is written");
+    }
+    if (!thresholds_.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(compare::ThresholdTable table,
+                               compare::ThresholdTable::Read(thresholds_));
+      options_.thresholds = std::make_shared<compare::ThresholdTable>(std::move(table));
     }
     std::string target = target_, golden = golden_;
     for (int64_t round = 1;; ++round) {
@@ -119,7 +127,7 @@ class Bisect : public Verb {
   }
 
   // The first divergence as msprobe compare names it: of the first step that has one, over all ranks.
-  static Result<Round> CompareRuns(const std::string& target, const std::string& golden) {
+  Result<Round> CompareRuns(const std::string& target, const std::string& golden) const {
     MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target, golden, {.common = true}));
     std::vector<compare::RankResult> results;
     std::vector<Round> rounds;  // one for each result
@@ -127,8 +135,9 @@ class Bisect : public Verb {
       const DumpPair& pair = paired.pairs[i];
       MSPROBE_ASSIGN_OR_RETURN(Dump of_target, dump::ReadDump(pair.target));
       MSPROBE_ASSIGN_OR_RETURN(Dump of_golden, dump::ReadDump(pair.golden));
-      MSPROBE_ASSIGN_OR_RETURN(const compare::Comparison c,
-                               compare::Compare(std::move(of_target), std::move(of_golden), {}));
+      MSPROBE_ASSIGN_OR_RETURN(
+          const compare::Comparison c,
+          compare::Compare(std::move(of_target), std::move(of_golden), options_));
       results.push_back(compare::SummarizeRank(c, pair.step, pair.rank));
       rounds.push_back({.target = pair.target,
                         .golden = pair.golden,
@@ -270,7 +279,9 @@ class Bisect : public Verb {
     out.Write(json + fmt::format("],\n\"config\": {}}}\n", QuotedJson(config_)));
   }
 
-  std::string target_, golden_, output_ = "./bisect", run_, golden_run_, format_ = "table";
+  std::string target_, golden_, output_ = "./bisect", run_, golden_run_, format_ = "table",
+                                thresholds_;
+  compare::CompareOptions options_;
   std::string folder_, config_;
   int64_t rounds_ = 4;
   std::vector<Round> history_;

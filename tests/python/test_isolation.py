@@ -217,6 +217,12 @@ def test_bisect_writes_the_next_configuration(said, runs):
     assert "name a new folder" in said("bisect", "device", "right", "-o", out, code=2)
     assert "NOTHING TO NARROW" in said("bisect", "right", "right", "-o", runs / "none")
     assert not os.path.exists(runs / "none")
+    limits = runs / "limits.yaml"
+    limits.write_text("rounding:\n  float99: 1\n")
+    assert "float99" in said("bisect", "device", "right", "--thresholds", limits, code=2)
+    limits.write_text("rounding:\n  float32: 1.0e+12\n")
+    text = said("bisect", "device", "right", "-o", runs / "loose", "--thresholds", limits)
+    assert "NOTHING TO NARROW" in text
 
 
 def test_bisect_records_until_nothing_narrows(said, runs):
