@@ -219,8 +219,9 @@ std::string LeftGradients::Describe(const Comparison& c, int32_t pair,
         "`{}` had another gradient before this backward pass in the target than in the golden: {}; "
         "{}",
         d.parameter,
-        number == 0 ? "it was left by an earlier step"
-                    : "after the backward pass before, something changed it in one run only",
+        number == 0
+            ? "it was left by an earlier step"
+            : "something changed it in one run only, between this pass and the one before it",
         DescribeRow(c, static_cast<int32_t>(c.pairs[pair].first_row)));
   }
   if (more > 0) text += fmt::format("; so had {} more parameter{}", more, more == 1 ? "" : "s");
@@ -255,6 +256,19 @@ std::vector<uint32_t> ClearedLater(const Comparison& c, const Differences& diffe
   return open.empty() ? rows : std::vector<uint32_t>();
 }
 
+// The first pair of the backward pass, at most `last`: what stands before it was made earlier.
+int32_t LeftGradients::BeginOf(const Comparison& c, const Pass* target, const Pass* golden,
+                               int32_t last) {
+  const auto behind = [](const Pass* pass, int32_t record) {
+    return pass != nullptr && record >= pass->behind;
+  };
+  int32_t begin = 0;
+  while (begin < last && !behind(target, c.pairs[begin].target) &&
+         !behind(golden, c.pairs[begin].golden))
+    ++begin;
+  return begin;
+}
+
 void LeftGradients::Name(Comparison* c) const {
   const int32_t first = FirstWrongCall(*c);
   if (first < 0 || !c->pairs[first].matched()) return;
@@ -284,7 +298,7 @@ void LeftGradients::Name(Comparison* c) const {
     }
     const std::string shown(EntryName(*c, first));
     Insert(differences, number, first, c);
-    const EarlierCalls before = CountEarlierCalls(*c, first);
+    const EarlierCalls before = CountEarlierCalls(*c, BeginOf(*c, t, g, first));
     const bool both = differences.front().target && differences.front().golden;
     const auto row = static_cast<int32_t>(c->pairs[first].first_row);
     FirstDivergence f = StartExplanation(*c, first, both ? row : -1);

@@ -74,6 +74,9 @@ TEST(LeftGradients, AForgottenZeroGradIsNamedAtTheBackwardPass) {
                 HasSubstr("`fc.weight` had a gradient before this backward pass in the "
                           "target, none in the golden: zero_grad was not called, or "
                           "called elsewhere"));
+    // The backward calls of the pass are not before it.
+    EXPECT_THAT(c.first.why,
+                HasSubstr(modules ? "2 calls before it are " : "1 call before it is "));
     EXPECT_EQ(c.first.module, "");
     EXPECT_GT(c.first.confidence, 0.9);
     // Nothing else is blamed.

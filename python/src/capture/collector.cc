@@ -191,6 +191,7 @@ void Collector::TakeModel(PyObject* model) {
   const NamedModels models{{"", model}};
   (run_.modules_wanted ? module_tree_ : followed_).AddModel("", model);
   parameter_names_.SetModels(models);
+  (void)gradients_before_.Begin(/*has_models=*/true);
   WriteWeights(models);
 }
 
