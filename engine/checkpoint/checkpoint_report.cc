@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/checkpoint_names.h"
 #include "engine/checkpoint/compare_checkpoints.h"
@@ -26,13 +27,14 @@ void AppendRows(const compare::Comparison& c, std::string_view title,
                 const std::vector<size_t>& rows, const std::function<std::string(size_t)>& text,
                 std::string* out) {
   if (rows.empty()) return;
-  *out += fmt::format("\n{} ({})\n", title, rows.size());
+  *out += fmt::format("\n{} ({})\n", Translated(std::string(title)), rows.size());
   for (size_t i = 0; i < std::min(rows.size(), kNamed); ++i) {
     const std::string said = text(rows[i]);
     *out += fmt::format("  {}{}{}\n", compare::Clean(NameOf(c, c.rows[rows[i]])),
-                        said.empty() ? "" : ": ", said);
+                        said.empty() ? "" : ": ", Translated(said));
   }
-  if (rows.size() > kNamed) *out += fmt::format("  and {} more\n", rows.size() - kNamed);
+  if (rows.size() > kNamed)
+    *out += "  " + Translated(fmt::format("and {} more", rows.size() - kNamed)) + '\n';
 }
 
 }  // namespace
@@ -46,15 +48,17 @@ std::string CheckpointReport(const compare::Comparison& c) {
   std::string out;
   for (const bool is_target : {true, false}) {
     const Dump& side = is_target ? c.target : c.golden;
-    out += fmt::format("{}  {} ({}), {} tensors\n", is_target ? "target" : "golden", side.path,
-                       side.DialectName(), side.leaves.size());
+    out +=
+        fmt::format("{}  {} ({}), {}\n", Translated(is_target ? "target" : "golden"), side.path,
+                    side.DialectName(), Translated(fmt::format("{} tensors", side.leaves.size())));
   }
-  out += fmt::format(
+  out += Translated(fmt::format(
       "verdict {}: {} equal, {} within rounding, {} differ, {} could not be judged, {} only in the "
-      "target, {} only in the golden\n",
+      "target, {} only in the golden",
       compare::RunVerdictName(summary.verdict), summary.rows[0], summary.rows[1], summary.rows[2],
       summary.rows[3] - summary.target_only_rows - summary.golden_only_rows,
-      summary.target_only_rows, summary.golden_only_rows);
+      summary.target_only_rows, summary.golden_only_rows));
+  out += '\n';
   std::vector<size_t> differing, unknown, target_only, golden_only;
   for (size_t i = 0; i < c.rows.size(); ++i) {
     if (c.rows[i].golden < 0) {
@@ -71,17 +75,19 @@ std::string CheckpointReport(const compare::Comparison& c) {
     return !c.notes.empty() && !c.notes[row].empty();
   });
   if (reordered > 0)
-    out += fmt::format("{} of {} that differ have the golden's elements in another order\n",
-                       reordered, differing.size());
+    out +=
+        Translated(fmt::format("{} of {} that differ have the golden's elements in another order",
+                               reordered, differing.size())) +
+        '\n';
   if (c.first.row >= 0) {
     const Leaf& leaf = c.golden.leaves[c.rows[c.first.row].golden];
     const Leaf& target = c.target.leaves[c.rows[c.first.row].target];
-    const std::string dtypes =
-        leaf.dtype == target.dtype
-            ? std::string(leaf.dtype.view())
-            : fmt::format("{} against {}", target.dtype.view(), leaf.dtype.view());
-    out += fmt::format("\nworst parameter: {} ({}, {})\n  {}\n", compare::Clean(leaf.name), dtypes,
-                       leaf.shape.view(), c.first.why);
+    const std::string dtypes = leaf.dtype == target.dtype
+                                   ? std::string(leaf.dtype.view())
+                                   : fmt::format("{} {}", target.dtype.view(),
+                                                 TranslatedAround("against {}", leaf.dtype.view()));
+    out += '\n' + TranslatedAround("worst parameter: {}", compare::Clean(leaf.name)) +
+           fmt::format(" ({}, {})\n  {}\n", dtypes, leaf.shape.view(), Translated(c.first.why));
   }
   std::stable_sort(differing.begin(), differing.end(), [&](size_t a, size_t b) {
     return c.measures[a].severity > c.measures[b].severity;
@@ -102,7 +108,7 @@ std::string CheckpointReport(const compare::Comparison& c) {
   AppendRows(c, "only in the target", target_only, nothing, &out);
   AppendRows(c, "only in the golden", golden_only, nothing, &out);
   for (const std::string& note : c.not_observed)
-    out += fmt::format("\nnote: {}\n", compare::Clean(note));
+    out += '\n' + Translated("note: " + compare::Clean(note)) + '\n';
   return out;
 }
 

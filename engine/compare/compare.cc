@@ -93,9 +93,8 @@ void NoteWhatWasNotObserved(Comparison* c) {
     }
     const auto thrown = std::count_if(dump.records.begin(), dump.records.end(),
                                       [](const Record& r) { return !r.exception.empty(); });
-    if (thrown > 0)
-      out.push_back(fmt::format("{} of the {} ended with an exception",
-                                Count(thrown, "call", "calls"), side));
+    const std::string of_side = fmt::format(" of the {} ended with an exception", side);
+    if (thrown > 0) out.push_back(Count(thrown, "call" + of_side, "calls" + of_side));
   }
   const auto has_backward = [](const Dump& dump) {
     return std::any_of(dump.records.begin(), dump.records.end(),

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "engine/base/language.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/checkpoint/slice_order.h"
 #include "tests/base/temporary_folder.h"
@@ -307,6 +308,13 @@ TEST_F(Reordered, InTheComparisonOfCheckpoints) {
   EXPECT_THAT(report, HasSubstr("elements differ; the rows are in another order: q, k, v of each "
                                 "head together in place of all q, all k, all v (30 of 36 moved)"));
   EXPECT_THAT(report, HasSubstr("shape [5, 36] against [36, 5]; the same elements, transposed"));
+  SetLanguage(Language::kChinese);
+  std::string chinese = CheckpointReport(c);
+  SetLanguage(Language::kEnglish);
+  EXPECT_THAT(chinese, HasSubstr("行的顺序不同：每个 head 的 q、k、v 相邻，而标杆侧为先全部 q"));
+  for (const char* english : {"verdict", "differ", "worst", "against", "another order",
+                              "transposed", " tensors", "relative", "elements"})
+    EXPECT_THAT(chinese, Not(HasSubstr(english)));
   for (size_t i = 0; i < c.rows.size(); ++i) {
     const std::string name(c.golden.leaves[c.rows[i].golden].name.view());
     EXPECT_EQ(c.notes.at(i).empty(), name != "attn.qkv.weight" && name != "fc.weight") << name;

@@ -374,6 +374,14 @@ TEST(TrueSentences, WhyOtherRandomNumbersWereDrawn) {
       said({.second = "s2", .again = true, .error = 0.1}, {.second = "s0", .again = true}),
       HasSubstr("recomputation (activation checkpointing) that did not restore the state of "
                 "the random generator: Functional.dropout.0.forward, which it repeats"));
+  // A run that does not say its state at this call, or at the begin of the step.
+  const std::string silent = said({.second = "", .error = 0.1}, {});
+  EXPECT_THAT(silent, HasSubstr("between Functional.dropout.0.forward and"));
+  const std::string unknown =
+      said({.begin = "", .first = "t0", .second = "u", .error = 0.1}, {.begin = ""});
+  EXPECT_THAT(unknown, HasSubstr("it draws random numbers, and both runs have the seed 7"));
+  for (const std::string& text : {silent, unknown})
+    EXPECT_THAT(text, Not(HasSubstr("already when this step began")));
   const std::string same = said({.error = 0.1}, {});
   EXPECT_THAT(same, Not(HasSubstr("seed"))) << "both drew from one state";
 }

@@ -137,8 +137,8 @@ bool HasOtherShapes(const Comparison& c, int32_t p) {
   return false;
 }
 
-// The generators' states differ when the step begins.
-RandomCause OfEarlierSteps(const Comparison& c) {
+// The runs are not known to begin the step with one state; `differs`: they begin it with two.
+RandomCause OfEarlierSteps(const Comparison& c, bool differs) {
   const std::string_view target = Provenance(c.target, "seed"),
                          golden = Provenance(c.golden, "seed");
   if (target.empty() || golden.empty()) {
@@ -151,6 +151,11 @@ RandomCause OfEarlierSteps(const Comparison& c) {
         fmt::format("it draws random numbers, and the seed is {} in the target, {} in the golden",
                     target, golden),
         "fix the seed on both sides before looking further"};
+  }
+  if (!differs) {
+    return {fmt::format("it draws random numbers, and both runs have the seed {}", target),
+            "compare what draws random numbers before this call: the initialisation, the order of "
+            "the data, an earlier step"};
   }
   return {
       fmt::format("it draws random numbers: both runs have the seed {}, and the state of the "
@@ -192,10 +197,11 @@ RandomCause CauseOfOtherDraw(const Comparison& c, int32_t p) {
   if (!Draws(c.target, c.target.records[pair.target]) &&
       !Draws(c.golden, c.golden.records[pair.golden]))
     return {};
-  if (!HasStates(c, p)) return OfEarlierSteps(c);
-  if (SameState(c, p)) return {};
-  if (RandomCause cause = OfRecomputation(c, pair.target, pair.golden); !cause.advice.empty())
-    return cause;
+  if (HasStates(c, p)) {
+    if (SameState(c, p)) return {};
+    if (RandomCause cause = OfRecomputation(c, pair.target, pair.golden); !cause.advice.empty())
+      return cause;
+  }
   int32_t last = p - 1, next = p;
   for (; last >= 0; --last) {
     if (!HasStates(c, last)) continue;
@@ -204,7 +210,8 @@ RandomCause CauseOfOtherDraw(const Comparison& c, int32_t p) {
   }
   const std::string_view begun[] = {Provenance(c.target, "random_state"),
                                     Provenance(c.golden, "random_state")};
-  if (last < 0 && (begun[0].empty() || begun[0] != begun[1])) return OfEarlierSteps(c);
+  if (last < 0 && (begun[0].empty() || begun[0] != begun[1]))
+    return OfEarlierSteps(c, !begun[0].empty() && !begun[1].empty());
   return OfCallsBetween(c, last, next);
 }
 

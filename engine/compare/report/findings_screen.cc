@@ -143,6 +143,12 @@ std::string FindingsScreen::NoDivergence() const {
   }
   if (s.verdict == RunVerdict::kNoise) {
     const std::string largest = ShortNumber(f_.largest_noise);
+    if (s.rows[0] == 0 && f_.why_largest_noise.empty()) {
+      return fmt::format(
+          "No divergence: all {} values differ by no more than rounding explains (largest {} "
+          "roundings of their dtype).",
+          s.rows[1], largest);
+    }
     if (!f_.why_largest_noise.empty()) {
       return fmt::format(
           "No divergence: {} values are {}, {} differ by no more than rounding explains. The "
@@ -170,9 +176,12 @@ std::string FindingsScreen::NoDivergence() const {
     const int64_t alone = s.target_only_rows + s.golden_only_rows;
     const std::string what =
         f_.unmatched_calls.empty()
-            ? alone > 0
-                  ? fmt::format("{} value{} of paired calls {} on one side only", alone,
-                                alone == 1 ? "" : "s", alone == 1 ? "is" : "are")
+            ? alone > 0 ? fmt::format("{} value{} of paired calls {} on one side only", alone,
+                                      alone == 1 ? "" : "s", alone == 1 ? "is" : "are")
+              : s.other_forms == 0
+                  ? fmt::format("{} call{} of one run {} inside compiled code of the other",
+                                s.compiled_calls, s.compiled_calls == 1 ? "" : "s",
+                                s.compiled_calls == 1 ? "is" : "are")
                   : fmt::format("{} value{} of paired calls {} another form, and what {} to agrees",
                                 s.other_forms, s.other_forms == 1 ? "" : "s",
                                 s.other_forms == 1 ? "has" : "have",

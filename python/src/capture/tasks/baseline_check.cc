@@ -86,8 +86,10 @@ void BaselineCheck::AfterRecord() {
     const live::Answer& answer = live_->answer();
     RaiseInMainThread(
         "DivergenceError",
-        fmt::format("step {} differs from the baseline at {}{}: {}", answer.step, answer.name,
-                    answer.source_line.empty() ? "" : ", " + answer.source_line, answer.why));
+        fmt::format("step {} differs from the baseline at {}{}{}: {}", answer.step, answer.name,
+                    answer.source_line.empty() ? "" : ", " + answer.source_line,
+                    answer.golden_line.empty() ? "" : ", in the golden: " + answer.golden_line,
+                    answer.why));
   }
   if (!stops_ || recording_->stored_calls > 0 || !recording_->session->collecting()) return;
   stops_ = false;
