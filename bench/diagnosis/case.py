@@ -174,8 +174,9 @@ def program_file(case: Case) -> Path:
 
 def true_lines(case: Fault) -> set[str]:
     """The places folder/file.py:LINE that a report may name."""
-    lines, first = inspect.getsourcelines(case.edit)
-    file = f"cases/{Path(inspect.getfile(case.edit)).name}"
+    edit = inspect.unwrap(case.edit)
+    lines, first = inspect.getsourcelines(edit)
+    file = f"cases/{Path(inspect.getfile(edit)).name}"
     marked = (index for index, text in enumerate(lines) if text.rstrip().endswith("# here"))
     places = {f"{file}:{first + index}" for index in marked}
     if case.line:

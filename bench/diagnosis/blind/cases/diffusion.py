@@ -81,8 +81,7 @@ def weight_of_predicted_noise(diffusion):
 @fault(
     "diffusion",
     module=r"net\.blocks\.0",
-    line="parts = self.adapt(F.silu(condition)).chunk(6, dim=-1)",
-    api="Functional.layer_norm|Tensor.__add__|Tensor.__mul__|Tensor.__rmul__",
+    line="return F.layer_norm(x, (WIDTH,), eps=1e-6) * (1 + scale",
 )
 def shift_and_scale_swapped(diffusion):
     """Shift and scale of the adaptive norm are exchanged."""

@@ -35,7 +35,7 @@ def losses_go_backward_apart(gan):
 
 @fault(
     "gan",
-    api="Optimizer.Adam.step|Optimizer.gradients_before|Module.critic.*",
+    api="Optimizer.Adam.step|Optimizer.gradients_before|Module.critic.(score|classes).*",
     update=True,
     line="optimizer.critic.zero_grad()",
 )

@@ -28,7 +28,7 @@ def casts_by_hand(precision):
     "precision",
     module=r"brain",
     line="return torch.softmax(scores.float(), dim=-1)",
-    api="Torch.softmax|Tensor.softmax|Tensor.float",
+    api="Torch.softmax|Tensor.softmax",
 )
 def softmax_in_low_precision(precision):
     """The softmax runs in the dtype of the scores."""
