@@ -221,7 +221,15 @@ def test_bisect_writes_the_next_configuration(said, runs):
     limits.write_text("rounding:\n  float99: 1\n")
     assert "float99" in said("bisect", "device", "right", "--thresholds", limits, code=2)
     limits.write_text("rounding:\n  float32: 1.0e+12\n")
-    text = said("bisect", "device", "right", "-o", runs / "loose", "--thresholds", limits)
+    # Of two environments, whose bits do not decide.
+    shutil.copytree(runs / "device", runs / "elsewhere")
+    (path,) = (runs / "elsewhere").rglob("dump.json")
+    dump = json.loads(path.read_text())
+    dump["provenance"]["threads"] = 99
+    path.write_text(json.dumps(dump))
+    words = ("bisect", "elsewhere", "right", "-o", runs / "loose")
+    assert "RECORD MORE" in said(*words, code=1)
+    text = said(*words[:-1], runs / "none", "--thresholds", limits)
     assert "NOTHING TO NARROW" in text
 
 
