@@ -62,6 +62,12 @@ class CompareVerb : public Verb {
     flags.Switch("--exact", &exact_,
                  "bits decide: a difference within rounding differs. The default when both runs "
                  "have the same environment and make the same calls");
+    flags
+        .Text("--engine", &engine_,
+              "what decides where the runs first differ: rules, or relations between their values "
+              "(in development)")
+        .OneOf({"rules", "relations"})
+        .ShowDefault();
     flags.Switch("--tolerant", &tolerant_, "differences within rounding are always noise");
     flags
         .Texts(
@@ -83,6 +89,7 @@ class CompareVerb : public Verb {
     options_.exactness = exact_      ? compare::Exactness::kExact
                          : tolerant_ ? compare::Exactness::kTolerant
                                      : compare::Exactness::kAuto;
+    if (engine_ == "relations") options_.engine = compare::Engine::kRelations;
     if (!thresholds_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(compare::ThresholdTable table,
                                compare::ThresholdTable::Read(thresholds_));
@@ -234,6 +241,10 @@ class CompareVerb : public Verb {
     if (explain_.given() && format_ != "table") {
       return InvalidArgument(fmt::format("--explain cannot be combined with --format {}", format_))
           .Hint("the chain is text: leave --format out");
+    }
+    if (engine_ == "relations" && (exact_ || tolerant_ || !repeats_.empty())) {
+      return Unsupported("--exact, --tolerant and --noise apply to --engine rules alone")
+          .Hint("leave the flag out, or --engine");
     }
     if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
       return InvalidArgument(fmt::format("--half-cosine cannot be combined with --table-format {}",
@@ -418,7 +429,8 @@ class CompareVerb : public Verb {
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
-                                generation_ = "26", suffix_, thresholds_, memory_, table_file_;
+                                generation_ = "26", suffix_, thresholds_, engine_ = "rules",
+                                memory_, table_file_;
   compare::CompareOptions options_;
   bool exact_ = false, tolerant_ = false;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;

@@ -10,6 +10,7 @@
 #include "engine/compare/align/mindspore_apis.h"
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/divergence.h"
+#include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/first_bits.h"
 #include "engine/compare/explain/grown_rounding.h"
 #include "engine/compare/explain/summary.h"
@@ -33,6 +34,7 @@
 #include "engine/compare/regions/other_shapes.h"
 #include "engine/compare/regions/rewrites.h"
 #include "engine/compare/regions/without_effect.h"
+#include "engine/compare/relations/decide.h"
 #include "engine/compare/repeat_spread.h"
 
 namespace msprobe::compare {
@@ -168,6 +170,24 @@ void ForgiveGradientOrder(Comparison* c) {
   }
 }
 
+// Rows that say nothing of the two programs are taken out; the relations of the values decide.
+void DecideByRelations(const LeftGradients& left, Comparison* c) {
+  JudgeDTypeArguments(c);
+  ForgiveOverwritten(c);
+  ForgiveOtherForms(c);
+  ForgiveOtherFramework(c);
+  ForgiveGradientOrder(c);
+  ForgiveUnwritten(c);
+  FindCompiledCalls(c);
+  relations::Decide(c);
+  const bool backward =
+      c->first.pair >= 0 && RecordOf(*c, c->first.pair).direction != Direction::kForward;
+  if (backward) left.Name(c);
+  FindFirstBits(c);
+  CompareRunStarts(c);
+  NoteWhatWasNotObserved(c);
+}
+
 }  // namespace
 
 Result<Comparison> Compare(Dump target, Dump golden, const CompareOptions& options) {
@@ -206,6 +226,10 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   ForgiveUnrecordedChanges(&c);
   ForgiveImplementations(&c);
   ForgiveEqualArguments(&c);
+  if (options.engine == Engine::kRelations) {
+    DecideByRelations(left, &c);
+    return c;
+  }
   const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);
   // Measured noise goes before bits: the repeats have the environment of the golden, too.
   if (spread.empty() || options.exactness == Exactness::kExact) c.exact = WhyBitsDecide(options, c);

@@ -49,6 +49,12 @@ enum class Alignment : uint8_t {
            // of the same API
 };
 
+// What decides where two runs first differ.
+enum class Engine : uint8_t {
+  kRules,      // rows are judged one by one, and rules take back what they explain
+  kRelations,  // values of the target are related to those of the golden (relations/)
+};
+
 // What makes two values equal enough.
 enum class Exactness : uint8_t {
   kAuto,      // bits, when both runs have one environment and make the same calls; else rounding
@@ -62,6 +68,7 @@ struct CompareOptions {
   std::optional<Mode> mode;
   Alignment alignment = Alignment::kAuto;
   Exactness exactness = Exactness::kAuto;
+  Engine engine = Engine::kRules;
   NameMapping mapping;
   // true: calls are partners only when they have equally many values, of the same shapes.
   bool same_shapes = false;

@@ -1,0 +1,275 @@
+// The model of error of relate.h: an error is relative to the terms that were added up to a value, and
+//
+//   error(result) <= gain * error(arguments) + roundings of the call itself.
+//
+// The error of a related argument is what was measured, and that of an unrelated one is its own bound.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
+#include "engine/compare/model/thresholds.h"
+#include "engine/compare/relations/relate.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+// How much a call enlarges an error, by its class; statistics of a related value may show less than
+// its error, which is in these numbers, too.
+constexpr double kGain = 8, kGainOfMoves = 4, kGainOfCancelling = 32;
+// Roundings inside of a call; more of them where many terms are added up.
+constexpr double kOwn = 16, kOwnOfSums = 4;
+// Not more than this is rounding, unless the dtype is coarse.
+constexpr double kCap = 1e-3;
+// An error that got so many times smaller has gone.
+constexpr double kContracts = 64;
+
+double GainOf(const OperationFacts& facts) {
+  if (facts.Moves()) return kGainOfMoves;
+  return facts.Cancels() ? kGainOfCancelling : kGain;
+}
+
+double Moved(const Moments& a, const Moments& b) {
+  if (!a.known || !b.known) return 0;
+  return std::max({std::abs(a.high - b.high), std::abs(a.low - b.low), std::abs(a.mean - b.mean)});
+}
+
+}  // namespace
+
+Relations::Bound Relations::BoundOf(ValueId v) const {
+  const Value& value = t.values[v];
+  const Call* call = value.maker == kNoId ? nullptr : &t.calls[value.maker];
+  const std::vector<ValueId> inputs = t.InputsOf(v, /*saved=*/true);
+  const bool moves = call != nullptr && call->kind == CallKind::kOperation && call->facts->Moves();
+  const bool equal = std::all_of(inputs.begin(), inputs.end(),
+                                 [&](ValueId w) { return of(w).strength == Strength::kEqual; });
+  if (call != nullptr && equal && (moves || (same_environment_ && TakesTheSameBits(value.maker))))
+    return {.error = 0, .exact = true};
+  if (call != nullptr && call->kind == CallKind::kUpdate) return {.error = BoundOfUpdate(v, *call)};
+  double roundoff = value.roundoff;
+  for (const ValueId w : inputs) roundoff = std::max(roundoff, t.values[w].roundoff);
+  const bool is_sum = !t.PartsOf(v).empty();
+  const OperationFacts* facts = call != nullptr ? call->facts : nullptr;
+  double own = (moves ? 1 : kOwn) * roundoff;
+  if (facts != nullptr && (facts->Cancels() || facts->kind == OperationClass::kContraction))
+    own *= kOwnOfSums;
+  if (call != nullptr) own *= ScaleOf(v);
+  if (is_sum) own *= std::sqrt(std::max<double>(static_cast<double>(inputs.size()), 1));
+  const double gain = facts != nullptr ? GainOf(*facts) : kGain;
+  const bool adds =
+      facts == nullptr || call->kind == CallKind::kGradients || facts->kind == OperationClass::kSum;
+  const double terms = Terms(v);
+  double grown = 0, added = 0;
+  const auto count = [&](ValueId w, bool addend) {
+    double error = ErrorOf(w);
+    const double size = Terms(w), rms = Rms(w);
+    if (addend || (adds && t.values[w].moments.n == value.moments.n)) {
+      if (terms > 0) added += std::pow(error * size / terms, 2);
+      return;
+    }
+    // A bound that no relation confirms must not grow with each call, or it would explain all.
+    if (of(w).strength >= Strength::kNear) error *= gain;
+    grown = std::max(grown, rms > 0 ? error * size / rms : error);
+  };
+  if (call != nullptr && !is_sum && call->kind == CallKind::kOperation) {
+    for (const Port& port : t.Takes(value.maker)) {
+      if (port.value != v) count(port.value, IsAddend(*call, port));
+    }
+  } else {
+    for (const ValueId w : inputs) count(w, false);
+  }
+  if (call == nullptr && inputs.empty()) grown = kGain * noise_;  // code without records
+  double coarse = roundoff;
+  for (const ValueId w : inputs) coarse = std::max(coarse, Coarse(w));
+  return {.error =
+              std::min(std::sqrt(grown * grown + 4 * added + own * own),
+                       std::max(kCap, 4 * kOwn * coarse) * (call != nullptr ? ScaleOf(v) : 1))};
+}
+
+// How many times the shipped bound a user allows: --thresholds and --tolerance.
+double Relations::ScaleOf(ValueId v) const {
+  const Value& value = t.values[v];
+  return c.tolerance * c.Thresholds().RoundingScale(t.ApiOf(value.maker), RoundingOf(value.dtype));
+}
+
+// The bias of a sum of products.
+bool Relations::IsAddend(const Call& call, const Port& port) const {
+  if (call.facts->kind != OperationClass::kContraction) return false;
+  const Leaf& leaf = t.dump.leaves[port.leaf];
+  const std::string_view place = LeafPlace(leaf, t.dump.records[call.record]);
+  return place == "bias" || (leaf.slot == Slot::kInput && place == "2");
+}
+
+// What an optimizer leaves. Where it divides a gradient by its own size, noise becomes a step of full
+// size; so weights are judged by how far they move.
+double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
+  const Value& value = t.values[v];
+  const Record& record = t.dump.records[call.record];
+  const auto id = static_cast<CallId>(&call - t.calls.data());
+  const auto place_of = [&](const Port& port) {
+    std::string_view place = LeafPlace(t.dump.leaves[port.leaf], record);
+    if (place.starts_with("0.")) place.remove_prefix(2);
+    return place;
+  };
+  const std::string_view place = place_of(t.made[value.port]);
+  ValueId gradient = kNoId, before = kNoId;
+  for (const Port& port : t.Takes(id)) {
+    if (place_of(port).starts_with("gradients.")) gradient = port.value;
+    if (place_of(port) == place) before = port.value;
+  }
+  const double noise = gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient);
+  const double left = before == kNoId ? 0 : ErrorOf(before), own = kOwn * value.roundoff;
+  if (!place.starts_with("weights."))
+    return own + kGain * (noise + (place.starts_with("state.") ? noise * noise + left : 0));
+  if ((noise == 0 && left == 0) || before == kNoId) return own;
+  double moved = Moved(value.moments, t.values[before].moments);
+  if (record.api.view().find("SGD") == std::string_view::npos) {
+    for (const Leaf& leaf : t.dump.LeavesOf(record)) {
+      if (leaf.kind == LeafKind::kScalar && leaf.name.view().ends_with(".lr") && leaf.has_stats)
+        moved = std::max(moved, std::abs(leaf.max_value));
+    }
+  }
+  const double least = pair[id] != kNoId && !OtherScalars(id) ? 0.25 : 0.02;
+  return own + 4 * left +
+         std::min(4.0, std::max(least, 1000 * noise)) * moved / std::max(Rms(v), 1e-30);
+}
+
+// A wrong value does not become right by being made smaller: what was made of it is right only if
+// nothing of its error is left.
+double Relations::NotHiding(ValueId v, double bound, double* wrong) const {
+  *wrong = 0;
+  for (const ValueId w : t.InputsOf(v, /*saved=*/true)) *wrong = std::max(*wrong, wrong_[w]);
+  if (*wrong == 0) return bound;
+  return std::min(bound, std::max(*wrong / kContracts, kOwn * t.values[v].roundoff));
+}
+
+double Relations::ErrorOf(ValueId v) const {
+  const Relation& r = of(v);
+  if (r.strength == Strength::kEqual) return 0;
+  if (r.strength == Strength::kNear) {
+    const double error = std::max(r.error, Coarse(v));
+    noise_ = std::max(noise_, std::min(error, kCap));
+    return error;
+  }
+  return std::isfinite(r.bound) ? r.bound : 0;
+}
+
+double Relations::Terms(ValueId v) const { return terms_[v] >= 0 ? terms_[v] : Rms(v); }
+
+double Relations::Ratio(ValueId v) const { return Rms(v) > 0 ? Terms(v) / Rms(v) : 0; }
+
+double Relations::Coarse(ValueId v) const {
+  return coarse_[v] >= 0 ? coarse_[v] : t.values[v].roundoff;
+}
+
+// The coarsest rounding on the way to a value, in both runs, since the bits were equal.
+double Relations::CoarseOf(ValueId v) const {
+  const Relation& r = of(v);
+  double coarse = t.values[v].roundoff;
+  if (r.strength == Strength::kEqual) return coarse;
+  if (r.golden != kNoId) coarse = std::max(coarse, g.values[r.golden].roundoff);
+  for (const ValueId w : t.InputsOf(v, /*saved=*/true)) {
+    if (of(w).proof != Proof::kNotTried) coarse = std::max(coarse, Coarse(w));
+  }
+  return coarse;
+}
+
+// What is known of a value now is used by those that are made of it.
+void Relations::Settle(ValueId v) {
+  terms_[v] = std::max(Rms(v), TermsOf(v));
+  coarse_[v] = CoarseOf(v);
+}
+
+// The size of the terms that were added up to a value, beside its own size: much larger where terms
+// cancel. 0: it is no sum that is known.
+double Relations::TermsOf(ValueId v) const {
+  const Value& value = t.values[v];
+  const double n = static_cast<double>(value.moments.n);
+  if (n == 0 || !value.IsFloat()) return 0;
+  if (!t.PartsOf(v).empty() || value.maker == kNoId) {
+    double terms = 0;
+    for (const ValueId w : t.InputsOf(v, false)) {
+      const double rows = static_cast<double>(t.values[w].moments.n) / n;
+      terms = std::max(terms, Terms(w) * std::sqrt(std::max(rows, 1.0)));
+    }
+    return terms;
+  }
+  const Call& call = t.calls[value.maker];
+  if (call.kind == CallKind::kGradients) {  // a bias is a sum over the same rows as the weight
+    double size = 0;
+    for (const Port& port : t.Makes(value.maker)) size = std::max(size, Rms(port.value));
+    return size;
+  }
+  if (call.kind == CallKind::kUpdate) return TermsOfUpdate(v, call);
+  Arguments arguments;
+  for (const Port& port : t.Takes(value.maker)) {
+    const Value& argument = t.values[port.value];
+    if (!argument.IsFloat() || argument.moments.n == 0 || port.value == v) continue;
+    if (arguments.number++ == 0) arguments.first = port.value;
+    arguments.terms = std::max(arguments.terms, Terms(port.value));
+    arguments.rows = std::max(arguments.rows, static_cast<double>(argument.moments.n) / n);
+    arguments.size = std::max(arguments.size, Rms(port.value));
+  }
+  if (arguments.number == 0) return 0;
+  return call.IsBackward() ? TermsOfBackward(v, call, arguments)
+                           : TermsOfForward(v, *call.facts, arguments);
+}
+
+double Relations::TermsOfForward(ValueId v, const OperationFacts& facts,
+                                 const Arguments& arguments) const {
+  switch (facts.kind) {
+    case OperationClass::kKeeps:
+    case OperationClass::kSum:
+      return arguments.terms;
+    case OperationClass::kScaling:
+      return arguments.number == 1 ? Ratio(arguments.first) * Rms(v) : 0;
+    case OperationClass::kReduction: {
+      const double root = std::sqrt(arguments.rows);
+      return Rms(arguments.first) * (facts.is_mean ? 1 / root : root);
+    }
+    default:
+      return facts.exchanges ? arguments.terms : 0;
+  }
+}
+
+double Relations::TermsOfBackward(ValueId v, const Call& call, const Arguments& arguments) const {
+  if (arguments.rows <= 1 || call.forward == kNoId) return 0;
+  double saved = 1;
+  if (t.calls[call.forward].facts->kind == OperationClass::kContraction &&
+      t.values[v].shape.extents().size() > 1) {
+    saved = 0;
+    for (const Port& port : t.Takes(call.forward)) saved = std::max(saved, Rms(port.value));
+  }
+  return arguments.size * saved * std::sqrt(arguments.rows);
+}
+
+double Relations::TermsOfUpdate(ValueId v, const Call& call) const {
+  const Record& record = t.dump.records[call.record];
+  const std::string_view place = LeafPlace(t.dump.leaves[t.made[t.values[v].port].leaf], record);
+  if (place.find("weights.") != std::string_view::npos) return 0;
+  for (const Port& port : t.Takes(t.values[v].maker)) {
+    if (LeafPlace(t.dump.leaves[port.leaf], record).starts_with("gradients."))
+      return Rms(v) * std::pow(Ratio(port.value), place.ends_with("sq") ? 2 : 1);
+  }
+  return 0;
+}
+
+// The same operation of the same bits, in the same environment, makes the same bits.
+bool Relations::TakesTheSameBits(CallId id) const {
+  if (pair[id] == kNoId) return false;
+  const Call &mine = t.calls[id], &other = g.calls[pair[id]];
+  const auto a = t.Takes(id), b = g.Takes(pair[id]);
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (t.values[a[i].value].content != g.values[b[i].value].content ||
+        t.dump.StridesOf(a[i].leaf) != g.dump.StridesOf(b[i].leaf))
+      return false;
+  }
+  if (mine.kind == CallKind::kBackward)
+    return mine.forward != kNoId && pair[mine.forward] == other.forward &&
+           TakesTheSameBits(mine.forward);
+  return mine.kind == CallKind::kOperation && !mine.facts->exchanges && !OtherApi(id) &&
+         !OtherScalars(id);
+}
+
+}  // namespace msprobe::compare::relations

@@ -1,0 +1,116 @@
+// Which values of the target reach a result of the step, unrelated to the golden's, and where they
+// begin.
+//
+// Sinks are what a step leaves behind: the gradients that optimizers take and what they make, memory
+// that outlives the step, and where nothing is recorded backward the results that nobody takes. From
+// a sink that is not right the walk goes backward to the wrong values that it was made of, and stops
+// at related ones: what is wrong elsewhere, and reaches no sink, does not count. The frontier are the
+// exposed values that were made of right ones.
+//
+//   const Exposure exposure(relations);
+//   for (const Candidate& candidate : exposure.candidates) Print(candidate.call, candidate.reason);
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/compare/relations/relate.h"
+
+namespace msprobe::compare::relations {
+
+enum class Cause : uint8_t {
+  kAnotherResult,     // related arguments, and another result
+  kMadeDifferently,   // another API or other plain arguments
+  kAnotherInput,      // takes a value of the golden that its partner does not take
+  kAnotherWeight,     // a module takes another parameter
+  kMissing,           // the golden's call makes what the target takes unchanged
+  kNowhere,           // a golden call makes of values that the target has what the target has not
+  kOnlyHere,          // the golden has no such call
+  kNoCallMadeIt,      // an argument that code without records made
+  kGradientNotAdded,  // a sum of gradients lacks a part that the target has
+  kWithoutGradient,   // takes a value without its gradient
+  kAnotherUpdate,     // a weight was another one when the step began
+  kCoarser,           // computed in a coarser dtype than its partner
+  kOtherIntegers,     // other exact values
+};
+
+struct Candidate {
+  CallId call = kNoId;    // of the target
+  CallId golden = kNoId;  // of the golden
+  ValueId value = kNoId;  // of the target, or of the golden where `call` is kNoId
+  Cause cause = Cause::kAnotherResult;
+  double order = 0;  // in the calls of the target
+  bool sure = false;
+
+  // How much speaks for it besides that it comes first.
+  int Evidence() const;
+};
+
+class Exposure {
+ public:
+  explicit Exposure(const Relations& relations);
+
+  std::vector<Candidate> candidates;  // the first divergence in front
+  // The candidates of the second look differ without effect on this step.
+  bool without_effect = false;
+  bool IsExposed(ValueId value) const { return exposed_.count(value) > 0; }
+
+ private:
+  using Causes = std::unordered_map<ValueId, std::vector<ValueId>>;
+  struct Sink {
+    CallId call = kNoId;
+    ValueId value = kNoId;
+    int32_t leaf = kNoId;
+    bool update = false;  // made by an optimizer's step
+  };
+
+  static bool Outlives(const Graph& run, CallId call, const Port& port);
+  std::vector<Sink> SinksOf(const Graph& run) const;
+  static bool MayLead(const Value& part, const Value& whole);
+  void FindSinks();
+  void AddLosses();
+  template <typename Next>
+  static Causes Spread(const std::vector<ValueId>& from, Next next);
+  std::vector<ValueId> CausesOf(ValueId value);
+  std::vector<ValueId> GoldenCausesOf(ValueId value) const;
+  std::vector<ValueId> Around(ValueId value);
+  bool Ends(ValueId value) const;
+  CallId TakerOf(ValueId value) const;
+  bool Found(ValueId golden) const { return r_.Has(golden) || r_.g.values[golden].plain; }
+
+  std::vector<Candidate> Frontier();
+  bool TakesAnother(CallId call) const;
+  Candidate Origin(CallId call, ValueId value, std::vector<CallId> seen);
+  std::optional<Candidate> WhoShouldMake(ValueId x, ValueId w, CallId call, ValueId value,
+                                         const std::vector<CallId>& seen);
+  std::optional<Candidate> Missing(std::vector<ValueId> todo, CallId call, ValueId taken) const;
+  Candidate MissingFrom(ValueId w) const;
+  Candidate MissingStep(CallId golden) const;
+  std::optional<Candidate> Unrecorded(ValueId x, ValueId w, CallId call, ValueId value,
+                                      const std::vector<CallId>& seen);
+  Candidate Named(CallId call, ValueId value, Cause cause, bool sure = false) const;
+  double OrderOf(CallId golden) const;
+  ValueId ResultOf(CallId golden) const;
+
+  std::vector<Candidate> Rank(std::vector<Candidate> found);
+  static Causes Reversed(const Causes& graph);
+  std::vector<ValueId> Explained(const Candidate& candidate, const Causes& effects) const;
+  Candidate WhereCut(const Candidate& candidate) const;
+
+  bool SamePolicy() const;
+  std::vector<Candidate> FirstBits() const;
+  std::optional<Candidate> OtherIntegers(CallId call) const;
+  std::optional<Candidate> BornHere(CallId call) const;
+
+  const Relations& r_;
+  const bool modules_only_;
+  std::vector<ValueId> bad_sinks_, bad_golden_;
+  std::vector<std::pair<CallId, ValueId>> misplaced_;
+  std::vector<CallId> missing_steps_;
+  std::vector<std::pair<ValueId, ValueId>> other_losses_;
+  std::optional<std::vector<ValueId>> loose_;
+  Causes exposed_, exposed_golden_;
+};
+
+}  // namespace msprobe::compare::relations

@@ -1,0 +1,485 @@
+#include "engine/compare/relations/graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
+#include "engine/model/names.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+// Half the distance from 1 to the next number; 0: the type does not round.
+double RoundoffOf(ElementType type) {
+  const Rounding& r = RoundingOf(type);
+  return r.kind == NumberKind::kFloat || r.kind == NumberKind::kComplex ? r.epsilon / 2 : 0;
+}
+
+// 0, 1, 2 .. n - 1, as arange makes it.
+bool IsRamp(const Moments& m) {
+  const double n = static_cast<double>(m.n);
+  return m.n > 1 && m.low == 0 && m.high == n - 1 && std::abs(m.mean - (n - 1) / 2) < 1e-3 * n &&
+         std::abs(m.norm * m.norm - (n - 1) * n * (2 * n - 1) / 6) < 0.5 + 1e-6 * n * n * n;
+}
+
+// Whether the content does not tell one tensor from another.
+bool SaysNothing(const Moments& m, bool is_float) {
+  if (!m.known || m.n == 0) return true;
+  if (m.high != m.low || m.extremes > 0) return !is_float && IsRamp(m);
+  int exponent = 0;
+  const double few = std::ldexp(std::frexp(m.high, &exponent), 10);
+  return m.n > 1 || !is_float || (std::isfinite(m.high) && few == std::floor(few));
+}
+
+// "layers.0.fc" of "Module.layers.0.fc.Linear".
+std::string_view PathOf(std::string_view module) {
+  const size_t first = module.find('.'), last = module.rfind('.');
+  return first == std::string_view::npos || last <= first
+             ? std::string_view()
+             : module.substr(first + 1, last - first - 1);
+}
+
+bool GoesIn(Slot slot) {
+  return slot == Slot::kInput || slot == Slot::kKwarg || slot == Slot::kParameter;
+}
+
+uint64_t CallKey(std::string_view api, int64_t call) {
+  return HashText(api, static_cast<uint64_t>(call) + 7);
+}
+
+}  // namespace
+
+Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* paths)
+    : dump(side == Side::kTarget ? c.target : c.golden),
+      content_(content),
+      is_target_(side == Side::kTarget),
+      by_content_(content.size(), kNoId),
+      value_of_leaf_(dump.leaves.size(), kNoId),
+      call_of_leaf_(dump.leaves.size(), kNoId),
+      unwritten_leaf_(dump.leaves.size(), 0) {
+  for (size_t i = 0; i < c.rows.size(); ++i) {
+    const int32_t leaf = is_target_ ? c.rows[i].target : c.rows[i].golden;
+    if (leaf >= 0 && c.measures[i].reason == Reason::kUninitialised) unwritten_leaf_[leaf] = 1;
+  }
+  calls.reserve(dump.records.size());
+  taken.reserve(dump.leaves.size());
+  made.reserve(dump.leaves.size() / 2);
+  for (int32_t r = 0; r < static_cast<int32_t>(dump.records.size()); ++r) AddRecord(r, paths);
+  weight_.resize(values.size());
+  Nest();
+  Index();
+  AddUpGradients();
+}
+
+void Graph::AddRecord(int32_t index, Paths* paths) {
+  const Record& record = dump.records[index];
+  if (IsOptimizerCall(record.api)) {
+    AddOptimizer(index);
+    return;
+  }
+  Call call;
+  call.record = index;
+  call.facts = &FactsOf(record.api);
+  const bool backward = record.direction == Direction::kBackward;
+  call.kind = record.direction == Direction::kParameterGrad ? CallKind::kGradients
+              : record.is_module ? (backward ? CallKind::kModuleBackward : CallKind::kModule)
+              : backward         ? CallKind::kBackward
+                                 : CallKind::kOperation;
+  const std::string_view module = record.is_module || call.kind == CallKind::kGradients
+                                      ? record.api.view()
+                                  : !record.parent.empty() ? WithoutCall(record.parent)
+                                                           : record.module.view();
+  call.path = paths->Of(PathOf(module));
+  calls.push_back(call);
+  has_operations_ |= call.kind == CallKind::kOperation && !call.facts->exchanges;
+  AddPorts(static_cast<CallId>(calls.size()) - 1);
+}
+
+void Graph::AddPorts(CallId id) {
+  Call& call = calls[id];
+  const Record& record = dump.records[call.record];
+  call.first_take = static_cast<uint32_t>(taken.size());
+  call.first_make = static_cast<uint32_t>(made.size());
+  int32_t place_in = 0, place_out = 0;
+  for (uint32_t i = 0; i < record.leaf_count; ++i) {
+    const auto leaf = static_cast<int32_t>(record.first_leaf + i);
+    const Leaf& l = dump.leaves[leaf];
+    if (!GoesIn(l.slot)) continue;
+    if (l.kind == LeafKind::kTensor) Take(id, leaf, place_in);
+    // Gradients are listed one for each tensor argument; null where there is none.
+    if (l.kind == LeafKind::kTensor || call.IsBackward()) ++place_in;
+  }
+  for (uint32_t i = 0; i < record.leaf_count; ++i) {
+    const auto leaf = static_cast<int32_t>(record.first_leaf + i);
+    const Leaf& l = dump.leaves[leaf];
+    if (GoesIn(l.slot)) continue;
+    if (l.kind == LeafKind::kTensor) Make(id, leaf, place_out);
+    if (l.kind == LeafKind::kTensor || call.IsBackward()) ++place_out;
+  }
+  if (calls[id].facts->exchanges) DropMemory(id, calls[id].first_take, calls[id].first_make);
+}
+
+// The results of a collective are all its arguments. Those that it only reads are no results; those
+// that it only writes are no arguments.
+void Graph::DropMemory(CallId id, size_t first_take, size_t first_make) {
+  const auto is_taken = [&](const Port& port) {
+    return std::any_of(taken.begin() + first_take, taken.end(),
+                       [&](const Port& other) { return other.value == port.value; });
+  };
+  std::erase_if(made, [&](const Port& port) {
+    return static_cast<size_t>(&port - made.data()) >= first_make && is_taken(port);
+  });
+  calls[id].makes = static_cast<uint32_t>(made.size() - first_make);
+}
+
+void Graph::AddOptimizer(int32_t index) {
+  const Record& record = dump.records[index];
+  // "gradients.fc.weight" -> its parameter; the state has one more part: "state.fc.weight.exp_avg".
+  const auto parameter_of = [&](const Leaf& leaf) -> std::string_view {
+    std::string_view place = LeafPlace(leaf, record);
+    if (place.starts_with("0.")) place.remove_prefix(2);
+    for (const std::string_view group : {"gradients.", "weights."}) {
+      if (place.starts_with(group)) return place.substr(group.size());
+    }
+    if (!place.starts_with("state.")) return {};
+    place.remove_prefix(6);
+    return place.substr(0, place.rfind('.'));
+  };
+  std::unordered_map<std::string_view, std::vector<int32_t>> leaves_of;
+  std::vector<std::string_view> names;
+  std::vector<int32_t> gradients;
+  int32_t total = kNoId;
+  for (uint32_t i = 0; i < record.leaf_count; ++i) {
+    const auto leaf = static_cast<int32_t>(record.first_leaf + i);
+    const Leaf& l = dump.leaves[leaf];
+    if (l.kind != LeafKind::kTensor) continue;
+    const std::string_view parameter = parameter_of(l);
+    if (parameter.empty()) {
+      if (!GoesIn(l.slot)) total = leaf;
+      continue;
+    }
+    auto& list = leaves_of[parameter];
+    if (list.empty()) names.push_back(parameter);
+    list.push_back(leaf);
+    if (GoesIn(l.slot) && LeafPlace(l, record).starts_with("gradients.")) gradients.push_back(leaf);
+  }
+  const auto add = [&](CallKind kind, std::string_view parameter) {
+    Call call;
+    call.kind = kind;
+    call.record = index;
+    call.parameter = parameter;
+    call.facts = &FactsOf(record.api);
+    call.first_take = static_cast<uint32_t>(taken.size());
+    call.first_make = static_cast<uint32_t>(made.size());
+    calls.push_back(call);
+    return static_cast<CallId>(calls.size()) - 1;
+  };
+  if (total != kNoId) {
+    const CallId id = add(CallKind::kTotalNorm, {});
+    for (size_t i = 0; i < gradients.size(); ++i) Take(id, gradients[i], static_cast<int32_t>(i));
+    Make(id, total, 0);
+  }
+  for (const std::string_view name : names) {
+    const CallId id = add(CallKind::kUpdate, name);
+    int32_t place = 0;
+    for (const int32_t leaf : leaves_of[name]) {
+      if (GoesIn(dump.leaves[leaf].slot)) Take(id, leaf, place++);
+    }
+    if (total != kNoId) {
+      taken.push_back({.value = value_of_leaf_[total], .leaf = total, .place = place});
+      ++calls[id].takes;
+    }
+    place = 0;
+    for (const int32_t leaf : leaves_of[name]) {
+      if (!GoesIn(dump.leaves[leaf].slot)) Make(id, leaf, place++);
+    }
+  }
+}
+
+void Graph::Take(CallId call, int32_t leaf, int32_t place) {
+  const ValueId value = Observe(leaf, call, /*is_made=*/false);
+  taken.push_back({.value = value, .leaf = leaf, .place = place});
+  ++calls[call].takes;
+  call_of_leaf_[leaf] = call;
+}
+
+void Graph::Make(CallId call, int32_t leaf, int32_t place) {
+  const ValueId value = Observe(leaf, call, /*is_made=*/true);
+  made.push_back(
+      {.value = value,
+       .leaf = leaf,
+       .place = place,
+       .changed = IsChangedInPlace(dump.leaves[leaf], dump.records[calls[call].record])});
+  ++calls[call].makes;
+  call_of_leaf_[leaf] = call;
+  // A module, or the list of a parameter's gradients, may show first what a later call made.
+  Value& v = values[value];
+  const CallKind now = calls[call].kind;
+  const bool makes = now == CallKind::kOperation || now == CallKind::kBackward;
+  if (v.maker == kNoId || v.maker == call || !makes) return;
+  const bool shown = calls[v.maker].IsModule() || calls[v.maker].kind == CallKind::kGradients;
+  const std::span<const Port> takes = Takes(call);
+  const bool passes = std::any_of(takes.begin(), takes.end(),
+                                  [&](const Port& port) { return port.value == value; });
+  if (shown && !passes) {
+    v.maker = call;
+    v.port = static_cast<int32_t>(made.size()) - 1;
+  }
+}
+
+ValueId Graph::Observe(int32_t leaf, CallId call, bool is_made) {
+  const Leaf& l = dump.leaves[leaf];
+  const int32_t content = content_.Of(is_target_, leaf);
+  ValueId known = content >= 0 ? by_content_[content] : kNoId;
+  if (known == kNoId) {
+    Value value;
+    value.moments = MomentsOf(dump, leaf);
+    value.dtype = l.dtype;
+    value.shape = l.shape;
+    value.content = content;
+    value.roundoff = RoundoffOf(l.dtype);
+    value.unwritten = unwritten_leaf_[leaf] != 0;
+    value.plain = content < 0 || value.unwritten || SaysNothing(value.moments, value.IsFloat());
+    value.born = call;
+    const uint64_t key = HashText(l.shape.view(), static_cast<uint64_t>(content) + 1);
+    if (value.plain && !is_made && content >= 0) {
+      const auto found = plain_now_.find(key);
+      if (found != plain_now_.end()) known = found->second;
+    }
+    if (known == kNoId) {
+      known = static_cast<ValueId>(values.size());
+      if (is_made) {
+        value.maker = call;
+        value.port = static_cast<int32_t>(made.size());
+      }
+      values.push_back(value);
+      if (value.plain && content >= 0) plain_now_[key] = known;
+      if (!value.plain) by_content_[content] = known;
+    }
+  }
+  value_of_leaf_[leaf] = known;
+  return known;
+}
+
+void Graph::Nest() {
+  std::unordered_map<uint64_t, CallId> forwards;
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    const Record& record = dump.records[calls[id].record];
+    if (calls[id].IsModule()) by_name_.emplace(record.name, id);
+    if (calls[id].IsForward()) forwards.emplace(CallKey(record.api, record.call), id);
+  }
+  std::vector<std::pair<int32_t, CallId>> children;
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    Call& call = calls[id];
+    const Record& record = dump.records[call.record];
+    call.begins = id;
+    const auto around = by_name_.find(record.parent);
+    if (!record.parent.empty() && around != by_name_.end() && around->second != id) {
+      call.parent = around->second;
+      children.emplace_back(call.parent, id);
+    }
+    if (call.kind != CallKind::kBackward && call.kind != CallKind::kModuleBackward) continue;
+    const auto forward = forwards.find(CallKey(record.api, record.call));
+    if (forward == forwards.end()) continue;
+    call.forward = forward->second;
+    call.path = calls[call.forward].path;
+    calls[call.forward].backward = id;
+  }
+  children_.Build(calls.size(), children);
+  for (CallId id = 0; id < static_cast<CallId>(calls.size());
+       ++id) {  // a module follows its children
+    for (const CallId child : calls[id].IsModule() ? ChildrenOf(id) : std::span<const CallId>())
+      calls[id].begins = std::min(calls[id].begins, calls[child].begins);
+  }
+}
+
+void Graph::Index() {
+  std::vector<std::pair<int32_t, Use>> uses;
+  std::vector<std::pair<int32_t, CallId>> makers;
+  uses.reserve(taken.size());
+  makers.reserve(made.size());
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    for (const Port& port : Takes(id)) {
+      uses.emplace_back(port.value, Use{id, static_cast<int32_t>(&port - taken.data())});
+      if (dump.leaves[port.leaf].slot == Slot::kParameter) weight_[port.value] = 1;
+      if (calls[id].kind != CallKind::kUpdate) continue;
+      const std::string_view place =
+          LeafPlace(dump.leaves[port.leaf], dump.records[calls[id].record]);
+      if (!place.starts_with("gradients.") && values[port.value].maker == kNoId)
+        weight_[port.value] = 1;
+      if (place.starts_with("weights.")) weight_of_.emplace(place.substr(8), port.value);
+    }
+    for (const Port& port : Makes(id)) makers.emplace_back(port.value, id);
+  }
+  uses_.Build(values.size(), uses);
+  makers_.Build(values.size(), makers);
+}
+
+ValueId Graph::ForwardOf(CallId backward, const Port& port) const {
+  const CallId forward = calls[backward].forward;
+  if (forward == kNoId) return kNoId;
+  int32_t place = 0;
+  for (const Port& made_port : Makes(forward)) {
+    if (!made_port.changed && place++ == port.place) return made_port.value;
+  }
+  return kNoId;
+}
+
+// What the backward calls gave for the uses of each forward value.
+void Graph::CollectGradients() {
+  std::vector<std::pair<int32_t, ValueId>> items;
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    if (!calls[id].IsForward() || calls[id].backward == kNoId) continue;
+    for (const Port& given : Takes(id)) {
+      for (const Port& gradient : Makes(calls[id].backward)) {
+        if (gradient.place == given.place) items.emplace_back(given.value, gradient.value);
+      }
+    }
+  }
+  gradients_.Build(values.size(), items);
+}
+
+// The name of a parameter in its module, with the module.
+uint64_t Graph::ParameterKey(CallId call, const Port& port) const {
+  const Leaf& leaf = dump.leaves[port.leaf];
+  std::string_view name = LeafPlace(leaf, dump.records[calls[call].record]);
+  if (leaf.slot == Slot::kParameterGrad) {  // "...parameters_grad.0.weight.0"
+    name = leaf.name.view();
+    while (!name.empty() && name.back() >= '0' && name.back() <= '9') name.remove_suffix(1);
+    if (name.ends_with('.')) name.remove_suffix(1);
+    name = name.substr(name.rfind('.') + 1);
+  }
+  return HashText(name, static_cast<uint64_t>(calls[call].path) + 1);
+}
+
+// What the backward calls of all uses of a module's parameter gave. A plain weight (zeros, ones)
+// stands for those of other modules, too: of it the calls inside of the module count.
+std::vector<ValueId> Graph::PartsOfParameter(ValueId weight, int32_t path) const {
+  const std::span<const ValueId> all = GradientsOf(weight);
+  std::vector<ValueId> parts(all.begin(), all.end());
+  if (!values[weight].plain) return parts;
+  parts.clear();
+  for (const Use& use : UsesOf(weight)) {
+    const Call& user = calls[use.call];
+    if (!user.IsForward() || user.path != path || user.backward == kNoId) continue;
+    for (const Port& gradient : Makes(user.backward)) {
+      if (gradient.place == taken[use.port].place) parts.push_back(gradient.value);
+    }
+  }
+  return parts;
+}
+
+// Of each complete gradient of a parameter: its parts of this pass, and the sum before.
+Graph::Sums Graph::SumsOfParameters() const {
+  std::unordered_map<uint64_t, ValueId> weights, complete;
+  std::unordered_map<int32_t, std::vector<CallId>> backward_of_path;
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    if (calls[id].kind == CallKind::kModuleBackward) backward_of_path[calls[id].path].push_back(id);
+    if (calls[id].kind != CallKind::kModule) continue;
+    for (const Port& port : Takes(id)) {
+      if (dump.leaves[port.leaf].slot == Slot::kParameter)
+        weights.emplace(ParameterKey(id, port), port.value);
+    }
+  }
+  Sums sums;
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    if (calls[id].kind != CallKind::kGradients) continue;
+    for (const Port& port : Makes(id)) {
+      const uint64_t key = ParameterKey(id, port);
+      std::vector<ValueId> parts;
+      if (const auto weight = weights.find(key); weight != weights.end())
+        parts = PartsOfParameter(weight->second, calls[id].path);
+      if (const auto before = complete.find(key); before != complete.end())
+        parts.push_back(before->second);
+      if (parts.empty()) {  // only modules are recorded: made of what the module takes
+        for (const CallId backward : backward_of_path[calls[id].path]) {
+          for (const Port& arriving : Takes(backward)) parts.push_back(arriving.value);
+        }
+      }
+      complete[key] = port.value;
+      if (values[port.value].maker == id) sums[port.value] = std::move(parts);
+    }
+  }
+  return sums;
+}
+
+// Of a gradient that no call made: those that were added up to it. An optimizer takes the gradient
+// of its parameter, a backward call that of what its forward call made.
+std::vector<ValueId> Graph::PartsOfArrival(ValueId v) const {
+  std::vector<ValueId> parts;
+  for (const Use& use : UsesOf(v)) {
+    const Call& user = calls[use.call];
+    const Port& port = taken[use.port];
+    ValueId whole = kNoId;
+    if (user.kind == CallKind::kUpdate) {
+      const std::string_view place = LeafPlace(dump.leaves[port.leaf], dump.records[user.record]);
+      const auto weight = weight_of_.find(user.parameter);
+      if (place.starts_with("gradients.") && weight != weight_of_.end() &&
+          !values[weight->second].plain)
+        whole = weight->second;
+    } else if (user.IsBackward()) {
+      whole = ForwardOf(use.call, port);
+    }
+    if (whole == kNoId) continue;
+    const std::span<const ValueId> all = GradientsOf(whole);
+    parts.insert(parts.end(), all.begin(), all.end());
+  }
+  return parts;
+}
+
+void Graph::AddUpGradients() {
+  CollectGradients();
+  Sums sums = SumsOfParameters();
+  std::vector<std::pair<int32_t, ValueId>> items;
+  for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
+    std::vector<ValueId> parts;
+    if (const auto sum = sums.find(v); sum != sums.end()) {
+      parts = std::move(sum->second);
+    } else if (values[v].maker == kNoId) {
+      parts = PartsOfArrival(v);
+    }
+    std::sort(parts.begin(), parts.end());
+    parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+    for (const ValueId part : parts) {
+      if (part != v) items.emplace_back(v, part);
+    }
+  }
+  parts_.Build(values.size(), items);
+}
+
+std::vector<ValueId> Graph::InputsOf(ValueId v, bool saved) const {
+  std::vector<ValueId> out;
+  const Value& value = values[v];
+  const std::span<const ValueId> parts = PartsOf(v);
+  if (!parts.empty() || value.maker == kNoId) {
+    out.assign(parts.begin(), parts.end());
+    return out;
+  }
+  const Call& call = calls[value.maker];
+  const auto add = [&](std::span<const Port> ports) {
+    for (const Port& port : ports) {
+      if (port.value != v) out.push_back(port.value);
+    }
+  };
+  add(Takes(value.maker));
+  if (call.IsModule()) {  // it made the value itself, in code between the calls inside of it
+    for (const CallId child : ChildrenOf(value.maker)) add(Makes(child));
+  }
+  if (saved && call.IsBackward() && call.forward != kNoId) {
+    add(Takes(call.forward));
+    add(Makes(call.forward));
+  }
+  return out;
+}
+
+bool Graph::IsLoose(ValueId v) const {
+  CallId last = kNoId;
+  for (const Use& use : UsesOf(v)) {
+    if (!calls[use.call].IsModule()) last = std::max(last, use.call);
+  }
+  const std::span<const CallId> makers = MakersOf(v);
+  return (makers.empty() ? kNoId : makers.back()) >= last;
+}
+
+}  // namespace msprobe::compare::relations

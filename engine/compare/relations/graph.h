@@ -1,0 +1,200 @@
+// One run as a graph of calls and values.
+//
+// A value is a content that was observed: all tensors of a run with the same elements are one value.
+// Its maker is the first call that returned it; an arrival has none: code that no call records made
+// it, or the step began with it. A plain content (a constant, one round number, 0 1 2 .. n - 1) does
+// not tell one tensor from another: each time it is made it is a value of its own.
+//
+// A call is a recorded call, or a part of the entry of an optimizer: each parameter that a step, a
+// clipping or an unscaling changes is a call of its own, since what it makes of one does not depend
+// on the others; what joins them, the total norm, is a call that all of them take.
+//
+//   const Graph graph(comparison, Side::kTarget);
+//   for (const Port& port : graph.Takes(call)) Look(graph.values[port.value]);
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/compare/model/comparison.h"
+#include "engine/compare/relations/moments.h"
+#include "engine/compare/relations/operations.h"
+
+namespace msprobe::compare::relations {
+
+using CallId = int32_t;
+using ValueId = int32_t;
+inline constexpr int32_t kNoId = -1;
+
+enum class Side : uint8_t { kTarget, kGolden };
+
+enum class CallKind : uint8_t {
+  kOperation,       // the forward call of an API, a collective
+  kModule,          // the forward call of a module
+  kBackward,        // of an operation
+  kModuleBackward,  // of a module
+  kGradients,       // the gradients of a module's parameters, when they were complete
+  kUpdate,          // what an optimizer's call does to one parameter
+  kTotalNorm,       // what clipping makes of all gradients
+};
+
+// A tensor that a call takes or makes.
+struct Port {
+  ValueId value = kNoId;
+  int32_t leaf = kNoId;  // index into Dump::leaves
+  int32_t place = 0;     // its number among the tensors of its slot; of a gradient: of what
+  bool changed = false;  // made: left in memory that the call was given
+};
+
+struct Call {
+  CallKind kind = CallKind::kOperation;
+  int32_t record = kNoId;   // index into Dump::records
+  CallId parent = kNoId;    // the module call around it
+  CallId forward = kNoId;   // of a backward call
+  CallId backward = kNoId;  // of a forward call
+  CallId begins = kNoId;    // the first call inside of it, or itself
+  int32_t path = kNoId;     // of the innermost module around it, of a module its own; see Paths
+  uint32_t first_take = 0, takes = 0, first_make = 0, makes = 0;
+  std::string_view parameter;  // of an update
+  const OperationFacts* facts = nullptr;
+
+  bool IsModule() const { return kind == CallKind::kModule || kind == CallKind::kModuleBackward; }
+  bool IsBackward() const {
+    return kind == CallKind::kBackward || kind == CallKind::kModuleBackward ||
+           kind == CallKind::kGradients;
+  }
+  bool IsForward() const { return kind == CallKind::kOperation || kind == CallKind::kModule; }
+};
+
+struct Use {
+  CallId call = kNoId;
+  int32_t port = kNoId;  // index into Graph::taken
+};
+
+struct Value {
+  Moments moments;
+  ElementType dtype;
+  Shape shape;
+  int32_t content = kNoId;  // ContentIds; kNoId: nothing was recorded
+  bool plain = false;
+  bool unwritten = false;  // memory that nobody had written: its elements are no result
+  CallId born = kNoId;     // the first call that takes or makes it
+  CallId maker = kNoId;
+  int32_t port = kNoId;  // of its maker, index into Graph::made
+
+  bool IsFloat() const { return roundoff > 0; }
+  double roundoff = 0;  // half the distance from 1 to the next number; 0: does not round
+};
+
+// Numbers for the paths of modules, the same in both runs.
+class Paths {
+ public:
+  int32_t Of(std::string_view path) {
+    return numbers_.try_emplace(path, static_cast<int32_t>(numbers_.size())).first->second;
+  }
+
+ private:
+  std::unordered_map<std::string_view, int32_t> numbers_;  // views into the dumps
+};
+
+class Graph {
+ public:
+  // Keeps a reference to the dump of the comparison.
+  Graph(const Comparison& comparison, Side side, const ContentIds& content, Paths* paths);
+
+  const Dump& dump;
+  std::vector<Call> calls;  // in the order of the records; an optimizer's entry is several
+  std::vector<Value> values;
+  std::vector<Port> taken, made;  // of the calls, grouped by call
+
+  std::span<const Port> Takes(CallId call) const {
+    return {taken.data() + calls[call].first_take, calls[call].takes};
+  }
+  std::span<const Port> Makes(CallId call) const {
+    return {made.data() + calls[call].first_make, calls[call].makes};
+  }
+  std::span<const Use> UsesOf(ValueId value) const { return uses_.Of(value); }
+  // All calls that returned the value, in their order.
+  std::span<const CallId> MakersOf(ValueId value) const { return makers_.Of(value); }
+  std::span<const CallId> ChildrenOf(CallId module) const { return children_.Of(module); }
+  // The gradients that backward calls gave for the uses of a forward value.
+  std::span<const ValueId> GradientsOf(ValueId value) const { return gradients_.Of(value); }
+  // The gradients that were added up to a value that no operation made; empty: it is no such sum.
+  std::span<const ValueId> PartsOf(ValueId value) const { return parts_.Of(value); }
+  // The forward value whose gradient a backward call takes at a port; kNoId: not known.
+  ValueId ForwardOf(CallId backward, const Port& port) const;
+
+  // The values that a value was made of. `saved`: and, of a gradient, what the forward call of its
+  // maker took and made. Of a module: and what the calls inside of it made.
+  std::vector<ValueId> InputsOf(ValueId value, bool saved) const;
+  // No recorded operation takes what the last call returned: code without records may.
+  bool IsLoose(ValueId value) const;
+  // Whether the call is the first that shows the parameters or buffers of a module.
+  bool IsWeight(ValueId value) const { return weight_[value] != 0; }
+  ValueId ValueOfLeaf(int32_t leaf) const { return value_of_leaf_[leaf]; }
+  CallId CallOfLeaf(int32_t leaf) const { return call_of_leaf_[leaf]; }
+  ValueId WithContent(int32_t content) const { return content >= 0 ? by_content_[content] : kNoId; }
+  bool HasOperations() const { return has_operations_; }
+  std::string_view ApiOf(CallId call) const { return dump.records[calls[call].record].api; }
+
+ private:
+  // Lists of numbers, one for each of n things, in one array.
+  template <typename Item>
+  class Lists {
+   public:
+    void Build(size_t n, const std::vector<std::pair<int32_t, Item>>& items) {
+      begin_.assign(n + 1, 0);
+      for (const auto& [key, item] : items) ++begin_[key + 1];
+      for (size_t i = 0; i < n; ++i) begin_[i + 1] += begin_[i];
+      items_.resize(items.size());
+      std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
+      for (const auto& [key, item] : items) items_[next[key]++] = item;
+    }
+    std::span<const Item> Of(int32_t key) const {
+      return {items_.data() + begin_[key], begin_[key + 1] - begin_[key]};
+    }
+
+   private:
+    std::vector<uint32_t> begin_;
+    std::vector<Item> items_;
+  };
+
+  void AddRecord(int32_t record, Paths* paths);
+  void AddOptimizer(int32_t record);
+  void AddPorts(CallId call);
+  void DropMemory(CallId call, size_t first_take, size_t first_make);
+  void Take(CallId call, int32_t leaf, int32_t place);
+  void Make(CallId call, int32_t leaf, int32_t place);
+  ValueId Observe(int32_t leaf, CallId call, bool is_made);
+  void Nest();
+  void Index();
+  using Sums = std::unordered_map<ValueId, std::vector<ValueId>>;
+  void CollectGradients();
+  uint64_t ParameterKey(CallId call, const Port& port) const;
+  std::vector<ValueId> PartsOfParameter(ValueId weight, int32_t path) const;
+  Sums SumsOfParameters() const;
+  std::vector<ValueId> PartsOfArrival(ValueId value) const;
+  void AddUpGradients();
+
+  const ContentIds& content_;
+  const bool is_target_;
+  bool has_operations_ = false;
+  std::vector<ValueId> by_content_;                  // of contents that are not plain
+  std::unordered_map<uint64_t, ValueId> plain_now_;  // the latest value of a plain content
+  std::vector<ValueId> value_of_leaf_;
+  std::vector<CallId> call_of_leaf_;
+  std::vector<char> unwritten_leaf_;
+  std::vector<char> weight_;
+  std::unordered_map<std::string_view, ValueId> weight_of_;  // by the name of the parameter
+  std::unordered_map<std::string_view, CallId> by_name_;
+  Lists<Use> uses_;
+  Lists<CallId> makers_, children_;
+  Lists<ValueId> gradients_, parts_;
+};
+
+}  // namespace msprobe::compare::relations

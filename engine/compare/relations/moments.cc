@@ -1,0 +1,84 @@
+#include "engine/compare/relations/moments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace msprobe::compare::relations {
+
+double Moments::Rms() const {
+  return n > 0 && std::isfinite(norm) ? norm / std::sqrt(static_cast<double>(n)) : 0;
+}
+
+double Moments::Size() const { return std::max(std::abs(high), std::abs(low)); }
+
+Moments MomentsOf(const Dump& dump, int32_t index) {
+  const Leaf& leaf = dump.leaves[index];
+  Moments m;
+  if (leaf.kind != LeafKind::kTensor || !leaf.has_stats || leaf.norm.empty()) return m;
+  const ElementCounts& counts = *leaf.counts;
+  m.known = true;
+  m.n = std::max<int64_t>(leaf.shape.elements(), 0);
+  m.not_finite = std::max<int64_t>(counts.nan, 0) + std::max<int64_t>(counts.pos_inf, 0) +
+                 std::max<int64_t>(counts.neg_inf, 0);
+  m.zeros = std::max<int64_t>(counts.zero, 0);
+  if (const LeafRest* rest = dump.RestOf(index); rest != nullptr && rest->extremes > 0) {
+    m.extremes = rest->extremes;
+    m.n = std::max<int64_t>(m.n - rest->extremes, 1);
+    m.high = rest->max;
+    m.low = rest->min;
+    m.norm = rest->norm;
+    return m;
+  }
+  m.high = leaf.max_value;
+  m.low = leaf.min_value;
+  m.mean = leaf.mean_value;
+  m.norm = leaf.norm_value;
+  return m;
+}
+
+Moments Join(std::span<const Moments> parts) {
+  Moments all;
+  double squares = 0, sum = 0;
+  for (const Moments& part : parts) {
+    if (part.n == 0) continue;
+    const bool first = all.n == 0;
+    all.high = first ? part.high : std::max(all.high, part.high);
+    all.low = first ? part.low : std::min(all.low, part.low);
+    all.n += part.n;
+    sum += part.mean * static_cast<double>(part.n);
+    squares += part.norm * part.norm;
+    all.not_finite += part.not_finite;
+    all.zeros += part.zeros;
+    all.extremes += part.extremes;
+  }
+  all.known = true;
+  all.mean = all.n > 0 ? sum / static_cast<double>(all.n) : 0;
+  all.norm = std::sqrt(squares);
+  return all;
+}
+
+double Distance(const Moments& a, const Moments& b, double terms) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (!a.known || !b.known || a.n != b.n || a.not_finite != b.not_finite ||
+      a.extremes != b.extremes)
+    return kInfinity;
+  if (a.not_finite > 0) return 0;  // what NaN leaves of the statistics says nothing of the elements
+  const double size = std::max(b.Size(), terms), rms = std::max(b.Rms(), terms);
+  if (size == 0 || rms == 0) return a.Size() == 0 ? 0 : kInfinity;
+  const double ends = std::max(std::abs(a.high - b.high), std::abs(a.low - b.low)) / size;
+  const double mean = std::abs(a.mean - b.mean) / rms;
+  const double norm = std::abs(a.norm - b.norm) / (rms * std::sqrt(static_cast<double>(b.n)));
+  const double distance = std::max({ends, mean, norm});
+  return std::isnan(distance) ? kInfinity : distance;
+}
+
+bool SameElements(const Moments& a, const Moments& b) {
+  if (!a.known || !b.known) return false;
+  return a.n == b.n && a.high == b.high && a.low == b.low && a.zeros == b.zeros &&
+         a.not_finite == b.not_finite && a.extremes == b.extremes &&
+         std::abs(a.norm - b.norm) <= kDigits * b.norm &&
+         std::abs(a.mean - b.mean) <= kDigits * std::max(b.Rms(), std::abs(b.mean));
+}
+
+}  // namespace msprobe::compare::relations

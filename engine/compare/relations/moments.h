@@ -1,0 +1,43 @@
+// The moments of a tensor: what its recorded statistics say of its elements. Two tensors are compared
+// by them where no bits are equal.
+//
+//   const Moments a = MomentsOf(dump, leaf);
+//   const double error = Distance(a, b, /*terms=*/0);     // 0.02: off by 2 % of the size of b
+//   const Moments whole = Join(halves);                   // of all elements together
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/model/table.h"
+
+namespace msprobe::compare::relations {
+
+// Statistics of float32 tensors are written with 24 bits.
+inline constexpr double kDigits = 0x1p-22;
+
+// Without the extremes of the tensor (kernels/rest_stats.h), where its dump counts them: n is then
+// the number of the other elements, and `mean` is 0.
+struct Moments {
+  bool known = false;  // false: nothing was recorded
+  int64_t n = 0;
+  double high = 0, low = 0, mean = 0, norm = 0;
+  int64_t not_finite = 0, zeros = 0, extremes = 0;
+
+  double Rms() const;   // root of the mean square; 0: no elements, or not finite
+  double Size() const;  // the largest absolute value
+};
+
+Moments MomentsOf(const Dump& dump, int32_t leaf);
+
+// The moments of all elements of `parts`, which are known.
+Moments Join(std::span<const Moments> parts);
+
+// The largest difference of two moments, relative to the size of b, at least `terms` (the size of the
+// numbers that were added up to b). 0: equal; infinity: other numbers of elements, NaN or extremes.
+double Distance(const Moments& a, const Moments& b, double terms);
+
+// Whether the moments allow that b has the elements of a in another order.
+bool SameElements(const Moments& a, const Moments& b);
+
+}  // namespace msprobe::compare::relations

@@ -1,0 +1,44 @@
+// What is known of an operation: one row of operations.yaml, which is part of the library. A user can
+// add rows of an own file.
+//
+//   FactsOf("Functional.layer_norm").kind;   // OperationClass::kNormalisation
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace msprobe::compare::relations {
+
+enum class OperationClass : uint8_t {
+  kUnknown,
+  kKeeps,          // moves elements: the result has all of them, each equally often
+  kTakes,          // its result consists of elements of the arguments
+  kElementwise,    // a function of each element that enlarges no error: relu, tanh
+  kScaling,        // products, quotients, casts: a relative error stays as it is
+  kSum,            // of the arguments, element by element
+  kReduction,      // sums over a dimension
+  kContraction,    // sums of products
+  kNormalisation,  // subtracts a mean, divides by a size: errors are enlarged where that is small
+  kExponential,    // an absolute error becomes a relative one: exp, softmax, log, losses of logits
+};
+
+struct OperationFacts {
+  OperationClass kind = OperationClass::kUnknown;
+  bool draws = false;      // random numbers
+  bool opaque = false;     // code of the user: a torch.autograd.Function
+  bool exchanges = false;  // with other ranks
+  bool in_place = false;   // writes its first argument
+  bool is_mean = false;    // of a reduction
+
+  bool Moves() const { return kind == OperationClass::kKeeps || kind == OperationClass::kTakes; }
+  bool Cancels() const {
+    return kind == OperationClass::kNormalisation || kind == OperationClass::kExponential ||
+           kind == OperationClass::kSum || kind == OperationClass::kReduction;
+  }
+};
+
+// Of Record::api. The row with the last part of the name, without underscores around it; an operation
+// without a row is kUnknown. The result lives as long as the program.
+const OperationFacts& FactsOf(std::string_view api);
+
+}  // namespace msprobe::compare::relations

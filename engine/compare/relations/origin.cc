@@ -1,0 +1,246 @@
+// Who is to blame for an exposed value of expose.h: the call that made it, or one that should have
+// made what that call takes.
+#include <algorithm>
+
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/relations/expose.h"
+
+namespace msprobe::compare::relations {
+
+// The call makes, or takes, the wrong value v. If it takes something else than its partner, then who
+// should have made that is to blame, if nobody made it.
+Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
+  const Graph& t = r_.t;
+  const auto was_seen = [&](CallId id) {
+    return std::find(seen.begin(), seen.end(), id) != seen.end();
+  };
+  const CallId golden = r_.pair[call];
+  if (golden == kNoId) {
+    // A call that left x as it was, where its partner made something of it.
+    for (const Port& port : t.Takes(call)) {
+      for (const CallId m : t.MakersOf(port.value)) {
+        if (m >= call || r_.pair[m] == kNoId || was_seen(m) ||
+            t.calls[m].kind != CallKind::kOperation)
+          continue;
+        for (const Port& made : t.Makes(m)) {
+          if (made.value != port.value) continue;
+          const ValueId w = r_.AtPartner(made);
+          if (w == kNoId || r_.Fits(port.value, w) || r_.Has(w)) continue;
+          seen.push_back(call);
+          return Origin(m, v, std::move(seen));
+        }
+      }
+    }
+    return Named(call, v, Cause::kOnlyHere);
+  }
+  seen.push_back(call);
+  for (const Port& port : t.Takes(call)) {
+    const ValueId w = r_.AtPartner(port), x = port.value;
+    if (w == kNoId || r_.Fits(x, w)) continue;
+    if (auto found = WhoShouldMake(x, w, call, v, seen)) return *found;
+    if (t.dump.leaves[port.leaf].slot == Slot::kParameter)
+      return Named(call, x, Cause::kAnotherWeight, true);
+    if (r_.IsRight(x)) {
+      CallId named = call;
+      for (CallId around = t.calls[call].parent;
+           modules_only_ && t.values[x].maker == kNoId && around != kNoId;
+           around = t.calls[around].parent) {
+        const auto takes = t.Takes(around);
+        if (std::none_of(takes.begin(), takes.end(), [&](const Port& p) { return p.value == x; }))
+          break;
+        named = around;
+      }
+      return Named(named, v, Cause::kAnotherInput);
+    }
+  }
+  const Value& value = t.values[v];
+  const auto takes = t.Takes(call);
+  const bool given =
+      std::any_of(takes.begin(), takes.end(), [&](const Port& p) { return p.value == v; });
+  if (value.maker != call && given) return Named(call, v, Cause::kNoCallMadeIt, t.IsWeight(v));
+  const bool otherwise = r_.OtherApi(call) || r_.OtherScalars(call);
+  return Named(call, v, otherwise ? Cause::kMadeDifferently : Cause::kAnotherResult,
+               value.maker == call);
+}
+
+// The call takes x where its partner takes w: the call before it that should have made w.
+std::optional<Candidate> Exposure::WhoShouldMake(ValueId x, ValueId w, CallId call, ValueId v,
+                                                 const std::vector<CallId>& seen) {
+  const Graph &t = r_.t, &g = r_.g;
+  const CallId maker = g.values[w].maker;
+  const CallId mine = maker == kNoId ? kNoId : r_.partner[maker];
+  if (mine != kNoId) {
+    const ValueId own = r_.AtTarget(g.made[g.values[w].port].leaf);
+    const bool was_seen = std::find(seen.begin(), seen.end(), mine) != seen.end();
+    if (mine >= call || was_seen || own == kNoId || r_.Fits(own, w)) return std::nullopt;
+    return Origin(mine, v, seen);
+  }
+  if (maker != kNoId) {
+    if (r_.Has(w)) return std::nullopt;
+    return Missing({w}, call, r_.of(x).golden);
+  }
+  if (const auto parts = g.PartsOf(w); !parts.empty()) {
+    std::vector<ValueId> lost;
+    for (const ValueId p : parts) {
+      if (!r_.Has(p)) lost.push_back(p);
+    }
+    if (!lost.empty() || r_.of(x).strength < Strength::kNear) return Missing(lost, call, kNoId - 1);
+    // The target has all parts, but adds up only some: the gradient of another use is lost.
+    for (const ValueId p : parts) {
+      if (p == r_.of(x).golden || g.values[p].maker == kNoId) continue;
+      const CallId forward = g.calls[g.values[p].maker].forward;
+      const CallId f = forward == kNoId ? kNoId : r_.partner[forward];
+      if (f != kNoId) return Named(f, v, Cause::kGradientNotAdded);
+      break;
+    }
+    return std::nullopt;
+  }
+  if (t.values[x].maker == kNoId && !t.IsWeight(x) && call < static_cast<CallId>(t.calls.size()))
+    return Unrecorded(x, w, call, v, seen);
+  return std::nullopt;
+}
+
+// A chain of calls that only the golden has leads to what the partner of a call takes. Named is the
+// call that takes what `call` takes in its place; or else the one that joins the chain to the rest.
+std::optional<Candidate> Exposure::Missing(std::vector<ValueId> todo, CallId call,
+                                           ValueId taken) const {
+  const Graph& g = r_.g;
+  if (todo.empty()) return std::nullopt;
+  const ValueId end = todo[0];
+  std::vector<CallId> chain, around;
+  while (!todo.empty()) {
+    const ValueId w = todo.back();
+    todo.pop_back();
+    const CallId m = g.values[w].maker;
+    if (m == kNoId || r_.Has(w) || r_.partner[m] != kNoId ||
+        std::find(chain.begin(), chain.end(), m) != chain.end())
+      continue;
+    chain.push_back(m);
+    for (const Port& port : g.Takes(m)) {
+      todo.push_back(port.value);
+      if (port.value == taken) around.push_back(m);
+    }
+  }
+  if (chain.empty()) return std::nullopt;
+  const bool backward =
+      call < static_cast<CallId>(r_.t.calls.size()) && r_.t.calls[call].IsBackward();
+  const CallId named = !around.empty() ? *std::min_element(around.begin(), around.end())
+                       : backward      ? *std::min_element(chain.begin(), chain.end())
+                                       : *std::max_element(chain.begin(), chain.end());
+  return Candidate{.golden = named, .value = end, .cause = Cause::kMissing, .order = call - 0.5};
+}
+
+ValueId Exposure::ResultOf(CallId golden) const {
+  const auto makes = r_.g.Makes(golden);
+  for (const Port& port : makes) {
+    if (!r_.Has(port.value)) return port.value;
+  }
+  return makes.empty() ? kNoId : makes[0].value;
+}
+
+// A golden call makes of values that the target has what the target has not. One that takes only
+// constants gives its name to the call that joins its result to the rest.
+Candidate Exposure::MissingFrom(ValueId w) const {
+  const Graph& g = r_.g;
+  CallId m = g.values[w].maker;
+  std::vector<CallId> seen;
+  while (std::find(seen.begin(), seen.end(), m) == seen.end()) {
+    const auto takes = g.Takes(m);
+    if (std::any_of(takes.begin(), takes.end(), [this](const Port& p) { return r_.Has(p.value); }))
+      break;
+    seen.push_back(m);
+    CallId next = kNoId;
+    for (const Port& made : g.Makes(m)) {
+      for (const Use& use : g.UsesOf(made.value)) {
+        const bool lone =
+            !g.calls[use.call].IsModule() && r_.partner[use.call] == kNoId && use.call > m;
+        if (lone && (next == kNoId || use.call < next)) next = use.call;
+      }
+    }
+    if (next != kNoId) m = next;
+  }
+  return {.golden = m, .value = w, .cause = Cause::kNowhere, .order = OrderOf(m)};
+}
+
+// The golden updates a parameter, the target does not: no gradient reaches it, or nobody steps.
+Candidate Exposure::MissingStep(CallId golden) const {
+  const Graph& g = r_.g;
+  CallId first = golden;
+  std::vector<ValueId> todo, known;
+  for (const Port& port : g.Takes(golden)) {
+    if (!LeafPlace(g.dump.leaves[port.leaf], g.dump.records[g.calls[golden].record])
+             .starts_with("gradients."))
+      continue;
+    todo.push_back(port.value);
+    const auto parts = g.PartsOf(port.value);
+    todo.insert(todo.end(), parts.begin(), parts.end());
+  }
+  while (!todo.empty()) {
+    const ValueId w = todo.back();
+    todo.pop_back();
+    const CallId m = g.values[w].maker;
+    if (m == kNoId || r_.Has(w) || r_.partner[m] != kNoId ||
+        std::find(known.begin(), known.end(), w) != known.end())
+      continue;
+    known.push_back(w);
+    first = std::min(first, m);
+    for (const Port& port : g.Takes(m)) todo.push_back(port.value);
+  }
+  return {.golden = first,
+          .value = ResultOf(first),
+          .cause = Cause::kMissing,
+          .order = OrderOf(first),
+          .sure = true};
+}
+
+// The place of a golden call in the order of the target.
+double Exposure::OrderOf(CallId golden) const {
+  for (CallId id = golden; id < static_cast<CallId>(r_.g.calls.size()); ++id) {
+    if (r_.partner[id] != kNoId) return r_.partner[id] - 0.5;
+  }
+  return static_cast<double>(r_.t.calls.size());
+}
+
+// Code without records makes x in the target and w in the golden: the first call before it whose result
+// no recorded call takes, and which only the golden has, or which made another value of the golden.
+std::optional<Candidate> Exposure::Unrecorded(ValueId x, ValueId w, CallId call, ValueId v,
+                                              const std::vector<CallId>& seen) {
+  const Graph &t = r_.t, &g = r_.g;
+  const CallId end = r_.pair[call];
+  for (CallId m = 0; m < end; ++m) {
+    const Call& other = g.calls[m];
+    if (other.IsBackward() != g.calls[end].IsBackward() || other.IsModule()) continue;
+    const CallId mine = r_.partner[m];
+    for (const Port& port : g.Makes(m)) {
+      const ValueId y = port.value;
+      if (g.values[y].plain || !g.IsLoose(y) || !MayLead(g.values[w], g.values[y])) continue;
+      if (mine == kNoId && !r_.Has(y)) return Missing({y}, call, kNoId - 1);
+      if (mine == kNoId || mine >= call || std::find(seen.begin(), seen.end(), mine) != seen.end())
+        continue;
+      const ValueId own = r_.AtTarget(port.leaf);
+      if (own != kNoId && r_.IsRight(own) && !r_.Fits(own, y) &&
+          MayLead(t.values[x], t.values[own]))
+        return Origin(mine, v, seen);
+    }
+  }
+  return std::nullopt;
+}
+
+Candidate Exposure::Named(CallId call, ValueId v, Cause cause, bool sure) const {
+  const Graph& t = r_.t;
+  if (modules_only_ && (cause == Cause::kNoCallMadeIt || cause == Cause::kAnotherInput)) {
+    const auto takes = t.Takes(call);
+    const bool parameter = std::any_of(takes.begin(), takes.end(), [&](const Port& port) {
+      return port.value == v && t.dump.leaves[port.leaf].slot == Slot::kParameter;
+    });
+    if (t.calls[call].parent != kNoId && !parameter) call = t.calls[call].parent;
+  }
+  return {.call = call,
+          .golden = r_.pair[call],
+          .value = v,
+          .cause = cause,
+          .order = static_cast<double>(call),
+          .sure = sure};
+}
+
+}  // namespace msprobe::compare::relations

@@ -1,0 +1,213 @@
+// Which of the candidates of expose.h is the first divergence, and what differs where nothing is
+// wrong beyond rounding.
+#include <algorithm>
+#include <unordered_set>
+
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/relations/expose.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+constexpr size_t kMostWeighed = 32;  // candidates that are weighed against each other
+
+}  // namespace
+
+Exposure::Causes Exposure::Reversed(const Causes& graph) {
+  Causes effects;
+  for (const auto& [v, causes] : graph) {
+    for (const ValueId w : causes) effects[w].push_back(v);
+  }
+  return effects;
+}
+
+// The contradictions that follow from a candidate: exposed values that have a partner and do not
+// agree, in ascending order.
+std::vector<ValueId> Exposure::Explained(const Candidate& candidate, const Causes& effects) const {
+  std::vector<ValueId> todo = {candidate.value}, out;
+  std::unordered_set<ValueId> known;
+  while (!todo.empty()) {
+    const ValueId v = todo.back();
+    todo.pop_back();
+    if (!known.insert(v).second) continue;
+    if (const auto next = effects.find(v); next != effects.end())
+      todo.insert(todo.end(), next->second.begin(), next->second.end());
+  }
+  const bool of_target = candidate.call != kNoId || candidate.golden == kNoId;
+  for (const auto& [v, causes] : exposed_) {
+    const Relation& r = r_.of(v);
+    const bool contradicts = r.strength == Strength::kNone && r.golden != kNoId && r.error < 1e9;
+    if (contradicts && known.count(of_target ? v : r.golden) > 0) out.push_back(v);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// The earliest first. But another way to compute the same meets the wrong value somewhere, and looks
+// wrong itself from there on: one whose effects another one explains, with more besides, gives way.
+std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
+  const size_t n = std::min(found.size(), kMostWeighed);
+  const Causes of_target = Reversed(exposed_), of_golden = Reversed(exposed_golden_);
+  std::vector<std::vector<ValueId>> effects;
+  for (size_t i = 0; i < n; ++i) {
+    const bool golden = found[i].call == kNoId && found[i].golden != kNoId;
+    effects.push_back(Explained(found[i], golden ? of_golden : of_target));
+  }
+  const auto gives_way = [&](size_t i) {
+    for (size_t j = 0; j < n; ++j) {
+      const Candidate &a = found[i], &b = found[j];
+      if (i == j) continue;
+      const bool within =
+          std::includes(effects[j].begin(), effects[j].end(), effects[i].begin(), effects[i].end());
+      const bool less =
+          within && (effects[i].size() < effects[j].size() || a.Evidence() < b.Evidence());
+      if (less && (b.Evidence() != 1 || (a.Evidence() == 0 && b.order < a.order))) return true;
+    }
+    return false;
+  };
+  std::vector<Candidate> first, later;
+  for (size_t i = 0; i < found.size(); ++i)
+    (i < n && gives_way(i) ? later : first).push_back(found[i]);
+  first.insert(first.end(), later.begin(), later.end());
+  return first;
+}
+
+// Whether a value carries a gradient is part of it: where gradients differ, a call that takes a value
+// without one, where its partner takes it with one, takes something else.
+Candidate Exposure::WhereCut(const Candidate& candidate) const {
+  const Graph &t = r_.t, &g = r_.g;
+  const bool backward = candidate.call != kNoId     ? t.calls[candidate.call].IsBackward()
+                        : candidate.golden != kNoId ? g.calls[candidate.golden].IsBackward()
+                                                    : false;
+  if (!backward) return candidate;
+  Candidate best = candidate;
+  CallId begins = kNoId;
+  for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
+    const Call& call = t.calls[id];
+    if (r_.pair[id] == kNoId || !call.IsForward()) continue;
+    for (const Port& port : t.Takes(id)) {
+      if (t.dump.leaves[port.leaf].requires_grad != "False" || !r_.IsRight(port.value)) continue;
+      const ValueId w = r_.AtPartner(port);
+      if (w == kNoId) continue;
+      for (const Port& there : g.Takes(r_.pair[id])) {
+        if (there.value != w || g.dump.leaves[there.leaf].requires_grad != "True") continue;
+        // The outermost module of those that begin there.
+        if (begins == kNoId || call.begins < begins || (call.begins == begins && call.IsModule())) {
+          begins = call.begins;
+          best = {.call = id,
+                  .golden = r_.pair[id],
+                  .value = port.value,
+                  .cause = Cause::kWithoutGradient,
+                  .order = static_cast<double>(id),
+                  .sure = true};
+        }
+      }
+    }
+  }
+  return best;
+}
+
+// Neither the dtypes of the weights nor autocast differ.
+bool Exposure::SamePolicy() const {
+  const auto casts = [](const Graph& run) {
+    for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
+      if (run.calls[id].kind != CallKind::kOperation ||
+          run.calls[id].facts->kind != OperationClass::kContraction)
+        continue;
+      double in = 0, out = 1;
+      for (const Port& port : run.Takes(id)) in = std::max(in, run.values[port.value].roundoff);
+      for (const Port& port : run.Makes(id)) {
+        if (run.values[port.value].IsFloat()) out = std::min(out, run.values[port.value].roundoff);
+      }
+      if (in > 0 && out < 1 && out > in) return true;
+    }
+    return false;
+  };
+  for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
+    for (const Port& port : r_.t.Takes(id)) {
+      if (!r_.t.IsWeight(port.value)) continue;
+      const ValueId w = r_.AtPartner(port);
+      if (w != kNoId && r_.t.values[port.value].dtype.dtype() != r_.g.values[w].dtype.dtype())
+        return false;
+    }
+  }
+  return casts(r_.t) == casts(r_.g);
+}
+
+// A call that takes other integers than its partner, where they were not made of floats: rounding may
+// turn a comparison.
+std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
+  const Graph& t = r_.t;
+  for (const Port& port : t.Takes(id)) {
+    const Value& x = t.values[port.value];
+    const ValueId w = r_.AtPartner(port);
+    if (w == kNoId || x.plain || x.maker == kNoId || x.IsFloat() ||
+        x.dtype.dtype() == DType::kBool || r_.IsRight(port.value))
+      continue;
+    const Value& y = r_.g.values[w];
+    if (x.dtype.dtype() != y.dtype.dtype() || x.shape.view() != y.shape.view()) continue;
+    const std::vector<ValueId> inputs = t.InputsOf(port.value, false);
+    if (std::any_of(inputs.begin(), inputs.end(), [&](ValueId v) { return t.values[v].IsFloat(); }))
+      continue;
+    return Candidate{.call = x.maker,
+                     .golden = r_.pair[x.maker],
+                     .value = port.value,
+                     .cause = Cause::kOtherIntegers,
+                     .order = static_cast<double>(x.maker)};
+  }
+  return std::nullopt;
+}
+
+// A call that takes the numbers of its partner, and makes others within rounding, because it was
+// given another argument or computes in a coarser dtype.
+std::optional<Candidate> Exposure::BornHere(CallId id) const {
+  const Graph &t = r_.t, &g = r_.g;
+  const CallId forward = t.calls[id].kind == CallKind::kBackward ? t.calls[id].forward : id;
+  if (forward == kNoId || r_.pair[forward] == kNoId) return std::nullopt;
+  for (const Port& port : t.Takes(id)) {
+    const Relation& r = r_.of(port.value);
+    const ValueId w = r_.AtPartner(port);
+    const bool exact =
+        r.strength == Strength::kEqual || (r.strength == Strength::kNear && r.error == 0);
+    const bool same = exact && (w == kNoId || r_.Fits(port.value, w));
+    if (!same && !t.values[port.value].plain) return std::nullopt;
+  }
+  const Port* other = nullptr;
+  bool coarser = false;
+  for (const Port& port : t.Makes(id)) {
+    if (r_.of(port.value).strength == Strength::kEqual) continue;
+    if (other == nullptr) other = &port;
+    const ValueId w = r_.AtPartner(port);
+    if (w == kNoId) continue;
+    const Value &x = t.values[port.value], &y = g.values[w];
+    if (x.shape.view() != y.shape.view()) return std::nullopt;
+    coarser |= x.roundoff > y.roundoff && y.roundoff > 0;
+  }
+  if (other == nullptr) return std::nullopt;
+  const Relation& made = r_.of(other->value);
+  const bool argument = r_.OtherScalars(forward);
+  if (made.strength != Strength::kNear || made.golden == kNoId || (!argument && !coarser))
+    return std::nullopt;
+  return Candidate{.call = id,
+                   .golden = r_.pair[id],
+                   .value = other->value,
+                   .cause = argument ? Cause::kMadeDifferently : Cause::kCoarser,
+                   .order = static_cast<double>(id)};
+}
+
+// In one environment other bits have a cause: another argument, a coarser dtype, other integers. Where
+// there is none of these, another kernel computes, or the code was written otherwise.
+std::vector<Candidate> Exposure::FirstBits() const {
+  for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
+    const CallKind kind = r_.t.calls[id].kind;
+    if ((kind != CallKind::kOperation && kind != CallKind::kBackward) || r_.pair[id] == kNoId)
+      continue;
+    std::optional<Candidate> found;
+    if (kind == CallKind::kOperation) found = OtherIntegers(id);
+    if (!found) found = BornHere(id);
+    if (found) return {*found};
+  }
+  return {};
+}
+
+}  // namespace msprobe::compare::relations

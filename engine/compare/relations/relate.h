@@ -1,0 +1,157 @@
+// Which values of the golden are the values of the target.
+//
+// A relation says how a value of the target is known to be one of the golden: the same bits, near by
+// an error that rounding explains, or the same elements in another order. Each constructor proves it
+// from relations of the values that a value was made of; a relation is only ever replaced by a
+// stronger one, so the order in which values are looked at decides nothing. Values that no
+// constructor relates are not wrong: whether they matter is decided by where they lead (expose.h).
+//
+//   const Relations relations(comparison, target, golden);
+//   relations.of(value).strength;    // Strength::kNear
+#pragma once
+
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/compare/relations/graph.h"
+
+namespace msprobe::compare::relations {
+
+enum class Strength : uint8_t {
+  kNone,   // not related
+  kSame,   // the same elements, perhaps in another order
+  kNear,   // an error that rounding explains
+  kEqual,  // the same bits
+};
+
+// The constructor that proved a relation.
+enum class Proof : uint8_t {
+  kNotTried,
+  kNotFound,
+  kSameContent,
+  kConstant,
+  kNotRecorded,  // one side has no numbers
+  kPartner,      // near what its partner makes or takes
+  kSameNumbers,  // of a golden value anywhere with the same moments
+  kNearNumbers,  // of one with nearly the same moments
+  kMask,         // the same mask in another coding
+  kPartOfBatch,  // together with other parts it is what the golden has whole, or the other way
+  kPieceOfWeight,
+  kBeganSo,  // a weight that the step began with
+};
+
+struct Relation {
+  Strength strength = Strength::kNone;
+  Proof proof = Proof::kNotTried;
+  ValueId golden = kNoId;
+  double error = 0;  // measured, relative to the terms of the value
+  double bound = 0;  // what rounding explains
+  // The moments agree, and nothing says that the elements do.
+  bool doubtful = false;
+  // The moments of the same elements and other bits; or something wrong went in.
+  bool like = false;
+};
+
+class Relations {
+ public:
+  Relations(const Comparison& comparison, const Graph& target, const Graph& golden);
+
+  const Comparison& c;
+  const Graph& t;
+  const Graph& g;
+  std::vector<CallId> pair;     // of each call of the target; kNoId
+  std::vector<CallId> partner;  // of each call of the golden
+
+  const Relation& of(ValueId value) const { return relations_[value]; }
+  bool IsRight(ValueId value) const { return of(value).strength >= Strength::kSame; }
+  // The golden has it as a value of the target.
+  bool Has(ValueId golden) const { return has_[golden] != 0; }
+  // Whether a value of the target is the value w of the golden, by its relation or by its numbers.
+  bool Fits(ValueId value, ValueId w) const;
+  // The golden's value at the place of a port of a paired call; kNoId.
+  ValueId AtPartner(const Port& port) const;
+  // The target's value at the place of the golden's port; kNoId.
+  ValueId AtTarget(int32_t golden_leaf) const;
+  // Whether a call is made as its partner, so that what it makes follows from its arguments.
+  bool Alike(CallId call) const;
+  // Whether plain arguments of a paired call differ.
+  bool OtherScalars(CallId call) const;
+  bool OtherApi(CallId call) const;
+  // The size of the terms that were added up to a value of the target: its rounding is relative to it.
+  double Terms(ValueId value) const;
+  bool same_environment() const { return same_environment_; }
+  // Relates values that are together what others are together; the distance, 0: near.
+  double RelateParts(std::span<const ValueId> mine, std::span<const ValueId> others, double bound,
+                     Proof proof);
+
+ private:
+  struct Group {  // calls of one place that do the same work, in other numbers
+    std::vector<CallId> mine, others;
+  };
+
+  void PairCalls();
+  void PairRecomputed();
+  void PairGradients();
+  void PairByPlace(CallId call, CallId golden);
+  void Unpair(CallId call);
+  void FindDivided();
+  void FindPieces();
+  void RelateAll();
+  std::vector<CallId> Order() const;
+  void RelateCall(CallId call);
+  void Relate(ValueId value, ValueId w, bool weight);
+  void RelateConstant(ValueId value, ValueId w);
+  Relation CompareWith(ValueId value, ValueId w, double bound, bool exact, Proof proof) const;
+  Relation Search(ValueId value, double bound, bool exact) const;
+  void RelateDivided(CallId call);
+  bool Follows(ValueId value) const;
+  bool FitsOrWrong(ValueId value, ValueId w) const;
+
+  // The model of error.
+  struct Bound {
+    double error = 0;
+    bool exact = false;  // nothing explains other bits
+  };
+  Bound BoundOf(ValueId value) const;
+  double ScaleOf(ValueId value) const;
+  double BoundOfUpdate(ValueId value, const Call& call) const;
+  double NotHiding(ValueId value, double bound, double* wrong) const;
+  double ErrorOf(ValueId value) const;
+  struct Arguments {  // floats that a call takes
+    int number = 0;
+    ValueId first = kNoId;
+    double terms = 0, size = 0;  // the largest
+    double rows = 0;             // elements of the largest one for each element of the result
+  };
+  double TermsOf(ValueId value) const;
+  double TermsOfForward(ValueId value, const OperationFacts& facts, const Arguments& of) const;
+  double TermsOfBackward(ValueId value, const Call& call, const Arguments& of) const;
+  double TermsOfUpdate(ValueId value, const Call& call) const;
+  double CoarseOf(ValueId value) const;
+  double Coarse(ValueId value) const;
+  double Rms(ValueId value) const { return t.values[value].moments.Rms(); }
+  double Ratio(ValueId value) const;
+  bool IsAddend(const Call& call, const Port& port) const;
+  bool TakesTheSameBits(CallId call) const;
+  void Settle(ValueId value);
+
+  struct Norm {
+    double norm;
+    ValueId value;
+  };
+  std::vector<Relation> relations_;
+  std::vector<double> wrong_;           // of each value the error that rounding cannot explain; 0
+  std::vector<double> terms_, coarse_;  // -1: not known yet
+  std::vector<char> has_, part_, covered_;
+  std::vector<int32_t> golden_leaf_, target_leaf_;  // the partner of each leaf
+  std::vector<char> scalar_differs_;                // of each leaf of the target
+  std::vector<Group> divided_;
+  std::unordered_map<CallId, std::vector<int32_t>> groups_of_;
+  std::unordered_map<int64_t, std::vector<Norm>> by_norm_;  // of the golden, by elements
+  std::unordered_map<uint64_t, std::vector<ValueId>> by_elements_;
+  mutable double noise_ = 0;  // the largest error of a related value so far
+  bool same_environment_ = false;
+};
+
+}  // namespace msprobe::compare::relations
