@@ -57,8 +57,13 @@ def run(name, binary):
             if before.get(path) == path.read_bytes():
                 continue
             key = "expected_files/" + TIME.sub("TIME", str(path.relative_to(work)))
-            binary_file = path.suffix == ".xlsx"
-            answer[key] = "" if binary_file else TIME.sub("TIME", path.read_text(encoding="utf-8"))
+            if path.suffix == ".xlsx":
+                answer[key] = ""
+            elif path.name.startswith("compare_finding_"):  # what --format json prints
+                json.loads(path.read_text(encoding="utf-8"))
+                answer[key] = "{}\n"
+            else:
+                answer[key] = TIME.sub("TIME", path.read_text(encoding="utf-8"))
     return answer
 
 

@@ -31,8 +31,9 @@ class TreeBuilder {
     const Status error = json_.Error(path_);
     // The cursor's message without its byte offset: people count lines in a file they edit.
     std::string message = error.message();
-    const std::string prefix = fmt::format("{}:{}: ", path_, json_.offset());
-    if (message.starts_with(prefix)) message.erase(0, prefix.size());
+    const size_t end_of_place = message.find(": ", path_.size());
+    if (message.starts_with(path_) && end_of_place != std::string::npos)
+      message.erase(0, end_of_place + 2);
     return InvalidConfig(path_, LineNow()).Says(message);
   }
 
