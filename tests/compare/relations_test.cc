@@ -163,8 +163,8 @@ TEST(Graph, AValueHasOneMakerAndItsTakers) {
   ASSERT_EQ(g.calls.size(), 6U);
   const ValueId y = g.Makes(0)[0].value;
   EXPECT_EQ(g.values[y].maker, 0);
-  ASSERT_EQ(g.UsesOf(y).size(), 1U);
-  EXPECT_EQ(g.UsesOf(y)[0].call, 2);
+  ASSERT_EQ(g.TakersOf(y).size(), 1U);
+  EXPECT_EQ(g.TakersOf(y)[0].call, 2);
   EXPECT_EQ(g.values[g.Takes(0)[0].value].maker, kNoId);  // the data arrive
   EXPECT_EQ(g.calls[4].forward, 3);
   EXPECT_EQ(g.calls[5].kind, CallKind::kUpdate);

@@ -221,8 +221,9 @@ def test_a_rank_without_a_compared_value_has_a_table(msprobe_bin, tmp_path):
             content(raw if side == "target" else GOOD)(folder)
     code, errors, new = run(msprobe_bin, tmp_path, ["compare", "target", "golden", "-o", "out"])
     assert (code, errors) == (0, "")
-    names = ["out", "out/compare_result_rank0", "out/compare_result_rank1", "out/compare_summary"]
+    kinds = ["finding", "result_rank0", "result_rank1", "summary"]
+    names = ["out", *(f"out/compare_{kind}" for kind in kinds)]
     assert [name.split("_20")[0] for name in new] == names
     words = ["compare", "target/rank1", "golden/rank1", "-o", "all", "--allow-nothing-compared"]
     code, errors, new = run(msprobe_bin, tmp_path, words)
-    assert (code, errors) == (0, "") and len(new) == 2, new
+    assert (code, errors) == (0, "") and len(new) == 3, new

@@ -92,7 +92,7 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
         out.push_back({id, port.value, port.leaf, false});
     }
     for (const Port& port : run.Makes(id)) {
-      const bool last = !backward && !stepped && run.UsesOf(port.value).empty();
+      const bool last = !backward && !stepped && run.TakersOf(port.value).empty();
       const bool sink = call.kind == CallKind::kGradients ? !stepped && complete[call.path] == id
                         : call.IsForward()                ? last || Outlives(run, id, port)
                                                           : optimizer;
@@ -192,7 +192,7 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
   if (value.maker == kNoId && t.PartsOf(v).empty()) {
     Append(&inputs, Around(v));
     if (all_right()) {  // a loss that nobody recorded
-      for (const Use& use : t.UsesOf(v)) {
+      for (const Taker& use : t.TakersOf(v)) {
         if (!t.calls[use.call].IsBackward()) continue;
         if (const ValueId u = t.ForwardOf(use.call, t.taken[use.port]); u != kNoId)
           inputs.push_back(u);
@@ -222,7 +222,7 @@ std::vector<ValueId> Exposure::GoldenCausesOf(ValueId w) const {
   const auto found = [this](ValueId x) { return Found(x); };
   const bool all = std::all_of(inputs.begin(), inputs.end(), found);
   if (value.maker == kNoId && all) {
-    for (const Use& use : g.UsesOf(w)) {
+    for (const Taker& use : g.TakersOf(w)) {
       if (!g.calls[use.call].IsBackward()) continue;
       if (const ValueId u = g.ForwardOf(use.call, g.taken[use.port]); u != kNoId)
         inputs.push_back(u);
@@ -239,7 +239,7 @@ std::vector<ValueId> Exposure::GoldenCausesOf(ValueId w) const {
 // those of the same module.
 std::vector<ValueId> Exposure::Around(ValueId v) {
   const Graph& t = r_.t;
-  if (t.UsesOf(v).empty()) return {};
+  if (t.TakersOf(v).empty()) return {};
   const CallId taker = TakerOf(v);
   const Call& user = t.calls[taker];
   std::vector<ValueId> out;
@@ -304,10 +304,11 @@ bool Exposure::Ends(ValueId v) const {
 
 // The first call that takes v; at level L0 the outermost module, whose inner ones end first.
 CallId Exposure::TakerOf(ValueId v) const {
-  const auto uses = r_.t.UsesOf(v);
+  const auto uses = r_.t.TakersOf(v);
   CallId taker = uses[0].call;
   const auto takes = [&](CallId call) {
-    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return use.call == call; });
+    return std::any_of(uses.begin(), uses.end(),
+                       [&](const Taker& use) { return use.call == call; });
   };
   while (modules_only_ && r_.t.calls[taker].parent != kNoId && takes(r_.t.calls[taker].parent))
     taker = r_.t.calls[taker].parent;
@@ -323,7 +324,7 @@ std::vector<Candidate> Exposure::Frontier() {
   for (const ValueId v : values) {
     const Value& value = t.values[v];
     const std::vector<ValueId>& causes = exposed_[v];
-    if (causes.empty() && value.maker == kNoId && t.UsesOf(v).empty()) {
+    if (causes.empty() && value.maker == kNoId && t.TakersOf(v).empty()) {
       found.push_back({.value = v, .cause = Cause::kAnotherUpdate, .order = -1, .sure = true});
     } else if (causes.empty()) {
       found.push_back(Origin(value.maker != kNoId ? value.maker : TakerOf(v), v, {}));

@@ -8,7 +8,7 @@
 // exposed values that were made of right ones.
 //
 //   const Exposure exposure(relations);
-//   for (const Candidate& candidate : exposure.candidates) Print(candidate.call, candidate.reason);
+//   for (const Candidate& candidate : exposure.candidates) Name(candidate.call, candidate.cause);
 #pragma once
 
 #include <optional>

@@ -295,13 +295,13 @@ void Graph::Nest() {
 }
 
 void Graph::Index() {
-  std::vector<std::pair<int32_t, Use>> uses;
+  std::vector<std::pair<int32_t, Taker>> uses;
   std::vector<std::pair<int32_t, CallId>> makers;
   uses.reserve(taken.size());
   makers.reserve(made.size());
   for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
     for (const Port& port : Takes(id)) {
-      uses.emplace_back(port.value, Use{id, static_cast<int32_t>(&port - taken.data())});
+      uses.emplace_back(port.value, Taker{id, static_cast<int32_t>(&port - taken.data())});
       if (dump.leaves[port.leaf].slot == Slot::kParameter) weight_[port.value] = 1;
       if (calls[id].kind != CallKind::kUpdate) continue;
       const std::string_view place =
@@ -360,7 +360,7 @@ std::vector<ValueId> Graph::PartsOfParameter(ValueId weight, int32_t path) const
   std::vector<ValueId> parts(all.begin(), all.end());
   if (!values[weight].plain) return parts;
   parts.clear();
-  for (const Use& use : UsesOf(weight)) {
+  for (const Taker& use : TakersOf(weight)) {
     const Call& user = calls[use.call];
     if (!user.IsForward() || user.path != path || user.backward == kNoId) continue;
     for (const Port& gradient : Makes(user.backward)) {
@@ -408,7 +408,7 @@ Graph::Sums Graph::SumsOfParameters() const {
 // of its parameter, a backward call that of what its forward call made.
 std::vector<ValueId> Graph::PartsOfArrival(ValueId v) const {
   std::vector<ValueId> parts;
-  for (const Use& use : UsesOf(v)) {
+  for (const Taker& use : TakersOf(v)) {
     const Call& user = calls[use.call];
     const Port& port = taken[use.port];
     ValueId whole = kNoId;
@@ -475,7 +475,7 @@ std::vector<ValueId> Graph::InputsOf(ValueId v, bool saved) const {
 
 bool Graph::IsLoose(ValueId v) const {
   CallId last = kNoId;
-  for (const Use& use : UsesOf(v)) {
+  for (const Taker& use : TakersOf(v)) {
     if (!calls[use.call].IsModule()) last = std::max(last, use.call);
   }
   const std::span<const CallId> makers = MakersOf(v);

@@ -9,8 +9,8 @@
 // clipping or an unscaling changes is a call of its own, since what it makes of one does not depend
 // on the others; what joins them, the total norm, is a call that all of them take.
 //
-//   const Graph graph(comparison, Side::kTarget);
-//   for (const Port& port : graph.Takes(call)) Look(graph.values[port.value]);
+//   const Graph graph(comparison, Side::kTarget, content, &paths);
+//   for (const Port& port : graph.Takes(0)) Look(graph.values[port.value]);
 #pragma once
 
 #include <array>
@@ -71,7 +71,7 @@ struct Call {
   bool IsForward() const { return kind == CallKind::kOperation || kind == CallKind::kModule; }
 };
 
-struct Use {
+struct Taker {
   CallId call = kNoId;
   int32_t port = kNoId;  // index into Graph::taken
 };
@@ -118,7 +118,7 @@ class Graph {
   std::span<const Port> Makes(CallId call) const {
     return {made.data() + calls[call].first_make, calls[call].makes};
   }
-  std::span<const Use> UsesOf(ValueId value) const { return uses_.Of(value); }
+  std::span<const Taker> TakersOf(ValueId value) const { return uses_.Of(value); }
   // All calls that returned the value, in their order.
   std::span<const CallId> MakersOf(ValueId value) const { return makers_.Of(value); }
   std::span<const CallId> ChildrenOf(CallId module) const { return children_.Of(module); }
@@ -192,7 +192,7 @@ class Graph {
   std::vector<char> weight_;
   std::unordered_map<std::string_view, ValueId> weight_of_;  // by the name of the parameter
   std::unordered_map<std::string_view, CallId> by_name_;
-  Lists<Use> uses_;
+  Lists<Taker> uses_;
   Lists<CallId> makers_, children_;
   Lists<ValueId> gradients_, parts_;
 };

@@ -1,9 +1,9 @@
 // The moments of a tensor: what its recorded statistics say of its elements. Two tensors are compared
 // by them where no bits are equal.
 //
-//   const Moments a = MomentsOf(dump, leaf);
-//   const double error = Distance(a, b, /*terms=*/0);     // 0.02: off by 2 % of the size of b
-//   const Moments whole = Join(halves);                   // of all elements together
+//   const Moments a = MomentsOf(dump, 7), b = MomentsOf(dump, 8);
+//   const double error = Distance(a, b, /*terms=*/0);  // 0.02: off by 2 % of the size of b
+//   const Moments whole = Join(std::vector{a, b});     // of all elements together
 #pragma once
 
 #include <cstdint>

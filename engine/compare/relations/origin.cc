@@ -151,7 +151,7 @@ Candidate Exposure::MissingFrom(ValueId w) const {
     seen.push_back(m);
     CallId next = kNoId;
     for (const Port& made : g.Makes(m)) {
-      for (const Use& use : g.UsesOf(made.value)) {
+      for (const Taker& use : g.TakersOf(made.value)) {
         const bool lone =
             !g.calls[use.call].IsModule() && r_.partner[use.call] == kNoId && use.call > m;
         if (lone && (next == kNoId || use.call < next)) next = use.call;

@@ -7,7 +7,7 @@
 // constructor relates are not wrong: whether they matter is decided by where they lead (expose.h).
 //
 //   const Relations relations(comparison, target, golden);
-//   relations.of(value).strength;    // Strength::kNear
+//   relations.of(7).strength;    // Strength::kNear
 #pragma once
 
 #include <unordered_map>
