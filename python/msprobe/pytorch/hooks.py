@@ -74,8 +74,8 @@ def _add_apis():
     if missing:
         _engine.warn(f"support_wrap_ops.yaml: not observed: {', '.join(missing)}")
     apply = inspect.getattr_static(torch.autograd.Function, "apply")
-    if isinstance(apply, classmethod):  # PyTorch 1 has no Python function there
-        _engine.add_autograd_functions(apply.__func__)
+    # A Python function in PyTorch 2.0 to 2.14, a builtin later. That of PyTorch 1 cannot be observed.
+    _engine.add_autograd_functions(getattr(apply, "__func__", apply))
     for name in ("empty", "empty_like", "empty_strided", "empty_permuted"):
         _engine.watch(torch, name, "allocate")
     for name in ("new_empty", "new_empty_strided"):

@@ -32,8 +32,9 @@ using BuiltinMap = std::unordered_map<PyObject*, Builtin>;
 struct Method {
   PyMethodDef* def;
   PyCFunction original;
-  const Api* api;
-  PyObject* descriptor;  // owned
+  const Api* api;                      // null: `api_of` tells
+  PyObject* descriptor;                // owned
+  Interposer::ApiOf api_of = nullptr;  // of a method of classes: maps the class to the API
 };
 // A slot of a type, and all types that have inherited its pointer.
 struct Slot {
@@ -78,8 +79,26 @@ PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObjec
   });
 }
 
+// A method of classes, `apply` of torch.autograd.Function: the class says which API is called, and is
+// not recorded.
+[[gnu::noinline]] PyObject* ObserveOfClass(PyObject* type, PyObject* args, PyObject* kwargs,
+                                           const Method& m) {
+  auto original = [&] {
+    return reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(m.original))(
+        type, args, kwargs);
+  };
+  const Api* api = m.api_of(type);
+  if (api == nullptr) return original();
+  const CallArgs call{.positional = &PyTuple_GET_ITEM(args, 0),
+                      .count = PyTuple_GET_SIZE(args),
+                      .dict = kwargs,
+                      .callable = type};
+  return Observe(*api, call, original);
+}
+
 [[gnu::noinline]] PyObject* ObserveWithKeywords(PyObject* self, PyObject* args, PyObject* kwargs,
                                                 const Method& m) {
+  if (m.api == nullptr) return ObserveOfClass(self, args, kwargs, m);
   const CallArgs call{.self = self,
                       .positional = &PyTuple_GET_ITEM(args, 0),
                       .count = PyTuple_GET_SIZE(args),
@@ -146,7 +165,7 @@ int CallSetItem(PyObject* self, PyObject* key, PyObject* value) {
 
 PyCFunction EntryPoint(const PyMethodDef* def, int index) {
   const EntryPoints& entry = entry_points[static_cast<size_t>(index)];
-  switch (def->ml_flags & ~METH_COEXIST) {
+  switch (def->ml_flags & ~(METH_COEXIST | METH_CLASS)) {
     case METH_VARARGS | METH_KEYWORDS:
       return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(entry.with_keywords));
     case METH_VARARGS:
@@ -159,7 +178,7 @@ PyCFunction EntryPoint(const PyMethodDef* def, int index) {
   }
 }
 
-std::string AddMethod(PyObject* callable, const Api* api) {
+std::string AddMethod(PyObject* callable, const Api* api, Interposer::ApiOf api_of = nullptr) {
   PyMethodDef* def = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
   for (int i = 0; i < method_count; ++i) {
     if (methods[i].def == def) return "";
@@ -167,7 +186,7 @@ std::string AddMethod(PyObject* callable, const Api* api) {
   if (method_count == kMaxMethods) return "too many methods are listed (1024 at most)";
   if (EntryPoint(def, method_count) == nullptr)
     return "calling convention " + std::to_string(def->ml_flags) + " is not known";
-  methods[method_count++] = {def, def->ml_meth, api, Py_NewRef(callable)};
+  methods[method_count++] = {def, def->ml_meth, api, Py_NewRef(callable), api_of};
   return "";
 }
 
@@ -363,6 +382,12 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
 }
 
 std::string Interposer::AddDispatch(PyObject* function, ApiOf api_of) {
+  if (Py_TYPE(function) == &PyClassMethodDescr_Type) {
+    const int flags = reinterpret_cast<PyMethodDescrObject*>(function)->d_method->ml_flags;
+    if ((flags & ~METH_COEXIST) != (METH_CLASS | METH_VARARGS | METH_KEYWORDS))
+      return "calling convention " + std::to_string(flags) + " is not known";
+    return AddMethod(function, nullptr, api_of);
+  }
   if (!PyFunction_Check(function))
     return "objects of type " + std::string(Py_TYPE(function)->tp_name) + " are not observed";
   return AddFunction(function, nullptr, api_of);

@@ -117,7 +117,7 @@ class Interposer {
   // never destroyed.
   static std::string Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api);
   // The same for a function whose first argument says which API is called, such as the `__call__`
-  // of a class. `api_of` maps that argument to the API, or to null when it is not observed. The
+  // of a class, and for a builtin method of classes. `api_of` maps that argument to the API, or to null when it is not observed. The
   // first argument is not recorded.
   using ApiOf = const Api* (*)(PyObject* self);
   static std::string AddDispatch(PyObject* function, ApiOf api_of);
