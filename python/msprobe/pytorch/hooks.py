@@ -74,7 +74,7 @@ def _add_apis():
     if missing:
         _engine.warn(f"support_wrap_ops.yaml: not observed: {', '.join(missing)}")
     apply = inspect.getattr_static(torch.autograd.Function, "apply")
-    # A Python function in PyTorch 2.0 to 2.14, a builtin later. That of PyTorch 1 cannot be observed.
+    # A Python function in older PyTorch 2, a builtin in 2.15. That of 1.13 is not observed.
     _engine.add_autograd_functions(getattr(apply, "__func__", apply))
     for name in ("empty", "empty_like", "empty_strided", "empty_permuted"):
         _engine.watch(torch, name, "allocate")
