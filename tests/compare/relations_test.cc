@@ -186,6 +186,21 @@ TEST(Graph, EachConstantIsAValueOfItsOwn) {
   EXPECT_EQ(runs.target.Takes(2)[0].value, runs.Result(1));  // the latest
 }
 
+TEST(Graph, ACollectiveMakesWhatItDoesNotTake) {
+  const Elements given = Random(8, 1), gathered = Random(16, 2);
+  const auto run = [&] {
+    DumpBuilder b;
+    b.Call("Distributed.all_gather.0.forward").In(Recorded(given));
+    b.Out(Recorded(given)).Out(Recorded(gathered));
+    return b.Take();
+  };
+  const Runs runs(run(), run());
+  ASSERT_EQ(runs.target.Makes(0).size(), 1U);
+  const Value& value = runs.target.values[runs.Result(0)];
+  EXPECT_EQ(value.shape, "[16]");
+  EXPECT_EQ(runs.target.made[value.port].value, runs.Result(0));
+}
+
 TEST(Graph, AGradientOfTwoUsesIsTheirSum) {
   const Elements x = Random(16, 1), a = Random(16, 2), d = Random(16, 3);
   Elements sum(16);

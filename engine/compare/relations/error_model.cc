@@ -17,8 +17,8 @@ namespace {
 // How much a call enlarges an error, by its class; statistics of a related value may show less than
 // its error, which is in these numbers, too.
 constexpr double kGain = 8, kGainOfMoves = 4, kGainOfCancelling = 32;
-// Roundings inside of a call; more of them where many terms are added up.
-constexpr double kOwn = 16, kOwnOfSums = 4;
+// So many times the roundings of another call where many terms are added up.
+constexpr double kOwnOfSums = 4;
 // Not more than this is rounding, unless the dtype is coarse.
 constexpr double kCap = 1e-3;
 // An error that got so many times smaller has gone.
@@ -50,7 +50,7 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   for (const ValueId w : inputs) roundoff = std::max(roundoff, t.values[w].roundoff);
   const bool is_sum = !t.PartsOf(v).empty();
   const OperationFacts* facts = call != nullptr ? call->facts : nullptr;
-  double own = (moves ? 1 : kOwn) * roundoff;
+  double own = (moves ? 1 : kOwnRoundings) * roundoff;
   if (facts != nullptr && (facts->Cancels() || facts->kind == OperationClass::kContraction))
     own *= kOwnOfSums;
   if (call != nullptr) own *= ScaleOf(v);
@@ -81,9 +81,9 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   if (call == nullptr && inputs.empty()) grown = kGain * noise_;  // code without records
   double coarse = roundoff;
   for (const ValueId w : inputs) coarse = std::max(coarse, Coarse(w));
-  return {.error =
-              std::min(std::sqrt(grown * grown + 4 * added + own * own),
-                       std::max(kCap, 4 * kOwn * coarse) * (call != nullptr ? ScaleOf(v) : 1))};
+  return {.error = std::min(
+              std::sqrt(grown * grown + 4 * added + own * own),
+              std::max(kCap, 4 * kOwnRoundings * coarse) * (call != nullptr ? ScaleOf(v) : 1))};
 }
 
 // How many times the shipped bound a user allows: --thresholds and --tolerance.
@@ -118,7 +118,7 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
     if (place_of(port) == place) before = port.value;
   }
   const double noise = gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient);
-  const double left = before == kNoId ? 0 : ErrorOf(before), own = kOwn * value.roundoff;
+  const double left = before == kNoId ? 0 : ErrorOf(before), own = kOwnRoundings * value.roundoff;
   if (!place.starts_with("weights."))
     return own + kGain * (noise + (place.starts_with("state.") ? noise * noise + left : 0));
   if ((noise == 0 && left == 0) || before == kNoId) return own;
@@ -140,7 +140,7 @@ double Relations::NotHiding(ValueId v, double bound, double* wrong) const {
   *wrong = 0;
   for (const ValueId w : t.InputsOf(v, /*saved=*/true)) *wrong = std::max(*wrong, wrong_[w]);
   if (*wrong == 0) return bound;
-  return std::min(bound, std::max(*wrong / kContracts, kOwn * t.values[v].roundoff));
+  return std::min(bound, std::max(*wrong / kContracts, kOwnRoundings * t.values[v].roundoff));
 }
 
 double Relations::ErrorOf(ValueId v) const {

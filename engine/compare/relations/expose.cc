@@ -296,7 +296,7 @@ bool Exposure::Ends(ValueId v) const {
     if (t.calls[value->maker].kind != CallKind::kOperation || t.Takes(value->maker).empty())
       return false;
     const Value* next = &t.values[t.Takes(value->maker)[0].value];
-    if (next == value) return false;
+    if (next->maker >= value->maker) return false;  // equal contents may close a circle
     value = next;
   }
   return value->maker == kNoId;

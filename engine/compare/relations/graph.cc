@@ -120,8 +120,7 @@ void Graph::AddPorts(CallId id) {
   if (calls[id].facts->exchanges) DropMemory(id, calls[id].first_take, calls[id].first_make);
 }
 
-// The results of a collective are all its arguments. Those that it only reads are no results; those
-// that it only writes are no arguments.
+// The recorded results of a collective are all its arguments. Those that it only reads are none.
 void Graph::DropMemory(CallId id, size_t first_take, size_t first_make) {
   const auto is_taken = [&](const Port& port) {
     return std::any_of(taken.begin() + first_take, taken.end(),
@@ -131,6 +130,10 @@ void Graph::DropMemory(CallId id, size_t first_take, size_t first_make) {
     return static_cast<size_t>(&port - made.data()) >= first_make && is_taken(port);
   });
   calls[id].makes = static_cast<uint32_t>(made.size() - first_make);
+  for (size_t i = first_make; i < made.size(); ++i) {  // the others have moved up
+    Value& value = values[made[i].value];
+    if (value.maker == id) value.port = static_cast<int32_t>(i);
+  }
 }
 
 void Graph::AddOptimizer(int32_t index) {

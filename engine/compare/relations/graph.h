@@ -134,7 +134,7 @@ class Graph {
   std::vector<ValueId> InputsOf(ValueId value, bool saved) const;
   // No recorded operation takes what the last call returned: code without records may.
   bool IsLoose(ValueId value) const;
-  // Whether the call is the first that shows the parameters or buffers of a module.
+  // Whether it is a parameter or buffer with which the step began.
   bool IsWeight(ValueId value) const { return weight_[value] != 0; }
   ValueId ValueOfLeaf(int32_t leaf) const { return value_of_leaf_[leaf]; }
   CallId CallOfLeaf(int32_t leaf) const { return call_of_leaf_[leaf]; }

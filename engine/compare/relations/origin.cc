@@ -6,6 +6,11 @@
 #include "engine/compare/relations/expose.h"
 
 namespace msprobe::compare::relations {
+namespace {
+
+constexpr size_t kMostCallsBack = 512;  // that are asked in a row; bounds stack and time
+
+}  // namespace
 
 // The call makes, or takes, the wrong value v. If it takes something else than its partner, then who
 // should have made that is to blame, if nobody made it.
@@ -15,6 +20,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
     return std::find(seen.begin(), seen.end(), id) != seen.end();
   };
   const CallId golden = r_.pair[call];
+  if (seen.size() >= kMostCallsBack) return Named(call, v, Cause::kAnotherResult);
   if (golden == kNoId) {
     // A call that left x as it was, where its partner made something of it.
     for (const Port& port : t.Takes(call)) {

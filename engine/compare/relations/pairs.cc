@@ -8,11 +8,6 @@
 #include "engine/compare/relations/relate.h"
 
 namespace msprobe::compare::relations {
-namespace {
-
-uint64_t Mix(uint64_t h, uint64_t x) { return (h ^ x) * 0x9e3779b97f4a7c15 + (h >> 29); }
-
-}  // namespace
 
 // Pairs of calls are hints: they say which values are compared first, and prove nothing.
 void Relations::PairCalls() {
@@ -114,7 +109,7 @@ void Relations::PairRecomputed() {
     uint64_t key = HashText(t.ApiOf(id), 3);
     for (const auto ports : {t.Takes(id), t.Makes(id)}) {
       for (const Port& port : ports)
-        key = Mix(key, static_cast<uint64_t>(t.values[port.value].content) + 1);
+        key = MixKeys(key, static_cast<uint64_t>(t.values[port.value].content) + 1);
     }
     return key;
   };

@@ -13,7 +13,6 @@ namespace msprobe::compare::relations {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kOwn = 16;  // roundings of one call that nothing else is known of
 constexpr double kDouble = 0x1p-53;
 constexpr double kSurely = 8;        // an error of so many bounds is no rounding
 constexpr int kMostCandidates = 64;  // values of nearly the same norm that are looked at
@@ -45,8 +44,6 @@ Mask MaskOf(const Value& value) {
   return mask;
 }
 
-uint64_t Mix(uint64_t h, uint64_t x) { return (h ^ x) * 0x9e3779b97f4a7c15 + (h >> 29); }
-
 uint64_t ElementsKey(const Moments& m) {
   const auto bits = [](double x) {
     const float f = static_cast<float>(x) + 0.0F;
@@ -54,12 +51,12 @@ uint64_t ElementsKey(const Moments& m) {
     std::memcpy(&u, &f, sizeof u);
     return static_cast<uint64_t>(u);
   };
-  return Mix(Mix(Mix(static_cast<uint64_t>(m.n), bits(m.high)), bits(m.low)),
-             static_cast<uint64_t>(m.zeros));
+  return MixKeys(MixKeys(MixKeys(static_cast<uint64_t>(m.n), bits(m.high)), bits(m.low)),
+                 static_cast<uint64_t>(m.zeros));
 }
 
 uint64_t MaskKey(const Mask& mask) {
-  return Mix(Mix(99, static_cast<uint64_t>(mask.n)), static_cast<uint64_t>(mask.k));
+  return MixKeys(MixKeys(99, static_cast<uint64_t>(mask.n)), static_cast<uint64_t>(mask.k));
 }
 
 std::string_view Setting(const Dump& dump, std::string_view key) {
@@ -238,7 +235,7 @@ void Relations::RelateConstant(ValueId v, ValueId w) {
     return;
   }
   const Value& b = g.values[w];
-  const double bound = std::max(BoundOf(v).error, kOwn * std::max(a.roundoff, b.roundoff));
+  const double bound = std::max(BoundOf(v).error, kOwnRoundings * std::max(a.roundoff, b.roundoff));
   const double error = Distance(a.moments, b.moments, Terms(v));
   const bool near = error <= bound;
   old = {.strength = near ? Strength::kNear : Strength::kNone,
@@ -265,7 +262,7 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
     return r;
   }
   if (a.dtype.dtype() != b.dtype.dtype()) {
-    r.bound = std::max(bound, kOwn * std::max(a.roundoff, b.roundoff));
+    r.bound = std::max(bound, kOwnRoundings * std::max(a.roundoff, b.roundoff));
     exact = false;
   }
   r.error = Distance(a.moments, b.moments, Terms(v));
@@ -395,14 +392,14 @@ bool Relations::Fits(ValueId v, ValueId w) const {
     return true;
   if (a.plain) {
     return !a.moments.known || !b.moments.known ||
-           Distance(a.moments, b.moments, 0) <= kOwn * std::max(a.roundoff, b.roundoff);
+           Distance(a.moments, b.moments, 0) <= kOwnRoundings * std::max(a.roundoff, b.roundoff);
   }
   if (r.strength < Strength::kSame) return false;
   const double error = Distance(a.moments, b.moments, Terms(v));
   if (r.strength == Strength::kEqual && a.dtype.dtype() == b.dtype.dtype())
-    return Distance(a.moments, b.moments, 0) <= kOwn * a.roundoff &&
+    return Distance(a.moments, b.moments, 0) <= kOwnRoundings * a.roundoff &&
            !SameElements(a.moments, b.moments);
-  return error <= std::max({r.bound, kOwn * std::max(a.roundoff, b.roundoff), kDouble});
+  return error <= std::max({r.bound, kOwnRoundings * std::max(a.roundoff, b.roundoff), kDouble});
 }
 
 // Parameters that one run has in one piece and the other in several, one after the other.
@@ -464,7 +461,7 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
   if (!std::all_of(a.begin(), a.end(), known) || !std::all_of(b.begin(), b.end(), known))
     return kInfinity;
   if (bound <= 0) {
-    allowed = kOwn * roundoff;
+    allowed = kOwnRoundings * roundoff;
     for (const ValueId v : mine) {
       double wrong = 0;
       allowed = std::max(allowed, NotHiding(v, BoundOf(v).error, &wrong));

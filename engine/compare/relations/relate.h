@@ -53,6 +53,11 @@ struct Relation {
   bool like = false;
 };
 
+// Roundings of one call that nothing else is known of.
+inline constexpr double kOwnRoundings = 16;
+
+inline uint64_t MixKeys(uint64_t h, uint64_t x) { return (h ^ x) * 0x9e3779b97f4a7c15 + (h >> 29); }
+
 class Relations {
  public:
   Relations(const Comparison& comparison, const Graph& target, const Graph& golden);
