@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from planted_named import NAMED
+from planted_named import NAMED, cut_bits, low_sum
 from planted_step import record
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -40,20 +40,6 @@ def is_float(value):
 
 def rounded(result, like):
     return result.to(like.dtype)
-
-
-def low_sum(x, dim, keepdim=False):
-    """Adds term by term in the dtype of x."""
-    moved = x.movedim(dim, 0)
-    total = torch.zeros_like(moved[0])
-    for part in moved:
-        total = total + part
-    return total.unsqueeze(dim) if keepdim else total
-
-
-def cut_bits(x, bits):
-    """x with its last `bits` bits of a float32 gone."""
-    return (x.float().view(torch.int32) >> bits << bits).view(torch.float32)
 
 
 # Name -> (kernel, dtypes, function of the right kernel and the arguments).
