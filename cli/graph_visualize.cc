@@ -202,6 +202,7 @@ class GraphVisualize : public Verb {
     });
     MSPROBE_RETURN_IF_ERROR(single);
     compare::JudgeSteps(results);
+    graph_->Judge(results);
     constexpr int kLinesBehind = 2;  // the file, the prompt
     const compare::TerminalOptions look{.width = out.width(),
                                         .lines = out.height() - kLinesBehind,

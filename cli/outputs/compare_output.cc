@@ -391,6 +391,7 @@ Status CompareOutput::AddToGraph(const DumpPair& pair, const compare::Comparison
 
 Status CompareOutput::WriteGraph() {
   if (graph_ == nullptr || graph_->nodes() == 0) return Status::Ok();
+  graph_->Judge(results_);
   MSPROBE_RETURN_IF_ERROR(graph_->Finish());
   files_.push_back(options_.reports.vis_db);
   console_.Warn(LargeGraphWarning(options_.reports.vis_db));

@@ -202,7 +202,7 @@ def test_a_comparison_has_our_verdicts(pair, msprobe_bin):
     (config,) = rows(path, "SELECT * FROM tb_config")
     assert (config["graph_type"], config["task"]) == ("compare", "summary")
     levels = [color["accuracy_level"] for color in json.loads(config["node_colors"]).values()]
-    assert levels == ["pass", "warning", "error", "unmatched node"]
+    assert levels == ["pass", "warning", "warning", "error", "unmatched node"]
 
 
 @pytest.mark.parametrize(
@@ -347,6 +347,26 @@ def test_steps_are_judged_as_compare_judges_them(pair, msprobe_bin):
     assert report == compared[: compared.index("written:")].split()
     assert "step 1: differs, inherited from step 0" in graph
     assert graph.count("FIRST DIVERGENCE") == 1
+    (path,) = (pair / "out").glob("compare_*.vis.db")
+    colors = [
+        {name for name, node in nodes_of(path, step=step).items() if node["precision_index"] == 1}
+        for step in (0, 1)
+    ]
+    assert WRONG[0] in colors[0]
+    assert not colors[1]  # of an inherited step no call is the first that is wrong
+    later = nodes_of(path, step=1)
+    assert later[WRONG[0]]["precision_index"] == 0.35
+    assert later["Functional.linear.1.forward"]["precision_index"] == 0
+
+
+def test_a_call_with_a_wrong_input_is_not_red(pair, msprobe_bin):
+    """Red is where an error begins; what it reaches has a color of its own."""
+    path = graph(msprobe_bin, pair / "out", "-tp", pair / "target", "-gp", pair / "golden")
+    nodes = nodes_of(path)
+    red = {name for name, node in nodes.items() if node["precision_index"] == 1}
+    assert red == {WRONG[0], MODULE}  # and the module that holds it
+    reached = ("Functional.linear.2.forward", "Functional.gelu.2.forward")
+    assert {nodes[name]["precision_index"] for name in reached} == {0.35}
 
 
 def test_what_cannot_be_shown_is_said(pair, msprobe_bin):

@@ -67,10 +67,14 @@ CREATE INDEX index6 ON tb_nodes (step, rank, modified, matched_node_link);
 CREATE INDEX index7 ON tb_nodes (is_distributed);
 )SQL";
 
+// precision_index of a node. Between two of them a color ends.
+constexpr double kPassed = 0, kInherited = 0.35, kNotCompared = 0.5, kDiffers = 1;
+
 constexpr std::string_view kColors =
     R"({"#FFFCF3": {"value": [0, 0.3], "description": "equal, or within rounding", "accuracy_level": "pass"}, )"
-    R"("#FFDC7F": {"value": [0.3, 0.6], "description": "a value could not be compared", "accuracy_level": "warning"}, )"
-    R"("#FF704D": {"value": [0.6, 1], "description": "a value differs by more than rounding explains", "accuracy_level": "error"}, )"
+    R"("#FFE9B8": {"value": [0.3, 0.4], "description": "differs, and what goes in differs already: inherited", "accuracy_level": "warning"}, )"
+    R"("#FFDC7F": {"value": [0.4, 0.6], "description": "a value could not be compared", "accuracy_level": "warning"}, )"
+    R"("#FF704D": {"value": [0.6, 1], "description": "a value differs by more than rounding explains, and the error begins here", "accuracy_level": "error"}, )"
     R"("#C7C7C7": {"value": [], "description": "recorded on one side only", "accuracy_level": "unmatched node"}})";
 
 template <typename Names>
@@ -92,7 +96,19 @@ std::string NumberList(const std::set<int32_t>& numbers) {
   return json + "]";
 }
 
-double AsNumber(NodeVerdict verdict) { return 0.5 * static_cast<int>(verdict); }
+// As `compare` judges the call: one that inherits its error is not the place to look at.
+double IndexOfPair(const compare::Comparison& c, int32_t pair) {
+  switch (VerdictOfPair(c, pair)) {
+    case NodeVerdict::kPass:
+      return kPassed;
+    case NodeVerdict::kWarning:
+      return kNotCompared;
+    case NodeVerdict::kError:
+      break;
+  }
+  const bool inherited = c.classes[pair] == compare::CallClass::kInherited && pair != c.first.pair;
+  return inherited ? kInherited : kDiffers;
+}
 
 std::string_view TaskOf(compare::Mode mode) {
   switch (mode) {
@@ -174,20 +190,25 @@ struct VisDb::Side {
   const NodeTree* other = nullptr;
   const Partners* partners = nullptr;
   NodeValues* values = nullptr;
+  std::vector<int32_t> to_first = {};  // the nodes from the root to the first divergence
 
   std::string GraphId() const { return fmt::format("{}_{}_{}", source, step, rank); }
 
-  // 0, 0.5 or 1; none: it has no partner, or is not judged.
+  // One of the numbers of kColors; none: it has no partner, or is not judged.
   std::optional<double> VerdictOf(int32_t node) const {
     if (values == nullptr || partners->nodes[node] < 0 || node == tree.root()) return std::nullopt;
-    if (partners->pairs[node] >= 0)
-      return AsNumber(VerdictOfPair(*comparison, partners->pairs[node]));
-    NodeVerdict worst = NodeVerdict::kPass;  // of the calls in a collection
+    if (partners->pairs[node] >= 0) {
+      const double index = IndexOfPair(*comparison, partners->pairs[node]);
+      // A closed module shows that the first divergence is in it.
+      const bool leads = std::find(to_first.begin(), to_first.end(), node) != to_first.end();
+      return leads && index == kInherited ? kDiffers : index;
+    }
+    double worst = kPassed;  // of the calls in a collection
     for (const int32_t child : tree.ChildrenOf(node)) {
       if (partners->pairs[child] >= 0)
-        worst = std::max(worst, VerdictOfPair(*comparison, partners->pairs[child]));
+        worst = std::max(worst, IndexOfPair(*comparison, partners->pairs[child]));
     }
-    return AsNumber(worst);
+    return worst;
   }
 
   // The path to the partner.
@@ -233,18 +254,21 @@ Status VisDb::AddComparison(const compare::Comparison& c, const GraphPlace& plac
   const NodeTree target(c.target), golden(c.golden);
   const Partners of_target(c, target, golden, true), of_golden(c, golden, target, false);
   NodeValues values(c);
+  const int32_t first = c.first.pair < 0 ? -1 : c.pairs[c.first.pair].target;
   const std::lock_guard lock(mutex_);
   if (!mode_) mode_ = c.mode;
   const int32_t step = std::max(place.step, 0), rank = std::max(place.rank, 0);
-  MSPROBE_RETURN_IF_ERROR(AddSide({.dump = c.target,
-                                   .tree = target,
-                                   .source = "NPU",
-                                   .step = step,
-                                   .rank = rank,
-                                   .comparison = &c,
-                                   .other = &golden,
-                                   .partners = &of_target,
-                                   .values = &values}));
+  MSPROBE_RETURN_IF_ERROR(AddSide(
+      {.dump = c.target,
+       .tree = target,
+       .source = "NPU",
+       .step = step,
+       .rank = rank,
+       .comparison = &c,
+       .other = &golden,
+       .partners = &of_target,
+       .values = &values,
+       .to_first = first < 0 ? std::vector<int32_t>() : target.PathTo(target.NodeOf(first))}));
   return AddSide({.dump = c.golden,
                   .tree = golden,
                   .source = "Bench",
@@ -277,6 +301,7 @@ Status VisDb::AddSide(const Side& side) {
     for (const std::string& key : e.keys) {
       exchanges_[fmt::format("{} {} {}", side.source, side.step, key)].push_back(
           {.row = exchange_rows.at(e.record),
+           .step = side.step,
            .rank = side.rank,
            .kind = std::string(e.exchange.kind),
            .name = std::string(side.tree.nodes()[node].name),
@@ -354,8 +379,9 @@ Status VisDb::LinkExchanges() {
       links.kind = &node.kind;
       for (const ExchangeNode& other : nodes) {
         if (other.rank == node.rank || links.count == kMostLinks) continue;
+        const std::optional<double> verdict = Judged(other);
         links.nodes += fmt::format("{}\"{}\": [{}, ", links.count++ == 0 ? "" : ", ", other.rank,
-                                   other.verdict ? fmt::format("{}", *other.verdict) : "null");
+                                   verdict ? fmt::format("{}", *verdict) : "null");
         AppendJsonString(&links.nodes, other.name);
         links.nodes += ']';
       }
@@ -369,6 +395,38 @@ Status VisDb::LinkExchanges() {
     AppendJsonString(&json, *links.kind);
     json += fmt::format(", \"nodes_info\": {{{}}}}}", links.nodes);
     MSPROBE_RETURN_IF_ERROR(update.Text(json).Integer(row).Run());
+  }
+  return Status::Ok();
+}
+
+void VisDb::Judge(std::span<const compare::RankResult> results) {
+  const std::lock_guard lock(mutex_);
+  const int32_t first_wrong_step = compare::FirstWrongStep(results);
+  for (const compare::RankResult& r : results) {
+    const std::pair place(std::max(r.step, 0), std::max(r.rank, 0));
+    if (r.rounding_of_step >= 0) {
+      limits_[place] = kPassed;
+    } else if (!compare::InheritedFrom(r, first_wrong_step).empty() || r.wrong_update_after >= 0) {
+      limits_[place] = kInherited;
+    }
+  }
+}
+
+// A value that could not be compared stays one.
+std::optional<double> VisDb::Judged(const ExchangeNode& node) const {
+  const auto limit = limits_.find({node.step, node.rank});
+  const bool limited = limit != limits_.end() && node.verdict && *node.verdict != kNotCompared;
+  return limited ? std::min(*node.verdict, limit->second) : node.verdict;
+}
+
+Status VisDb::WriteJudgements() {
+  MSPROBE_ASSIGN_OR_RETURN(
+      Insert update,
+      db_.Prepare("UPDATE tb_nodes SET precision_index = ?1 WHERE step = ?2 AND rank = ?3 AND "
+                  "precision_index > ?1 AND precision_index <> ?4"));
+  for (const auto& [place, limit] : limits_) {
+    MSPROBE_RETURN_IF_ERROR(
+        update.Real(limit).Integer(place.first).Integer(place.second).Real(kNotCompared).Run());
   }
   return Status::Ok();
 }
@@ -388,6 +446,7 @@ Status VisDb::Finish() {
   MSPROBE_RETURN_IF_ERROR(WriteConfig());
   insert_node_.reset(), insert_stack_.reset();
   MSPROBE_RETURN_IF_ERROR(db_.Execute(kIndexes));
+  MSPROBE_RETURN_IF_ERROR(WriteJudgements());  // finds its rows by an index
   return db_.Commit();
 }
 
