@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -12,12 +13,14 @@
 #include "cli/programs/program.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
+#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/compare/compare.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/ranks/wrong_updates.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/step_in_path.h"
+#include "engine/isolation/error_chain.h"
 #include "engine/isolation/next_recording.h"
 
 namespace msprobe::cli {
@@ -53,6 +56,10 @@ class Bisect : public Verb {
     flags.Text("golden", &golden_, "the trusted run, the same kind of path")
         .TypeName("PATH")
         .Required();
+    flags
+        .Text("call", &call_,
+              "look at this call and not at the first divergence: conv2d.2, model.py:41, or loss")
+        .TypeName("CALL");
     flags
         .Text("-o,--output_path", &output_,
               "folder for round1/config.json and the dumps of later rounds")
@@ -90,7 +97,8 @@ class Bisect : public Verb {
     std::string target = target_, golden = golden_;
     for (int64_t round = 1;; ++round) {
       out.Progress("round {}: comparing {} with {}", round, target, golden);
-      MSPROBE_ASSIGN_OR_RETURN(Round found, CompareRuns(target, golden));
+      MSPROBE_ASSIGN_OR_RETURN(
+          Round found, call_.empty() ? CompareRuns(target, golden) : LookAtCall(target, golden));
       history_.push_back(std::move(found));
       const Round& now = history_.back();
       folder_ = JoinPath(output_, fmt::format("round{}", round));
@@ -155,6 +163,42 @@ class Bisect : public Verb {
       if (result.judged.ok()) return std::move(rounds.front());
     }
     return results.front().judged;
+  }
+
+  // The call that was named: in the first step and rank in which it differs; else in the first that
+  // has it.
+  Result<Round> LookAtCall(const std::string& target, const std::string& golden) const {
+    MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target, golden, {.common = true}));
+    std::optional<Round> agrees;
+    Status missing;
+    for (const DumpPair& pair : paired.pairs) {
+      MSPROBE_ASSIGN_OR_RETURN(Dump of_target, dump::ReadDump(pair.target));
+      MSPROBE_ASSIGN_OR_RETURN(Dump of_golden, dump::ReadDump(pair.golden));
+      MSPROBE_ASSIGN_OR_RETURN(
+          compare::Comparison c,
+          compare::Compare(std::move(of_target), std::move(of_golden), options_));
+      const Result<int32_t> call = isolation::FindCall(c, call_);
+      if (!call.ok()) {
+        if (missing.ok()) missing = call.status();
+        continue;
+      }
+      isolation::LookAt(*call, &c);
+      const compare::CallClass is = c.first.call_class;
+      Round round{.target = pair.target,
+                  .golden = pair.golden,
+                  .step = pair.step >= 0 ? pair.step : dump::StepInPath(pair.target),
+                  .rank = pair.rank,
+                  .ranks = {pair.rank},
+                  .first = c.first,
+                  .next = isolation::NextOf(c)};
+      round.culprit = round.next.culprit;
+      if (round.next.narrower)
+        round.config = isolation::ConfigOf(round.next, round.step, round.rank);
+      if (is != compare::CallClass::kEqual && is != compare::CallClass::kNoise) return round;
+      if (!agrees) agrees = std::move(round);
+    }
+    if (!agrees) return missing;
+    return *std::move(agrees);
   }
 
   static Round PlaceIn(const compare::StepOrigins& step,
@@ -222,7 +266,7 @@ class Bisect : public Verb {
       line(round.first.caller_line);
       if (const std::string& golden = round.first.golden_line; !golden.empty())
         out.Tell("            in the golden: {}\n", MakePrintable(golden));
-      line(round.first.why);
+      line(Translated(round.first.why));
       out.Tell("  why       {}\n", MakePrintable(round.next.why));
     }
     if (last.culprit.empty() && history_.size() > 1) {
@@ -235,8 +279,8 @@ class Bisect : public Verb {
       if (run_.empty()) {
         out.Tell(
             "  next      MSPROBE_CONFIG={} MSPROBE_DUMP_PATH={}/target COMMAND, the command of the "
-            "target's run with all its arguments; the golden alike; then msprobe bisect {}/target "
-            "{}/golden -o FOLDER\n",
+            "target's run with all its arguments (no recording keeps it); the golden alike; then "
+            "msprobe bisect {}/target {}/golden -o FOLDER\n",
             config_, folder_, folder_, folder_);
       }
     } else if (const std::string call = CallOf(last.culprit); last.next.can_replay) {
@@ -279,8 +323,8 @@ class Bisect : public Verb {
     out.Write(json + fmt::format("],\n\"config\": {}}}\n", QuotedJson(config_)));
   }
 
-  std::string target_, golden_, output_ = "./bisect", run_, golden_run_, format_ = "table",
-                                thresholds_;
+  std::string target_, golden_, call_, output_ = "./bisect", run_, golden_run_, format_ = "table",
+                                       thresholds_;
   compare::CompareOptions options_;
   std::string folder_, config_;
   int64_t rounds_ = 4;

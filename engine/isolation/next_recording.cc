@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/explanation.h"
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/judge/operations.h"
 
@@ -245,6 +247,18 @@ NextRecording NextOf(const Comparison& c) {
     NarrowOperation(c, &next);
   }
   return next;
+}
+
+void LookAt(int32_t pair, Comparison* c) {
+  const compare::CallSummary call = compare::SummarizeCall(*c, pair);
+  compare::FirstDivergence f = compare::StartExplanation(*c, pair, call.out.worst_row);
+  f.call_class = c->classes[pair];
+  f.why = !c->pairs[pair].matched() ? fmt::format("this call exists only in the {}",
+                                                  c->pairs[pair].target >= 0 ? "target" : "golden")
+          : call.out.differs        ? fmt::format("{}; {}", compare::DescribeInputs(*c, pair, call),
+                                                  compare::DescribeRow(*c, call.out.worst_row))
+                                    : "its results agree in both runs";
+  c->first = std::move(f);
 }
 
 std::string ConfigOf(const NextRecording& next, int step, int rank) {

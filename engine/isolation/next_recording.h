@@ -36,6 +36,9 @@ struct NextRecording {
 // - an operation with its tensors: nothing, msprobe replay executes it again
 NextRecording NextOf(const compare::Comparison& comparison);
 
+// Puts the call `pair` in the place of the first divergence: NextOf is then about this call.
+void LookAt(int32_t pair, compare::Comparison* comparison);
+
 // The content of config.json. `step`, `rank`: the only ones that are recorded; -1: all.
 std::string ConfigOf(const NextRecording& next, int step, int rank);
 

@@ -233,6 +233,21 @@ def test_bisect_writes_the_next_configuration(said, runs):
     assert "NOTHING TO NARROW" in text
 
 
+def test_bisect_takes_the_name_of_a_call(said, runs):
+    """A call of another place than the first divergence, named as in every verb."""
+    other_softmax(runs, "named")
+    text = said("bisect", "named", "right", "linear.0", "-o", runs / "of_a_call", code=1)
+    assert "Functional.linear.0.forward" in text and "its results agree in both runs" in text
+    config = json.loads((runs / "of_a_call" / "round1" / "config.json").read_text())
+    assert config["tensor"]["list"][0] == "Functional.linear.0."
+    assert "Tensor.softmax.0." not in config["tensor"]["list"]
+    text = said("bisect", "named", "right", "softmax", "-o", runs / "of_softmax", code=1)
+    assert "softmax.0.forward" in text and "its inputs are bit-equal; " in text
+    assert "COMMAND, the command of the target's run with all its arguments (no recording" in text
+    text = said("bisect", "named", "right", "nosuch", "-o", runs / "of_none", code=2)
+    assert "nosuch" in text and not (runs / "of_none").exists()
+
+
 def test_bisect_records_until_nothing_narrows(said, runs):
     python, train = sys.executable, runs / "train.py"
     for words in ("right_0 L0", "wrong_0 L0 wrong"):
