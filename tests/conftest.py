@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
-# Modules that tests of several folders share: killed_training.py.
+# Modules that tests of several folders share: killed_training.py, forked_python.py.
 sys.path.insert(0, str(ROOT / "tests"))
+
+import forked_python as forking  # noqa: E402
 
 # Numbers of tensors of any size are used again (test_reuse.py), not only of large ones.
 os.environ.setdefault("MSPROBE_REUSE_BYTES", "1")
@@ -42,6 +45,25 @@ def msprobe_bin() -> str:
     path = Path(os.environ.get("MSPROBE_BIN", Path(sys.executable).parent / "msprobe"))
     if not path.exists():
         pytest.fail(f"no msprobe program at {path}; type: make build", pytrace=False)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def forked_python():
+    """A program in place of sys.executable that starts in 0.1 s, PyTorch imported."""
+    if shared := os.environ.get(forking.SHARED):  # by tests/run.py
+        yield shared
+        return
+    with tempfile.TemporaryDirectory() as folder, forking.running(Path(folder) / "bin") as python:
+        yield str(python)
+
+
+@pytest.fixture(scope="session")
+def forking_msprobe(forked_python) -> str:
+    """The `msprobe` program whose workers are those of `forked_python`."""
+    path = Path(forked_python).parent / "msprobe"
+    if not path.exists():
+        pytest.fail("no msprobe program; type: make build", pytrace=False)
     return str(path)
 
 

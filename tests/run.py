@@ -18,9 +18,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+
+import forked_python
 
 ROOT = Path(__file__).resolve().parent.parent
 MINDSPORE_TESTS = ROOT / "tests" / "mindspore"
@@ -110,7 +113,6 @@ PARTS = 10
 
 def run_python(options, reports: Path, env: dict) -> Count:
     """With two cores or more, two parts of the files at a time."""
-    command = pytest_command(options)
     files = sorted(
         str(path)
         for path in (ROOT / "tests").rglob("test_*.py")
@@ -126,7 +128,13 @@ def run_python(options, reports: Path, env: dict) -> Count:
         asked = [*command, f"--junitxml={report}", *files[part::parts]]
         return run_part(name, asked, report, count_junit, env, quiet=parts > 1)
 
-    with concurrent.futures.ThreadPoolExecutor(min(parts, 2)) as pool:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        forked_python.running(Path(folder) / "bin", env) as python,
+        concurrent.futures.ThreadPoolExecutor(min(parts, 2)) as pool,
+    ):
+        env = {**env, forked_python.SHARED: str(python)}
+        command = [str(python), *pytest_command(options)[1:]]
         return sum(pool.map(run, range(parts)), Count())
 
 

@@ -283,7 +283,7 @@ def overflow_twice():
     torch.dist(INF, -INF)  # it fits; its square does not
 
 
-def test_R_D_O2_is_an_overflow_normal(tmp_path, msprobe_bin):
+def test_R_D_O2_is_an_overflow_normal(tmp_path, forking_msprobe):
     """From the recording with task overflow_check to the words of the log."""
     config = {"task": "overflow_check", "level": "L1", "dump_path": str(tmp_path)}
     (tmp_path / "config.json").write_text(
@@ -297,7 +297,7 @@ def test_R_D_O2_is_an_overflow_normal(tmp_path, msprobe_bin):
         debugger.stop()
 
     run_forked(record)
-    command = [msprobe_bin, "-f", "pytorch", "run_overflow_check", "-j", "-d", "0"]
+    command = [forking_msprobe, "-f", "pytorch", "run_overflow_check", "-j", "-d", "0"]
     command += ["-api_info", tmp_path / "step0" / "rank" / "dump.json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -26,9 +26,9 @@ def dump(tmp_path_factory):
     return folder / "step0" / "rank" / "dump.json"
 
 
-def files_of(msprobe_bin, verb, dump, folder, *flags):
+def files_of(forking_msprobe, verb, dump, folder, *flags):
     """Rows of the result file and of the details file."""
-    command = [msprobe_bin, "-f", "pytorch", verb, "-api_info", dump, "-o", folder, *flags]
+    command = [forking_msprobe, "-f", "pytorch", verb, "-api_info", dump, "-o", folder, *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found = []
@@ -39,8 +39,8 @@ def files_of(msprobe_bin, verb, dump, folder, *flags):
     return found
 
 
-def test_R_D_P1_every_api_is_executed_and_judged(dump, msprobe_bin, tmp_path):
-    result, details = files_of(msprobe_bin, "run_ut", dump, tmp_path)
+def test_R_D_P1_every_api_is_executed_and_judged(dump, forking_msprobe, tmp_path):
+    result, details = files_of(forking_msprobe, "run_ut", dump, tmp_path)
     assert [row[:3] for row in result[1:]] == [
         ["Functional.linear.0", "pass", "pass"],
         ["Functional.relu.0", "pass", "pass"],
@@ -50,18 +50,18 @@ def test_R_D_P1_every_api_is_executed_and_judged(dump, msprobe_bin, tmp_path):
     assert details[1][0] == "Functional.linear.0.forward.output.0"
 
 
-def test_R_D_P2_several_processes(dump, msprobe_bin, tmp_path):
-    one = files_of(msprobe_bin, "run_ut", dump, tmp_path / "one")
-    many = files_of(msprobe_bin, "multi_run_ut", dump, tmp_path / "many", "-n", "2", "-d", "0")
+def test_R_D_P2_several_processes(dump, forking_msprobe, tmp_path):
+    one = files_of(forking_msprobe, "run_ut", dump, tmp_path / "one")
+    many = files_of(forking_msprobe, "multi_run_ut", dump, tmp_path / "many", "-n", "2", "-d", "0")
     assert [sorted(rows) for rows in one] == [sorted(rows) for rows in many]
 
 
-def test_R_D_P3_two_devices_are_compared(dump, msprobe_bin, tmp_path):
+def test_R_D_P3_two_devices_are_compared(dump, forking_msprobe, tmp_path):
     details = []
     for device in ("npu", "gpu"):
-        files_of(msprobe_bin, "run_ut", dump, tmp_path / device)
+        files_of(forking_msprobe, "run_ut", dump, tmp_path / device)
         details += (tmp_path / device).glob("accuracy_checking_details_*.csv")
-    command = [msprobe_bin, "-f", "pytorch", "api_precision_compare", "-o", tmp_path / "out"]
+    command = [forking_msprobe, "-f", "pytorch", "api_precision_compare", "-o", tmp_path / "out"]
     command += ["-npu", details[0], "-gpu", details[1]]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,6 @@ A process has only one debugger, so each recording runs in a child; a fork impor
 import atexit
 import functools
 import hashlib
-import io
 import json
 import multiprocessing
 import os
@@ -16,7 +15,6 @@ import sys
 import tempfile
 import time
 import traceback
-import types
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +22,7 @@ import pytest
 import torch
 import torch.distributed
 
+import forked_python
 import msprobe.pytorch  # noqa: F401  imported once, not in every child
 
 if hasattr(torch, "compile"):
@@ -122,37 +121,20 @@ def _be_the_program(program, arguments, out, err):
     """In the child: what `python program arguments` does, up to its exit code."""
     atexit._clear()  # those of pytest
     os.dup2(out.fileno(), 1), os.dup2(err.fileno(), 2)
-    sys.stdout, sys.stderr = (
-        io.TextIOWrapper(io.FileIO(number, "w", closefd=False)) for number in (1, 2)
-    )
+    forked_python.open_streams()
     torch.set_num_threads(1)  # as in _work
     torch.ones((), requires_grad=True).exp()
     is_text = "\n" in program or not os.path.exists(program)
-    text = program if is_text else Path(program).read_text()
-    name = "-c" if is_text else program
-    sys.argv = [name, *map(str, arguments)]
     sys.path.insert(0, "" if is_text else os.path.dirname(os.path.abspath(program)))
-    sys.modules["__main__"] = main = types.ModuleType("__main__")
-    if not is_text:
-        main.__file__ = program
-    code = 0
-    try:
-        exec(compile(text, "<string>" if is_text else program, "exec"), main.__dict__)
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    atexit._run_exitfuncs()
-    sys.stdout.flush(), sys.stderr.flush()
-    return code
+    words = ["-c", program] if is_text else [program]
+    return forked_python.be_the_program([*words, *map(str, arguments)])
 
 
 def run_program(program, *arguments, cwd=None):
     """`python program arguments`, or `python -c program arguments`, in a fork of this process.
 
-    It takes 0.1 s of processor time, not the 2.3 s of an `import torch`. A new process is still
-    needed where its imports, its environment, its threads or its death are what is tested.
+    It takes 0.1 s of processor time, not the 2.3 s of an `import torch`, and one thread computes.
+    What another program starts takes `forked_python` (tests/forked_python.py).
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         child = os.fork()
@@ -172,6 +154,12 @@ def run_program(program, *arguments, cwd=None):
         out.seek(0), err.seek(0)
         code = os.waitstatus_to_exitcode(ended[1])
         return subprocess.CompletedProcess([program, *arguments], code, out.read(), err.read())
+
+
+def wait_for_new_names(folder):
+    """Until files whose names end in the second of their time do not meet those in `folder`."""
+    while any(int(path.stat().st_mtime) == int(time.time()) for path in folder.glob("*.csv")):
+        time.sleep(0.01)
 
 
 def run_together(calls):

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
@@ -25,18 +24,18 @@ for step in range(3):
 NONE = {"before": "", "layer": "torch.nn.Identity()", "middle": ""}
 
 
-def determinism(msprobe_bin, tmp_path, text, *flags):
+def determinism(forking_msprobe, tmp_path, text, *flags):
     """(exit code, the report, standard error)."""
     (tmp_path / "train.py").write_text(text)
-    command = [msprobe_bin, "determinism", *flags, "--runs", "2", "--python", sys.executable]
+    command = [forking_msprobe, "determinism", *flags, "--runs", "2"]
     done = subprocess.run(
         [*command, "--format", "json", "train.py"], cwd=tmp_path, capture_output=True, text=True
     )
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
-def test_a_program_that_repeats(msprobe_bin, tmp_path):
-    code, report, error = determinism(msprobe_bin, tmp_path, TRAIN.format(**NONE))
+def test_a_program_that_repeats(forking_msprobe, tmp_path):
+    code, report, error = determinism(forking_msprobe, tmp_path, TRAIN.format(**NONE))
     assert (code, report["verdict"], report["first"]) == (0, "identical", None), error
 
 
@@ -74,7 +73,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_cause_is_named(msprobe_bin, tmp_path, case):
+def test_the_cause_is_named(forking_msprobe, tmp_path, case):
     changes, (cause, step, name) = CASES[case]
     # The calls in `middle` come before the model's: recording begins with the process.
     own = (
@@ -88,7 +87,7 @@ def test_the_cause_is_named(msprobe_bin, tmp_path, case):
     text = TRAIN.format(**changes)
     if case != "random numbers":
         text += "    debugger.stop()\n    debugger.step()\n"
-    code, report, error = determinism(msprobe_bin, tmp_path, text)
+    code, report, error = determinism(forking_msprobe, tmp_path, text)
     assert code == 1, (report, error)
     first = report["first"]
     if case == "operation":
@@ -99,14 +98,14 @@ def test_the_cause_is_named(msprobe_bin, tmp_path, case):
     assert not os.path.exists(tmp_path / "mine"), "the script's own folder is left alone"
 
 
-def test_the_table_and_the_kept_dumps(msprobe_bin, tmp_path):
+def test_the_table_and_the_kept_dumps(forking_msprobe, tmp_path):
     (tmp_path / "train.py").write_text(
         TRAIN.format(**{**NONE, "layer": "torch.nn.Dropout(0.5)", "before": "torch.seed"}).replace(
             "torch.manual_seed(0)", "torch.seed()"
         )
     )
-    command = [msprobe_bin, "determinism", "--runs", "2", "--keep", "kept", "--steps", "1"]
-    command += ["--python", sys.executable, "train.py"]
+    command = [forking_msprobe, "determinism", "--runs", "2", "--keep", "kept", "--steps", "1"]
+    command += ["train.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1, done
     assert "DIFFERS" in done.stdout and "first     Functional.linear.0.forward" in done.stdout
@@ -139,7 +138,7 @@ LAUNCH = """
 import os, subprocess, sys
 ranks = [
     subprocess.Popen(
-        [sys.executable, "ranks.py"], env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"}
+        [{python!r}, "ranks.py"], env={{**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"}}
     )
     for rank in range(2)
 ]
@@ -147,19 +146,21 @@ sys.exit(max(each.wait() for each in ranks))
 """
 
 
-def test_ranks_of_a_launcher(msprobe_bin, tmp_path):
+def test_ranks_of_a_launcher(forking_msprobe, forked_python, tmp_path):
     """Rank 0 gets the difference of rank 1 with its gradients, later in the step."""
     (tmp_path / "ranks.py").write_text(RANKS)
-    code, report, error = determinism(msprobe_bin, tmp_path, LAUNCH)
+    code, report, error = determinism(
+        forking_msprobe, tmp_path, LAUNCH.format(python=forked_python)
+    )
     assert code == 1, (report, error)
     first = report["first"]
     assert (first["rank"], first["name"]) == (1, "Functional.dropout.0.forward"), report
     assert first["cause"] == "random numbers"
 
 
-def test_bad_input(msprobe_bin, tmp_path):
+def test_bad_input(forking_msprobe, tmp_path):
     def run(*words):
-        command = [msprobe_bin, "determinism", "--python", sys.executable, *words]
+        command = [forking_msprobe, "determinism", *words]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
     assert run().returncode == 2

@@ -54,8 +54,9 @@ TRANSLATIONS = [path for path in documents() if path != original_of(path)]
 
 
 @pytest.mark.parametrize("document", WITH_COMMANDS, ids=str)
-def test_commands_run(document, tmp_path):
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def test_commands_run(document, tmp_path, forked_python):
+    folders = [Path(forked_python).parent, Path(sys.executable).parent, os.environ["PATH"]]
+    path = os.pathsep.join(map(str, folders))
     for kind, name, body in blocks(document):
         if kind == "file":
             (tmp_path / name).write_text(body)

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 from recording import run_program
@@ -50,10 +49,10 @@ def runs(tmp_path_factory):
 
 
 @pytest.fixture
-def said(msprobe_bin, runs):
+def said(forking_msprobe, runs):
     def run(*words, code=0):
         done = subprocess.run(
-            [msprobe_bin, *map(str, words)], cwd=runs, capture_output=True, text=True
+            [forking_msprobe, *map(str, words)], cwd=runs, capture_output=True, text=True
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout if code < 2 else done.stderr + done.stdout
@@ -148,13 +147,13 @@ else:
 """
 
 
-def test_replay_of_an_autograd_function(said, runs):
+def test_replay_of_an_autograd_function(said, runs, forked_python):
     (runs / "functions.py").write_text(FUNCTIONS)
     (runs / "twice.py").write_text(
         FUNCTIONS + "class Other:\n    class Scaled(torch.autograd.Function):\n        pass\n"
     )
     for words in ("function", "wrong_function wrong"):
-        subprocess.run([sys.executable, "functions.py", *words.split()], cwd=runs, check=True)
+        subprocess.run([forked_python, "functions.py", *words.split()], cwd=runs, check=True)
     assert not (runs / "imported").exists()
     error = said("replay", "function", "Scaled", code=2)
     assert "code of the program: msprobe replay --import MODULE" in error
@@ -248,8 +247,8 @@ def test_bisect_takes_the_name_of_a_call(said, runs):
     assert "nosuch" in text and not (runs / "of_none").exists()
 
 
-def test_bisect_records_until_nothing_narrows(said, runs):
-    python, train = sys.executable, runs / "train.py"
+def test_bisect_records_until_nothing_narrows(said, runs, forked_python):
+    python, train = forked_python, runs / "train.py"
     for words in ("right_0 L0", "wrong_0 L0 wrong"):
         subprocess.run([python, train, *words.split()], cwd=runs, check=True, capture_output=True)
     before = {path: path.stat().st_mtime_ns for path in (runs / "wrong_0").rglob("*")}
@@ -302,7 +301,7 @@ for step in range(3):
 
 
 @pytest.fixture(scope="module")
-def steps(runs):
+def steps(runs, forked_python):
     """A folder with recordings of three steps each."""
     (runs / "steps.py").write_text(STEPS)
     for words in ("good", "data data", "missed missed", "rate rate"):
@@ -312,7 +311,7 @@ def steps(runs):
         store = str(runs / f"{name}.store")
         ranks = [
             subprocess.Popen(
-                [sys.executable, "steps.py", name, store, *words],
+                [forked_python, "steps.py", name, store, *words],
                 cwd=runs,
                 env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"},
             )

@@ -109,10 +109,10 @@ def train(folder, program, task, autocast):
 
 
 @pytest.fixture
-def generate(msprobe_bin, tmp_path):
+def generate(forking_msprobe, tmp_path):
     def run(dump, *flags, code=0, before=()):
         done = subprocess.run(
-            [msprobe_bin, *before, "op_generate", "-i", dump, *map(str, flags)],
+            [forking_msprobe, *before, "op_generate", "-i", dump, *map(str, flags)],
             capture_output=True, text=True, cwd=tmp_path,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
@@ -121,23 +121,27 @@ def generate(msprobe_bin, tmp_path):
     return run
 
 
-def execute(paths, folder, patch=""):
-    """{path: (exit code, what was printed)}"""
-    program = ALONE + "import torch\n" + patch + ALL
-    done = subprocess.run(
-        [sys.executable, "-c", program], input="\n".join(map(str, paths)), text=True,
-        capture_output=True, cwd=folder, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return {path: (code, text) for path, code, text in lines}
+@pytest.fixture
+def execute(forked_python):
+    def run(paths, folder, patch=""):
+        """{path: (exit code, what was printed)}"""
+        program = ALONE + "import torch\n" + patch + ALL
+        done = subprocess.run(
+            [forked_python, "-c", program], input="\n".join(map(str, paths)), text=True,
+            capture_output=True, cwd=folder, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        return {path: (code, text) for path, code, text in lines}
+
+    return run
 
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
 @pytest.mark.parametrize(
     ("program", "autocast"), [*((name, False) for name in PROGRAMS), ("transformer", True)]
 )
-def test_every_call_passes_without_msprobe(program, autocast, task, generate, tmp_path):
+def test_every_call_passes_without_msprobe(execute, program, autocast, task, generate, tmp_path):
     run_forked(train, tmp_path / "dump", program, task, autocast)
     dump = tmp_path / "dump" / "step0" / "rank"
     names = [
@@ -182,7 +186,7 @@ def dump(tmp_path_factory):
     return folder / "step0" / "rank"
 
 
-def test_a_wrong_operator_is_an_error(dump, generate, tmp_path):
+def test_a_wrong_operator_is_an_error(execute, dump, generate, tmp_path):
     for name in ("Tensor.softmax.0", "Functional.layer_norm.0", "Functional.linear.0"):
         generate(dump, "-api", name, "-o", "s")
     scripts = sorted((tmp_path / "s").glob("*.py"))
@@ -209,7 +213,7 @@ def test_a_script_runs_alone_from_anywhere(dump, generate, tmp_path):
     assert done.returncode == 2 and "not executed: " in done.stderr
 
 
-def test_the_configuration_of_msprobe_8(dump, generate, tmp_path):
+def test_the_configuration_of_msprobe_8(execute, dump, generate, tmp_path):
     config = {
         "dump_json_path": str(dump / "dump.json"), "api_name": "Tensor.softmax.0",
         "extract_api_path": "one.json", "propagation": "backward", "data_mode": "random_data",
@@ -250,7 +254,7 @@ EVIL = "'''\"\"\"\\'); import os; os.system('touch made') #{}\n\r\x00\u2028\U000
     "Torch.serialization.os.system", "Torch.load", "Functional.a b", "Torch.x;y", "Torch.../../x",
     "Tensor.é", "Torch.hub.load", "Torch.ops.load_library",
 ])  # fmt: skip
-def test_names_that_are_no_operation_are_refused(api, generate, msprobe_bin, tmp_path):
+def test_names_that_are_no_operation_are_refused(api, generate, forking_msprobe, tmp_path):
     tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1], "Max": 1.0,
               "Min": 1.0, "Mean": 1.0, "Norm": 1.0, "requires_grad": False}  # fmt: skip
     entry = {
@@ -262,12 +266,12 @@ def test_names_that_are_no_operation_are_refused(api, generate, msprobe_bin, tmp
     (tmp_path / "dump.json").write_text(json.dumps(dump))
     generate("dump.json", "-api", f"{api}.0", "-o", "s", code=2)
     assert not list(tmp_path.glob("**/*.py"))
-    subprocess.run([msprobe_bin, "run_ut", "-api_info", "dump.json", "-o", "o"], cwd=tmp_path,
+    subprocess.run([forking_msprobe, "run_ut", "-api_info", "dump.json", "-o", "o"], cwd=tmp_path,
                    capture_output=True)  # fmt: skip
     assert not (tmp_path / "made").exists()
 
 
-def test_texts_of_a_dump_are_never_code(generate, tmp_path):
+def test_texts_of_a_dump_are_never_code(execute, generate, tmp_path):
     tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0,
               "Min": 1.0, "Mean": 1.0, "Norm": 1.4142135, "requires_grad": False}  # fmt: skip
     entry = {
@@ -297,8 +301,10 @@ def test_the_limits_are_those_of_the_pre_check(dump, generate, tmp_path):
     assert limits["half_max_error"] == {"float16": 2**-10, "bfloat16": 2**-7}
 
 
-def test_results_are_numbered_as_in_the_pre_check(dump, generate, msprobe_bin, tmp_path):
-    subprocess.run([msprobe_bin, "run_ut", "-api_info", dump, "-o", "o"], cwd=tmp_path,
+def test_results_are_numbered_as_in_the_pre_check(
+    execute, dump, generate, forking_msprobe, tmp_path
+):
+    subprocess.run([forking_msprobe, "run_ut", "-api_info", dump, "-o", "o"], cwd=tmp_path,
                    check=True, capture_output=True)  # fmt: skip
     (details,) = tmp_path.glob("o/accuracy_checking_details_*.csv")
     with details.open(encoding="utf-8-sig", newline="") as file:

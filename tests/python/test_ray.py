@@ -40,7 +40,7 @@ def cluster(tmp_path):
         each.shutdown()
 
 
-def check(msprobe_bin, dump, out, *flags, code=0, patch=""):
+def check(forking_msprobe, dump, out, *flags, code=0, patch=""):
     """The JSON report of `multi_run_ut`, or what it printed as an error. patch: code that runs in
     the workers after `import torch`."""
     environment = dict(os.environ)
@@ -49,7 +49,7 @@ def check(msprobe_bin, dump, out, *flags, code=0, patch=""):
         site.mkdir()
         (site / "sitecustomize.py").write_text(f"import torch, os, time, signal\n{patch}")
         environment["PYTHONPATH"] = str(site)
-    command = [msprobe_bin, "multi_run_ut", "-api_info", dump, "-o", out, "--format", "json"]
+    command = [forking_msprobe, "multi_run_ut", "-api_info", dump, "-o", out, "--format", "json"]
     command += map(str, flags)
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == code, done.stdout + done.stderr
@@ -62,16 +62,16 @@ def assert_same_rows(one, other):
 
 
 @pytest.mark.campaign
-def test_a_cluster_writes_the_same_rows(msprobe_bin, dump, cluster, tmp_path):
-    local = check(msprobe_bin, dump, tmp_path / "local", "-n", 2)
-    remote = check(msprobe_bin, dump, tmp_path / "ray", "--ray", cluster().address)
+def test_a_cluster_writes_the_same_rows(forking_msprobe, dump, cluster, tmp_path):
+    local = check(forking_msprobe, dump, tmp_path / "local", "-n", 2)
+    remote = check(forking_msprobe, dump, tmp_path / "ray", "--ray", cluster().address)
     assert remote["lost"] == 0
     assert_same_rows(local, remote)
 
 
 @pytest.mark.campaign
-def test_calls_of_a_lost_node_are_done_by_another(msprobe_bin, dump, cluster, tmp_path):
-    local = check(msprobe_bin, dump, tmp_path / "local", "-n", 2)
+def test_calls_of_a_lost_node_are_done_by_another(forking_msprobe, dump, cluster, tmp_path):
+    local = check(forking_msprobe, dump, tmp_path / "local", "-n", 2)
     slow = (
         "\nfrom msprobe.pytorch import replay_worker\n"
         "fast = replay_worker.Worker.answer\n"
@@ -91,33 +91,33 @@ def test_calls_of_a_lost_node_are_done_by_another(msprobe_bin, dump, cluster, tm
 
     thread = threading.Thread(target=remove_in_the_middle)
     thread.start()
-    remote = check(msprobe_bin, dump, out, "--ray", nodes.address, patch=slow)
+    remote = check(forking_msprobe, dump, out, "--ray", nodes.address, patch=slow)
     thread.join()
     assert len(nodes.list_all_nodes()) == 1 and remote["lost"] == 0
     assert_same_rows(local, remote)
 
 
 @pytest.mark.campaign
-def test_a_crash_costs_one_call(msprobe_bin, dump, cluster, tmp_path):
+def test_a_crash_costs_one_call(forking_msprobe, dump, cluster, tmp_path):
     before = "wanted and os.kill(os.getpid(), signal.SIGKILL)"
     patch = BROKEN.format(name="linear", before=before, after="")
-    report = check(msprobe_bin, dump, tmp_path / "out", "--ray", cluster().address, patch=patch)
+    report = check(forking_msprobe, dump, tmp_path / "out", "--ray", cluster().address, patch=patch)
     assert report["lost"] == report["error"] == 1 and report["pass"] > 25
     assert [call["name"] for call in report["worst"]] == ["Functional.linear.0"]
 
 
 @pytest.mark.campaign
-def test_a_cluster_without_devices_is_one_error(msprobe_bin, dump, cluster, tmp_path):
+def test_a_cluster_without_devices_is_one_error(forking_msprobe, dump, cluster, tmp_path):
     address = cluster(cpus=0).address
-    error = check(msprobe_bin, dump, tmp_path / "out", "--ray", address, code=2)
+    error = check(forking_msprobe, dump, tmp_path / "out", "--ray", address, code=2)
     assert "expected an NPU, GPU or CPU in the cluster" in error
     assert not (tmp_path / "out").exists()
 
 
-def test_no_ray_is_one_error(msprobe_bin, dump, tmp_path, monkeypatch):
+def test_no_ray_is_one_error(forking_msprobe, dump, tmp_path, monkeypatch):
     (tmp_path / "ray.py").write_text("raise ImportError('no ray')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    error = check(msprobe_bin, dump, tmp_path / "out", "--ray", "auto", code=2)
+    error = check(forking_msprobe, dump, tmp_path / "out", "--ray", "auto", code=2)
     assert "Ray is not installed" in error and "pip install 'mindstudio-probe[ray]'" in error
     assert not (tmp_path / "out").exists()
 
@@ -126,15 +126,15 @@ def test_no_ray_is_one_error(msprobe_bin, dump, tmp_path, monkeypatch):
     ("address", "message"),
     [("127.0.0.1:1", "no cluster of Ray answers at 127.0.0.1:1"), ("local", "HOST:PORT or auto")],
 )
-def test_a_wrong_address_is_one_error(msprobe_bin, dump, tmp_path, address, message):
+def test_a_wrong_address_is_one_error(forking_msprobe, dump, tmp_path, address, message):
     pytest.importorskip("ray")
-    error = check(msprobe_bin, dump, tmp_path / "out", "--ray", address, code=2)
+    error = check(forking_msprobe, dump, tmp_path / "out", "--ray", address, code=2)
     assert message in error and error.count("\n") == 2
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("flag", "value"), [("-d", "0"), ("--memory", "4GB")])
-def test_flags_that_ray_decides(msprobe_bin, dump, tmp_path, flag, value):
-    error = check(msprobe_bin, dump, tmp_path / "out", "--ray", "auto", flag, value, code=2)
+def test_flags_that_ray_decides(forking_msprobe, dump, tmp_path, flag, value):
+    error = check(forking_msprobe, dump, tmp_path / "out", "--ray", "auto", flag, value, code=2)
     assert "with --ray" in error and "hint:" in error
     assert not (tmp_path / "out").exists()

@@ -24,7 +24,7 @@ def record(folder, program, task, **keys):
 
 
 @pytest.fixture
-def checked(msprobe_bin, tmp_path):
+def checked(forking_msprobe, tmp_path):
     """Records a program and checks its dump: the report, the rows of the table, what is printed."""
 
     def run(program, *flags, task="tensor", patch="", code=0, **keys):
@@ -33,7 +33,7 @@ def checked(msprobe_bin, tmp_path):
         if patch:
             (tmp_path / "sitecustomize.py").write_text(f"import os, torch\n{patch}")
             environment["PYTHONPATH"] = str(tmp_path)
-        command = [msprobe_bin, "-f", "pytorch", "run_overflow_check"]
+        command = [forking_msprobe, "-f", "pytorch", "run_overflow_check"]
         command += ["-api_info", tmp_path / "step0" / "rank" / "dump.json", "-o", tmp_path / "out"]
         answers = []
         for form in ("json", "table"):
@@ -179,11 +179,11 @@ def test_nothing_overflowed(checked):
     assert re.search(r"\d+ calls?: 0 normal, 0 undefined, 0 abnormal", text)
 
 
-def test_a_dump_without_calls_is_one_clear_line(msprobe_bin, tmp_path):
+def test_a_dump_without_calls_is_one_clear_line(forking_msprobe, tmp_path):
     dump = {"task": "statistics", "level": "L0", "framework": "pytorch", "dump_data_dir": None}
     (tmp_path / "dump.json").write_text(json.dumps({**dump, "data": {}}))
     for path in (tmp_path / "dump.json", tmp_path / "nothing.json"):
-        command = [msprobe_bin, "run_overflow_check", "-api_info", path, "-o", tmp_path / "out"]
+        command = [forking_msprobe, "run_overflow_check", "-api_info", path, "-o", tmp_path / "out"]
         done = subprocess.run(command, capture_output=True, text=True)
         errors = [line for line in done.stderr.splitlines() if not line.startswith("hint:")]
         assert done.returncode == 2 and len(errors) == 1 and errors[0].startswith("error: ")

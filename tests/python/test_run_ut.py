@@ -12,7 +12,7 @@ import time
 
 import pytest
 import torch
-from recording import run_forked
+from recording import run_forked, wait_for_new_names
 from test_replay import recorded
 
 
@@ -24,7 +24,7 @@ def dump(tmp_path_factory):
 
 
 @pytest.fixture
-def run_ut(msprobe_bin, dump, tmp_path):
+def run_ut(forking_msprobe, dump, tmp_path):
     def run(*flags, verb="run_ut", code=0, patch="", path=None):
         """The JSON report. patch: code that runs in the workers after `import torch`."""
         environment = dict(os.environ)
@@ -33,8 +33,9 @@ def run_ut(msprobe_bin, dump, tmp_path):
             site.mkdir(exist_ok=True)
             (site / "sitecustomize.py").write_text(f"import torch, os, time, signal\n{patch}")
             environment["PYTHONPATH"] = str(site)
-        command = [msprobe_bin, "-f", "pytorch", verb, "-api_info", path or dump]
+        command = [forking_msprobe, "-f", "pytorch", verb, "-api_info", path or dump]
         command += ["-o", tmp_path / "out", "--format", "json", *map(str, flags)]
+        wait_for_new_names(tmp_path / "out")
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout) if code < 2 else done.stderr
@@ -151,7 +152,7 @@ def killed_after(seconds, command):
 
 
 @pytest.mark.parametrize("moments", [3, pytest.param(100, marks=pytest.mark.campaign)])
-def test_a_killed_run_goes_on(run_ut, msprobe_bin, dump, tmp_path, moments):
+def test_a_killed_run_goes_on(run_ut, forking_msprobe, dump, tmp_path, moments):
     begin = time.monotonic()
     whole = run_ut()
     seconds = time.monotonic() - begin
@@ -160,7 +161,7 @@ def test_a_killed_run_goes_on(run_ut, msprobe_bin, dump, tmp_path, moments):
     for moment in range(moments):
         verb = ["run_ut"] if moment % 2 == 0 else ["multi_run_ut", "-n", "2"]
         folder = tmp_path / f"killed{moment}"
-        command = [msprobe_bin, *verb, "-api_info", dump, "-o", folder]
+        command = [forking_msprobe, *verb, "-api_info", dump, "-o", folder]
         began = time.monotonic()
         if killed_after(random.uniform(0, seconds), command):
             killed += 1
@@ -179,11 +180,11 @@ def test_a_killed_run_goes_on(run_ut, msprobe_bin, dump, tmp_path, moments):
     assert killed >= moments / 3 and resumed >= moments / 3
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(small_disk, run_ut, msprobe_bin, dump):
+def test_a_full_disk_is_one_line_and_loses_nothing(small_disk, run_ut, forking_msprobe, dump):
     whole = run_ut()
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes((64 - 12) << 10))  # 12 KiB are left: the files begin and do not end
-    command = [msprobe_bin, "run_ut", "-api_info", dump, "-o", small_disk / "out"]
+    command = [forking_msprobe, "run_ut", "-api_info", dump, "-o", small_disk / "out"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "No space left on device" in done.stderr and len(done.stderr.splitlines()) < 8
@@ -194,11 +195,13 @@ def test_a_full_disk_is_one_line_and_loses_nothing(small_disk, run_ut, msprobe_b
         assert sorted(rows(whole[key])) == sorted(rows(again[key]))
 
 
-def test_a_dump_that_cannot_be_written_to_is_read(small_disk, run_ut, msprobe_bin, dump, tmp_path):
+def test_a_dump_that_cannot_be_written_to_is_read(
+    small_disk, run_ut, forking_msprobe, dump, tmp_path
+):
     shutil.copy(dump / "dump.json", small_disk)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     assert run_ut(path=small_disk)["error"] == 0
-    command = [msprobe_bin, "run_ut", "-api_info", small_disk, "-o", small_disk / "out"]
+    command = [forking_msprobe, "run_ut", "-api_info", small_disk, "-o", small_disk / "out"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "Read-only file system" in done.stderr
     assert not (small_disk / "out").exists()
@@ -266,9 +269,9 @@ def test_a_wrong_config_is_one_line(run_ut, tmp_path, section, message):
     assert message in error and "config.json:1" in error
 
 
-def test_one_process_uses_one_device(msprobe_bin, dump, tmp_path):
+def test_one_process_uses_one_device(forking_msprobe, dump, tmp_path):
     done = subprocess.run(
-        [msprobe_bin, "run_ut", "-api_info", dump, "-o", tmp_path, "-d", "0", "1"],
+        [forking_msprobe, "run_ut", "-api_info", dump, "-o", tmp_path, "-d", "0", "1"],
         capture_output=True,
         text=True,
     )
@@ -316,9 +319,9 @@ def test_data_that_cannot_be_saved_costs_a_message(run_ut):
     assert "cannot save its data" in report["worst"][0]["message"]
 
 
-def test_a_stopped_run_says_how_to_go_on(msprobe_bin, dump, tmp_path):
+def test_a_stopped_run_says_how_to_go_on(forking_msprobe, dump, tmp_path):
     process = subprocess.Popen(
-        [msprobe_bin, "run_ut", "-api_info", dump, "-o", tmp_path],
+        [forking_msprobe, "run_ut", "-api_info", dump, "-o", tmp_path],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -333,12 +336,12 @@ def test_a_stopped_run_says_how_to_go_on(msprobe_bin, dump, tmp_path):
     assert process.returncode == -signal.SIGTERM
 
 
-def test_a_dump_that_was_cut_is_checked_and_is_no_success(run_ut, msprobe_bin, dump, tmp_path):
+def test_a_dump_that_was_cut_is_checked_and_is_no_success(run_ut, forking_msprobe, dump, tmp_path):
     text = (dump / "dump.json").read_bytes()
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut/dump.json").write_bytes(text[: len(text) // 3])
     for verb in ("run_ut", "run_overflow_check"):
-        command = [msprobe_bin, verb, "-api_info", tmp_path / "cut", "-o", tmp_path / "out"]
+        command = [forking_msprobe, verb, "-api_info", tmp_path / "cut", "-o", tmp_path / "out"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 2, verb
         assert "no closing braces" in done.stderr and len(done.stderr.splitlines()) == 1
@@ -346,13 +349,13 @@ def test_a_dump_that_was_cut_is_checked_and_is_no_success(run_ut, msprobe_bin, d
     assert 5 < len(rows(result)) < 25
 
 
-def test_data_that_cannot_be_read_are_no_success(msprobe_bin, tmp_path):
+def test_data_that_cannot_be_read_are_no_success(forking_msprobe, tmp_path):
     run_forked(recorded, tmp_path / "dump", "tensor")
     step = tmp_path / "dump/step0/rank"
     data = step / "dump_tensor_data"
     (data / "Functional.linear.0.forward.input.0.pt").unlink()
     (data / "Functional.linear.0.forward.input.1.pt").write_bytes(b"PK\3\4")
-    command = [msprobe_bin, "run_ut", "-api_info", step, "-o", tmp_path / "out"]
+    command = [forking_msprobe, "run_ut", "-api_info", step, "-o", tmp_path / "out"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "1 call was not checked, the first: its data cannot be read: " in done.stdout

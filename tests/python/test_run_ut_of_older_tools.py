@@ -26,10 +26,10 @@ def is_alike(ours, theirs):
 
 
 @pytest.mark.parametrize("version", ["1.0.4", "8.3.3"])
-def test_files_of_run_ut_are_made_again(version, msprobe_bin, tmp_path):
+def test_files_of_run_ut_are_made_again(version, forking_msprobe, tmp_path):
     data = DATA / version
     rules = version[: version.index(".")].replace("1", "1.0")
-    command = [msprobe_bin, "run_ut", "-api_info", data / "dump", "-o", tmp_path, "--as", rules]
+    command = [forking_msprobe, "run_ut", "-api_info", data / "dump", "-o", tmp_path, "--as", rules]
     subprocess.run(command, check=True, capture_output=True)
     for kind in ("result", "details"):
         theirs = rows(data / f"accuracy_checking_{kind}.csv")
@@ -43,9 +43,9 @@ def test_files_of_run_ut_are_made_again(version, msprobe_bin, tmp_path):
                 assert is_alike(cell, expected), (name, cell, expected)
 
 
-def test_a_result_that_cancels_is_not_blamed(msprobe_bin, tmp_path):
+def test_a_result_that_cancels_is_not_blamed(forking_msprobe, tmp_path):
     # The gradient of a bias in front of a batch norm is zero, but for the rounding of its terms.
-    command = [msprobe_bin, "run_ut", "-api_info", DATA / "8.3.3" / "dump", "-o", tmp_path]
+    command = [forking_msprobe, "run_ut", "-api_info", DATA / "8.3.3" / "dump", "-o", tmp_path]
     command += ["--standard", "older"]
     done = subprocess.run([*command, "--exit-code"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
@@ -53,13 +53,13 @@ def test_a_result_that_cancels_is_not_blamed(msprobe_bin, tmp_path):
     assert row[-2] == "pass" and row[-1].startswith("as exact as the inputs are; else: cosine")
 
 
-def test_standard_older_has_the_older_tables(msprobe_bin, tmp_path):
+def test_standard_older_has_the_older_tables(forking_msprobe, tmp_path):
     """`--standard older` leaves out the columns of the verdict in roundings, and nothing else."""
     made = {}
     for standard in ("both", "older"):
         folder = tmp_path / standard
         words = ["-api_info", DATA / "8.3.3" / "dump", "-o", folder, "--standard", standard]
-        subprocess.run([msprobe_bin, "run_ut", *words], check=True, capture_output=True)
+        subprocess.run([forking_msprobe, "run_ut", *words], check=True, capture_output=True)
         for kind in ("result", "details"):
             lines = next(folder.glob(f"*{kind}*.csv")).read_bytes().splitlines(keepends=True)
             made[standard, kind] = lines

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
@@ -26,10 +25,10 @@ for step in range(3):
 TOOL_IS_ON = 'os.environ.get("MSPROBE_DISABLE") != "1"'
 
 
-def selfcheck(msprobe_bin, tmp_path, text, *flags, arguments=(), environment=None):
+def selfcheck(forking_msprobe, tmp_path, text, *flags, arguments=(), environment=None):
     """(exit code, the report, standard error)."""
     (tmp_path / "train.py").write_text(text)
-    command = [msprobe_bin, "selfcheck", *flags, "--python", sys.executable, "--format", "json"]
+    command = [forking_msprobe, "selfcheck", *flags, "--format", "json"]
     done = subprocess.run(
         [*command, "train.py", *arguments],
         cwd=tmp_path,
@@ -40,12 +39,12 @@ def selfcheck(msprobe_bin, tmp_path, text, *flags, arguments=(), environment=Non
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
-def test_a_training_is_identical(msprobe_bin, tmp_path):
+def test_a_training_is_identical(forking_msprobe, tmp_path):
     # The script gets its own flags unchanged, also flags that look like ours.
     text = GOOD.format(before='assert sys.argv == ["train.py", "--steps", "3", "-o"]', middle="")
     arguments = ("--steps", "3", "-o")
     keep = ("--keep", "kept", "--level", "mix")
-    code, report, error = selfcheck(msprobe_bin, tmp_path, text, *keep, arguments=arguments)
+    code, report, error = selfcheck(forking_msprobe, tmp_path, text, *keep, arguments=arguments)
     assert (code, report["verdict"]) == (0, "identical"), (report, error)
     assert (report["steps"], report["parameters"], report["unit"]) == (3, 4, "optimizer")
     # In a step: 4 weights, 4 gradients, 1 loss, generators of torch and Python (NumPy if loaded).
@@ -56,7 +55,7 @@ def test_a_training_is_identical(msprobe_bin, tmp_path):
     assert "Module.0.Linear.forward.0" in data["data"], "modules are recorded from step 0 on"
 
 
-def test_a_disturbance_is_named(msprobe_bin, tmp_path):
+def test_a_disturbance_is_named(forking_msprobe, tmp_path):
     hook = f"""
 def careless(module, args, output):
     if {TOOL_IS_ON} and step == 1:
@@ -64,7 +63,7 @@ def careless(module, args, output):
 model[1].register_forward_hook(careless)
 """
     text = GOOD.format(before=hook, middle="")
-    code, report, _ = selfcheck(msprobe_bin, tmp_path, text, "--level", "L0")
+    code, report, _ = selfcheck(forking_msprobe, tmp_path, text, "--level", "L0")
     assert (code, report["verdict"]) == (1, "differs")
     assert (
         "first at step 1: loss of backward 0 (in this step differ: 1 of 1 losses"
@@ -74,13 +73,13 @@ model[1].register_forward_hook(careless)
 
 
 @pytest.mark.campaign
-def test_a_changed_weight_is_named(msprobe_bin, tmp_path):
+def test_a_changed_weight_is_named(forking_msprobe, tmp_path):
     bend = f"""
     with torch.no_grad():
         if step == 2 and {TOOL_IS_ON}: model[0].bias[3] += 1e-6
 """
     text = GOOD.format(before="", middle=bend.strip())
-    code, report, _ = selfcheck(msprobe_bin, tmp_path, text)
+    code, report, _ = selfcheck(forking_msprobe, tmp_path, text)
     assert (code, report["verdict"]) == (1, "differs")
     assert (
         "first at step 2: weight of 0.bias (in this step differ: 1 of 4 weights)"
@@ -88,9 +87,9 @@ def test_a_changed_weight_is_named(msprobe_bin, tmp_path):
     )
 
 
-def test_a_program_that_is_not_reproducible_is_not_judged(msprobe_bin, tmp_path):
+def test_a_program_that_is_not_reproducible_is_not_judged(forking_msprobe, tmp_path):
     text = GOOD.format(before="torch.seed()", middle="")
-    code, report, _ = selfcheck(msprobe_bin, tmp_path, text, "--steps", "1")
+    code, report, _ = selfcheck(forking_msprobe, tmp_path, text, "--steps", "1")
     assert (code, report["verdict"]) == (2, "unknown")
     assert "two runs without the tool differ first at step 0: loss" in report["reason"]
     assert "seed_all(mode=True)" in report["hint"]
@@ -98,16 +97,16 @@ def test_a_program_that_is_not_reproducible_is_not_judged(msprobe_bin, tmp_path)
 
 
 @pytest.mark.parametrize("when", ["always", pytest.param("on", marks=pytest.mark.campaign)])
-def test_a_program_that_fails_shows_its_last_words(msprobe_bin, tmp_path, when):
+def test_a_program_that_fails_shows_its_last_words(forking_msprobe, tmp_path, when):
     condition = "True" if when == "always" else TOOL_IS_ON
     middle = f'if {condition}: raise ValueError("the data ran out")'
-    code, report, _ = selfcheck(msprobe_bin, tmp_path, GOOD.format(before="", middle=middle))
+    code, report, _ = selfcheck(forking_msprobe, tmp_path, GOOD.format(before="", middle=middle))
     assert code == (2 if when == "always" else 1)
     assert "ValueError: the data ran out" in report["output"]
     assert "ended with exit code 1" in report["reason"]
 
 
-def test_a_debugger_of_the_script_itself(msprobe_bin, tmp_path):
+def test_a_debugger_of_the_script_itself(forking_msprobe, tmp_path):
     before = """
 from msprobe.pytorch import PrecisionDebugger
 debugger = PrecisionDebugger(dump_path="own", level="L1")
@@ -115,14 +114,14 @@ debugger.start(model)
 """
     middle = "debugger.stop(); debugger.step(); debugger.start(model)"
     text = GOOD.format(before=before, middle=middle)
-    code, report, _ = selfcheck(msprobe_bin, tmp_path, text, "--task", "tensor")
+    code, report, _ = selfcheck(forking_msprobe, tmp_path, text, "--task", "tensor")
     assert (code, report["verdict"], report["own_debugger"]) == (0, "identical", True)
     assert any("--task" in note for note in report["notes"]), "an option without effect is said"
     assert report["records"] > 10
     assert not list((tmp_path / "own").rglob("*.pt"))
 
 
-def test_without_an_optimizer_a_step_is_a_backward_pass(msprobe_bin, tmp_path):
+def test_without_an_optimizer_a_step_is_a_backward_pass(forking_msprobe, tmp_path):
     text = """
 import torch
 torch.manual_seed(1)
@@ -134,17 +133,17 @@ for _ in range(4):
         weight -= 0.1 * weight.grad
         weight.grad = None
 """
-    code, report, _ = selfcheck(msprobe_bin, tmp_path, text)
+    code, report, _ = selfcheck(forking_msprobe, tmp_path, text)
     assert (code, report["verdict"]) == (0, "identical")
     assert (report["unit"], report["steps"]) == ("backward", 4)
 
 
-def test_what_cannot_be_judged_at_all(msprobe_bin, tmp_path):
-    code, report, _ = selfcheck(msprobe_bin, tmp_path, "print('no training')")
+def test_what_cannot_be_judged_at_all(forking_msprobe, tmp_path):
+    code, report, _ = selfcheck(forking_msprobe, tmp_path, "print('no training')")
     assert (code, report["verdict"]) == (2, "unknown")
     assert "neither an optimizer's step nor backward() was seen" in report["reason"]
     several = {"WORLD_SIZE": "2"}
-    code, report, error = selfcheck(msprobe_bin, tmp_path, "", environment=several)
+    code, report, error = selfcheck(forking_msprobe, tmp_path, "", environment=several)
     assert code == 2 and "one process only" in error and report is None
-    code, report, error = selfcheck(msprobe_bin, tmp_path, "", "--level", "L9")
+    code, report, error = selfcheck(forking_msprobe, tmp_path, "", "--level", "L9")
     assert code == 2 and "L9" in error and report is None
