@@ -85,4 +85,4 @@ print(sys.argv[1:], os.getcwd())
     (tmp_path / "wrong.py").write_text("print(__name__)\n1 / 0\n")
     done = run_program("wrong.py", cwd=tmp_path)
     assert done.returncode == 1 and done.stdout == "__main__\n"
-    assert 'File "wrong.py", line 2' in done.stderr and "ZeroDivisionError" in done.stderr
+    assert 'wrong.py", line 2' in done.stderr and "ZeroDivisionError" in done.stderr
