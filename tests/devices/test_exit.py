@@ -1,0 +1,18 @@
+"""The end of a process whose device still frees the graph."""
+
+EXIT = """
+import sys, torch, torch.nn as nn, torch_npu
+from msprobe.pytorch import PrecisionDebugger
+model = nn.Sequential(*[m for _ in range(30) for m in (nn.Linear(64, 64), nn.ReLU())]).npu()
+debugger = PrecisionDebugger(dump_path="out", task="statistics", level="L1")
+debugger.start(model)
+model(torch.randn(64, 64).npu()).sum().backward()
+debugger.stop()
+"""
+RUNS = 4  # one of three aborted
+
+
+def test_a_script_ends_right_after_backward_and_stop(npu_program):
+    for _ in range(RUNS):
+        done = npu_program(EXIT)
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,257 @@
+"""What is recorded of tensors of a device: the numbers of the host, and nothing waits for them."""
+
+import json
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from models import gpt
+
+STATISTICS = {"task": "statistics"}
+TASKS = {
+    "statistics": STATISTICS,
+    "md5": {"task": "statistics", "statistics": {"summary_mode": "md5"}},
+    "tensor": {"task": "tensor"},
+}
+
+
+def debugger(folder, config, level="L1"):
+    from msprobe.pytorch import PrecisionDebugger
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(
+        json.dumps({"dump_path": str(folder), "level": level, **config})
+    )
+    return PrecisionDebugger(str(folder / "config.json"))
+
+
+def syncs():
+    import torch_npu
+
+    return sum(torch_npu.sim.counts()["syncs"].values())
+
+
+def train(folder, device, config, level="L1", steps=1):
+    """Waits in each step, and the loss."""
+    import torch_npu
+
+    model, batch = gpt.build(1, layers=1, width=16, heads=2, batch=2, length=8, vocabulary=32)
+    model = model.to(device)
+    batch = [each.to(device) for each in batch]
+    ours = debugger(folder, config, level) if config else None
+    waits = []
+    for _ in range(steps):
+        torch_npu.sim.reset()
+        if ours:
+            ours.start(model)
+        loss = gpt.loss(model, batch)
+        loss.backward()
+        waits.append(syncs())
+        if ours:
+            ours.stop()
+            ours.step()
+    return waits, loss.item()
+
+
+def numbers(folder):
+    """Every value of the dump, without what names the device."""
+    text = (folder / "step0" / "rank" / "dump.json").read_text()
+    return json.loads(text.replace("npu:0", "cpu"))["data"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("level", ["L1", "mix"])
+def test_a_training_has_the_numbers_of_the_host(on_npu, tmp_path, task, level):
+    waits, loss = on_npu(train, tmp_path / "npu", "npu", TASKS[task], level)
+    _, here = on_npu(train, tmp_path / "cpu", "cpu", TASKS[task], level)
+    assert loss == here
+    assert waits == [0]
+    ours, theirs = numbers(tmp_path / "npu"), numbers(tmp_path / "cpu")
+    assert list(ours) == list(theirs)
+    for name, value in theirs.items():
+        assert ours[name] == value, name
+    weights = [
+        json.loads((tmp_path / each / "step0" / "rank" / "weights.json").read_text())
+        for each in ("npu", "cpu")
+    ]
+    assert weights[0] == weights[1]
+    if task == "tensor":
+        assert stored(tmp_path / "npu") == stored(tmp_path / "cpu")
+
+
+def stored(folder):
+    """The tensor files that a dump names, and their content."""
+    text = (folder / "step0" / "rank" / "dump.json").read_text()
+    names = re.findall(r'"data_name": ?"([^"]*)"', text)
+    assert len(names) > 5
+    return {name: read_tensor(folder / "step0" / "rank", name) for name in names}
+
+
+def read_tensor(folder, name):
+    path = folder / "dump_tensor_data" / name
+    return torch.load(path).tolist() if path.exists() else None
+
+
+@pytest.mark.parametrize("settings", [{"SIMNPU_ASYNC": "1", "SIMNPU_POISON": "1"}], ids=["late"])
+def test_kernels_that_run_later_and_memory_that_is_used_again(on_npu, tmp_path, settings):
+    on_npu(train, tmp_path / "npu", "npu", STATISTICS, **settings)
+    on_npu(train, tmp_path / "cpu", "cpu", STATISTICS)
+    assert numbers(tmp_path / "npu") == numbers(tmp_path / "cpu")
+
+
+SPECIAL = torch.tensor([1.0, float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 2.0, 3.0])
+DTYPES = (
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn),
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
+    *(torch.complex64, torch.complex128, torch.uint16, torch.uint64),
+)
+MADE = {
+    **{
+        str(dtype): lambda d, dtype=dtype: torch.tensor([3, 0, 5, 0, 7, 1, 4]).to(dtype).to(d)
+        for dtype in DTYPES
+    },
+    "special": lambda d: SPECIAL.to(d),
+    "masked": lambda d: torch.tensor([1.0, -1e9, 2.0, -1e9]).to(d),
+    "empty": lambda d: torch.empty(0, 3, device=d),
+    "scalar": lambda d: torch.tensor(2.5).to(d),
+    "transposed": lambda d: torch.arange(24.0).view(4, 6).to(d)[::2, 1::3].t(),
+    "expanded": lambda d: torch.arange(3.0).to(d)[:, None].expand(3, 4),
+    "conjugated": lambda d: torch.tensor([1 + 2j, 3 - 4j]).to(d).conj(),
+    "requires grad": lambda d: torch.ones(3).to(d).requires_grad_(),
+    "sparse": lambda d: torch.eye(3).to_sparse(),
+    "100 KB": lambda d: torch.arange(25_000.0).to(d),
+    "100 KB, transposed": lambda d: torch.arange(25_000.0).view(50, 500).to(d).t(),
+    "100 KB, conjugated": lambda d: torch.complex(*2 * [torch.arange(9_000.0)]).to(d).conj(),
+}
+
+
+def record_all(folder, device, config):
+    ours = debugger(folder, config)
+    tensors = [make(device) for make in MADE.values()]
+    ours.start()
+    for tensor in tensors:
+        torch.unsqueeze(tensor, 0)
+    ours.stop()
+    ours.step()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tensors_of_every_kind(on_npu, tmp_path, task):
+    for device in ("npu", "cpu"):
+        on_npu(record_all, tmp_path / device, device, TASKS[task])
+    ours, theirs = numbers(tmp_path / "npu"), numbers(tmp_path / "cpu")
+    assert len(theirs) == len(MADE)
+    for kind, name in zip(MADE, theirs, strict=True):
+        assert ours[name] == theirs[name], kind
+
+
+def strides_of(folder, device, config):
+    ours = debugger(folder, config)
+    x = torch.randn(4, 8, 6, device=device)[:, :3].transpose(0, 1)
+    ours.start()
+    torch.relu(x)
+    ours.stop()
+    return numbers(folder)["Torch.relu.0.forward"]["input_args"][0].get("stride")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_strides_are_those_of_the_tensor(on_npu, tmp_path, task):
+    assert on_npu(strides_of, tmp_path / "out", "npu", TASKS[task]) == [6, 48, 1]
+
+
+def large(folder, elements, config, dtype=torch.bfloat16):
+    import torch_npu
+
+    ours = debugger(folder, config)
+    x = torch.arange(elements).to(dtype).npu()
+    relu, before = torch.relu(x), torch.npu.memory_allocated()
+    del relu
+    torch_npu.sim.reset()
+    ours.start()
+    torch.npu.reset_peak_memory_stats()
+    y = torch.relu(x)
+    waits, peak = syncs(), torch.npu.max_memory_allocated() - before
+    ours.stop()
+    del y
+    return waits, peak / x.nbytes
+
+
+@pytest.mark.parametrize("task", ["md5", "tensor"])
+def test_a_large_tensor_needs_no_memory_of_its_device(on_npu, tmp_path, task):
+    waits, peak = on_npu(large, tmp_path / "out", 4 << 20, TASKS[task])
+    assert waits == 0
+    assert peak <= 0.1
+
+
+def more_than_fits(folder):
+    """More bytes under way than the pool may have."""
+    ours = debugger(folder, {"task": "tensor"})
+    x = torch.ones(4 << 20).npu()  # 16 MB
+    ours.start()
+    for _ in range(4):
+        torch.relu(x)
+    ours.stop()
+    return json.loads((folder / "step0" / "rank" / "coverage.json").read_text())["device_waits"]
+
+
+def test_the_coverage_says_how_often_the_training_waited(on_npu, tmp_path):
+    waits = on_npu(more_than_fits, tmp_path / "out", SIMNPU_COPY_BYTES_PER_US="100")
+    assert waits["memory"] > 0 and waits["copies"] == 0
+    assert len(stored(tmp_path / "out")) == 8
+
+
+def without_float64(folder):
+    ours = debugger(folder, STATISTICS)
+    x = torch.ones(3 << 20).npu()  # 12 MB: more than is copied where the device can measure
+    before = syncs()
+    ours.start()
+    F.relu(x)
+    waits = syncs() - before
+    ours.stop()
+    return waits
+
+
+def test_a_device_without_float64_costs_no_waiting(on_npu, tmp_path):
+    assert on_npu(without_float64, tmp_path / "out", SIMNPU_FLOAT64="0") == 0
+    (entry,) = numbers(tmp_path / "out").values()
+    assert entry["output"][0]["Norm"] == pytest.approx((3 << 20) ** 0.5)
+    assert "fp" in entry["output"][0]
+
+
+def out_of_memory(folder):
+    ours = debugger(folder, STATISTICS)
+    x = torch.randn(4 << 20).bfloat16().npu()  # 8 MB; the device has 36
+    ours.start()
+    for _ in range(3):
+        y = torch.relu(x)
+        z = torch.tanh(y)
+        del y
+    ours.stop()
+    return bool(z.cpu().isfinite().all())
+
+
+def test_a_full_device_is_measured_all_the_same(on_npu, tmp_path):
+    assert on_npu(out_of_memory, tmp_path / "out", SIMNPU_MEMORY_MB="36")
+    assert len(numbers(tmp_path / "out")) == 6
+    for entry in numbers(tmp_path / "out").values():
+        assert entry["output"][0]["Norm"] > 0
+
+
+def two_streams(folder):
+    ours = debugger(folder, STATISTICS)
+    x = torch.ones(100).npu()
+    other = torch.npu.Stream("npu")
+    ours.start()
+    torch.relu(x)
+    with torch.npu.stream(other):
+        torch.tanh(x)
+    torch.neg(x)
+    ours.stop()
+
+
+def test_streams(on_npu, tmp_path):
+    on_npu(two_streams, tmp_path / "out", SIMNPU_ASYNC="1")
+    norms = [entry["output"][0]["Max"] for entry in numbers(tmp_path / "out").values()]
+    assert norms == pytest.approx([1, 0.76159416, -1])
