@@ -165,6 +165,25 @@ RandomCause OfEarlierSteps(const Comparison& c, bool differs) {
       "data, an earlier step"};
 }
 
+// "npu" of a dump whose provenance names the device "npu: Ascend910B".
+std::string_view DeviceType(const Dump& dump) {
+  const std::string_view device = Provenance(dump, "device");
+  return device.substr(0, device.find(':'));
+}
+
+// Generators of two types of devices draw different numbers from one seed.
+RandomCause OfOtherDevices(const Comparison& c) {
+  const std::string_view target = DeviceType(c.target), golden = DeviceType(c.golden);
+  if (target.empty() || golden.empty() || target == golden) return {};
+  return {fmt::format("it draws random numbers, and the generators of {} (target) and {} (golden) "
+                      "draw different ones "
+                      "from one seed",
+                      target, golden),
+          "no seed helps: for this comparison switch dropout off "
+          "(msprobe.pytorch.seed_all(rm_dropout=True), or p=0), or "
+          "draw on the CPU in both runs"};
+}
+
 // The states agree at the paired call `last` (-1: at the beginning of the step) and differ at the next
 // one that both runs record, `next`.
 RandomCause OfCallsBetween(const Comparison& c, int32_t last, int32_t next) {
@@ -202,6 +221,7 @@ RandomCause CauseOfOtherDraw(const Comparison& c, int32_t p) {
     if (RandomCause cause = OfRecomputation(c, pair.target, pair.golden); !cause.advice.empty())
       return cause;
   }
+  if (RandomCause cause = OfOtherDevices(c); !cause.advice.empty()) return cause;
   int32_t last = p - 1, next = p;
   for (; last >= 0; --last) {
     if (!HasStates(c, last)) continue;
