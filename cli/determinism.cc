@@ -82,7 +82,7 @@ class Determinism : public Verb {
     }
     out.ClearProgress();
     format_ == "json" ? PrintJson(first, differing, out) : PrintTable(first, differing, out);
-    return first ? kExitDiffers : kExitOk;
+    return first ? kExitDiffers : without_bits_ > 0 ? kExitError : kExitOk;
   }
 
  private:
@@ -109,15 +109,16 @@ class Determinism : public Verb {
           .Hint("name a new folder");
     }
     const auto observe = [&] {
-      return RunObserved(
-          {.command = command_,
-           .python = python_,
-           .folder = folder_,
-           .name = fmt::format("run{}", run),
-           .unit = unit_,
-           .drive = R"({"as_is": true})",
-           .steps = steps_,
-           .environment = {{"MSPROBE_CONFIG", config_}, {"MSPROBE_DUMP_PATH", path}}});
+      return RunObserved({.command = command_,
+                          .python = python_,
+                          .folder = folder_,
+                          .name = fmt::format("run{}", run),
+                          .unit = unit_,
+                          .drive = R"({"as_is": true})",
+                          .steps = steps_,
+                          .environment = {{"MSPROBE_CONFIG", config_},
+                                          {"MSPROBE_DUMP_PATH", path},
+                                          {"MSPROBE_FINGERPRINTS", "all"}}});
     };
     MSPROBE_ASSIGN_OR_RETURN(ObservedRun done, observe());
     const bool no_optimizer = done.code == 0 && run == 1 && done.log.StepCount() == 0;
@@ -172,6 +173,7 @@ class Determinism : public Verb {
         ++compared_steps_;
         calls_ += static_cast<int64_t>(c.pairs.size());
       }
+      without_bits_ += isolation::CountWithoutBits(c);
       if (std::optional<Unstable> found = isolation::FirstUnstable(c)) {
         Difference difference{.step = pair.step,
                               .rank = pair.rank,
@@ -198,13 +200,25 @@ class Determinism : public Verb {
 
   void PrintTable(const std::optional<Difference>& first, size_t differing, Console& out) const {
     out.Tell("msprobe determinism, {}: {}\n", CommandText(command_),
-             first ? "DIFFERS" : "IDENTICAL");
+             first               ? "DIFFERS"
+             : without_bits_ > 0 ? "UNKNOWN"
+                                 : "IDENTICAL");
     const auto line = [&](std::string_view key, std::string_view text) {
       if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
     };
     if (!first) {
-      line("compared", fmt::format("{} runs, {} step{}, {} calls: the same bits", runs_,
-                                   compared_steps_, compared_steps_ == 1 ? "" : "s", calls_));
+      const char* const plural = compared_steps_ == 1 ? "" : "s";
+      line("compared", without_bits_ > 0
+                           ? fmt::format("{} runs, {} step{}, {} calls: nothing differs", runs_,
+                                         compared_steps_, plural, calls_)
+                           : fmt::format("{} runs, {} step{}, {} calls: the same bits", runs_,
+                                         compared_steps_, plural, calls_));
+      if (without_bits_ > 0) {
+        line("reason",
+             fmt::format("{} recorded tensors have statistics and no fingerprint: elements "
+                         "of them may have changed places",
+                         without_bits_));
+      }
       line("note", note_);
       return;
     }
@@ -228,7 +242,10 @@ class Determinism : public Verb {
     std::string json = fmt::format(
         "{{\"verdict\": \"{}\", \"command\": {}, \"runs\": {}, \"runs_that_differ\": {}, "
         "\"first\": ",
-        first ? "differs" : "identical", QuotedJson(CommandText(command_)), runs_, differing);
+        first               ? "differs"
+        : without_bits_ > 0 ? "unknown"
+                            : "identical",
+        QuotedJson(CommandText(command_)), runs_, differing);
     if (!first) {
       out.Write(json + "null}\n");
       return;
@@ -248,6 +265,7 @@ class Determinism : public Verb {
   std::string level_ = "mix", config_, python_, keep_, format_ = "table", folder_,
               unit_ = "optimizer", note_;
   int64_t runs_ = 3, steps_ = 0, calls_ = 0;
+  int64_t without_bits_ = 0;  // tensors of which equal bits cannot be claimed
   int compared_steps_ = 0;
 };
 

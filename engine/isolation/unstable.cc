@@ -31,6 +31,25 @@ bool Draws(const Comparison& c, const Record& record) {
   return false;
 }
 
+bool HasNoBits(const Leaf& leaf) {
+  return leaf.kind == LeafKind::kTensor && leaf.has_stats && leaf.fingerprint.empty() &&
+         leaf.checksum.empty() && leaf.data_name.empty() && leaf.shape.elements() > 0;
+}
+
+bool HasNoBits(const Comparison& c, uint32_t row) {
+  const compare::Row& r = c.rows[row];
+  return r.target >= 0 && r.golden >= 0 &&
+         (HasNoBits(c.target.leaves[r.target]) || HasNoBits(c.golden.leaves[r.golden]));
+}
+
+// Whether the bits of some input of a call are not known.
+bool HasInputWithoutBits(const Comparison& c, const RecordPair& pair) {
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    if (HasNoBits(c, i) && c.target.leaves[c.rows[i].target].slot != Slot::kOutput) return true;
+  }
+  return false;
+}
+
 // The first rows of a call that differ: of what goes in, of the plain values, of what comes out.
 struct FirstRows {
   int32_t tensor = -1, plain = -1, output = -1;
@@ -54,7 +73,12 @@ void Explain(const Comparison& c, Unstable* u) {
   const std::string label = u->row < 0 ? "" : compare::LeafLabel(c, u->row);
   switch (u->cause) {
     case Cause::kOperation:
-      u->why = fmt::format("its inputs are bit-equal and its result is not: {}", what);
+      u->why = HasInputWithoutBits(c, c.pairs[u->pair])
+                   ? fmt::format(
+                         "its inputs have equal statistics (their bits were not recorded) "
+                         "and its result differs: {}",
+                         what)
+                   : fmt::format("its inputs are bit-equal and its result is not: {}", what);
       u->advice = is_module ? "no recorded call inside this module differs: an operation that the "
                               "tool does not record does; custom_op_namespaces records more"
                             : "torch.use_deterministic_algorithms(True) refuses operations that do "
@@ -117,6 +141,12 @@ std::optional<Unstable> FirstUnstable(const Comparison& c) {
     return u;
   }
   return std::nullopt;
+}
+
+int64_t CountWithoutBits(const Comparison& c) {
+  int64_t count = 0;
+  for (uint32_t i = 0; i < c.rows.size(); ++i) count += HasNoBits(c, i);
+  return count;
 }
 
 }  // namespace msprobe::isolation

@@ -36,4 +36,8 @@ std::string_view CauseName(Unstable::Cause cause);  // "operation", "random numb
 // that in which the calls ended, so an operation comes before the module that has it inside.
 std::optional<Unstable> FirstUnstable(const compare::Comparison& comparison);
 
+// Number of compared tensors of which the dumps have statistics and no bits (no fingerprint, checksum or file): a large
+// tensor that a device has measured. Two elements of it may have changed places.
+int64_t CountWithoutBits(const compare::Comparison& comparison);
+
 }  // namespace msprobe::isolation

@@ -80,6 +80,23 @@ TEST(UnstableTest, OtherArgumentsAndOtherCalls) {
   EXPECT_THAT(found->why, HasSubstr("only the later run"));
 }
 
+// Statistics do not show that two elements have changed places.
+TEST(UnstableTest, NoBitsAreClaimedWithoutFingerprints) {
+  const auto without = [](DumpBuilder* b, double error) {
+    b->Call("Functional.gelu.0.forward").In(Value(1)).Out(Value(2));
+    b->Call("Tensor.add.0.forward").In(Value(2)).Out(Value(3, error));
+  };
+  DumpBuilder a, b;
+  without(&a, 0), without(&b, 0);
+  EXPECT_EQ(CountWithoutBits(ByBits(a, b)), 4);
+  DumpBuilder x, y;
+  without(&x, 0.1), without(&y, 0);
+  EXPECT_THAT(FirstUnstable(ByBits(x, y))->why, HasSubstr("equal statistics"));
+  DumpBuilder v, w;
+  TwoCalls(&v, "Tensor.add", 0), TwoCalls(&w, "Tensor.add", 0);
+  EXPECT_EQ(CountWithoutBits(ByBits(v, w)), 0);
+}
+
 TEST(UnstableTest, RunsThatRepeat) {
   DumpBuilder a, b;
   TwoCalls(&a, "Tensor.add", 0), TwoCalls(&b, "Tensor.add", 0);
