@@ -131,6 +131,16 @@ def default_device():
     return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
 
+def device_named(name):
+    """torch.device of "npu:0"; torch_npu, which makes the name known, is imported for it."""
+    if name.partition(":")[0] == "npu" and not hasattr(torch, "npu"):
+        try:
+            import torch_npu  # noqa: F401
+        except ImportError:
+            sys.exit(f"error: --device {name}: torch_npu is not installed here")
+    return torch.device(name)
+
+
 def golden_of(call):
     """The golden, and that of nudged inputs."""
     cpu, dtype = torch.device("cpu"), torch.float64
@@ -165,7 +175,7 @@ def main():
     parser.add_argument("--device", default=None, help="cpu, cuda:0, npu:0")
     parser.add_argument("--iterations", type=int, default=CALL["iterations"])
     given = parser.parse_args()
-    device = torch.device(given.device) if given.device else default_device()
+    device = device_named(given.device) if given.device else default_device()
     print(f"call:    {CALL['name']}, {CALL['direction']}")
     if CALL["source"]:
         print(f"source:  {CALL['source']}")

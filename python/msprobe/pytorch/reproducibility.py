@@ -116,6 +116,8 @@ def _owners():
         "numpy_random": _numpy_random(),
         "torch_random": torch,
         "tensor_random": torch.Tensor,
+        # What F.dropout and the modules call: they stay the same objects.
+        "torch_vf_random": torch._VF,
     }
 
 

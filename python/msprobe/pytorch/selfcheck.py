@@ -166,9 +166,12 @@ class Watch:
             state = sys.modules["numpy"].random.get_state()
             text = state[1].tobytes() + repr(state[2:]).encode()
             self.log.bytes(ValueKind.RANDOM, "numpy", text)
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            for device, state in enumerate(torch.cuda.get_rng_state_all()):
-                self.log.tensor(ValueKind.RANDOM, f"cuda {device}", state)
+        for name in ("cuda", "npu", "xpu"):
+            module = getattr(torch, name, None)
+            # A device that the program does not use is not initialised for the question.
+            if module is not None and module.is_available() and module.is_initialized():
+                for device, state in enumerate(module.get_rng_state_all()):
+                    self.log.tensor(ValueKind.RANDOM, f"{name} {device}", state)
 
     def end(self):
         """The program is over, or has made all the steps that were asked for."""
