@@ -62,13 +62,21 @@ Context::~Context() {
 
 namespace {
 
-// `lambda x: x`, twice: what saved-tensor hooks are when they change nothing.
-PyRef Identities() {
-  static PyMethodDef method = {"msprobe_identity",
+// Saved-tensor hooks that change no value: (detach, `lambda x: x`). The one that packs must not return its argument:
+// an operation that saves its own result would keep itself alive, because the result refers to its node.
+PyRef PlainSaving() {
+  static PyMethodDef pack = {"msprobe_pack",
+                             [](PyObject*, PyObject* value) {
+                               PyRef detached = CallMethod(value, "detach");
+                               return detached ? detached.release() : Py_NewRef(value);
+                             },
+                             METH_O, nullptr};
+  static PyMethodDef unpack = {"msprobe_unpack",
                                [](PyObject*, PyObject* value) { return Py_NewRef(value); }, METH_O,
                                nullptr};
-  const PyRef identity = PyRef::Steal(PyCFunction_New(&method, nullptr));
-  return PyRef::Steal(PyTuple_Pack(2, identity.get(), identity.get()));
+  const PyRef first = PyRef::Steal(PyCFunction_New(&pack, nullptr));
+  const PyRef second = PyRef::Steal(PyCFunction_New(&unpack, nullptr));
+  return PyRef::Steal(PyTuple_Pack(2, first.get(), second.get()));
 }
 
 // What a function without arguments answers; false when this PyTorch does not have it.
@@ -106,7 +114,7 @@ bool SameBytes(PyObject* a, PyObject* b) {
 OwnOperations::OwnOperations()
     : cached_(IsTrue("torch.is_autocast_cache_enabled")),
       modes_(HasModes() ? "torch.utils._python_dispatch._disable_current_modes" : ""),
-      hooks_("torch.autograd.graph.saved_tensors_hooks", Identities()) {
+      hooks_("torch.autograd.graph.saved_tensors_hooks", PlainSaving()) {
   if (cached_) SetAutocastCache(Py_False);
 }
 
