@@ -235,11 +235,17 @@ void Entry::ForgetFile(std::string_view file) {
   }
 }
 
-void Entry::Resolve(int64_t ticket, const kernels::Stats& stats) {
+void TensorValue::Resolve(const DeferredNumbers& arrived) {
+  stats = arrived.stats;
+  rest = arrived.rest;
+  first_nonfinite = arrived.first_nonfinite;
+  numbers = arrived.has_fingerprint ? Numbers::kHere : Numbers::kFromDevice;
+  if (arrived.file_is_lost) file = "-1";
+}
+
+void Entry::Resolve(const DeferredNumbers& numbers) {
   for (size_t i = 0; i < tensor_count_; ++i) {
-    if (tensors_[i].ticket != ticket) continue;
-    tensors_[i].stats = stats;
-    tensors_[i].numbers = TensorValue::Numbers::kFromDevice;
+    if (tensors_[i].ticket == numbers.ticket) tensors_[i].Resolve(numbers);
   }
 }
 

@@ -23,6 +23,7 @@
 
 #include "engine/kernels/rest_stats.h"
 #include "engine/kernels/stats.h"
+#include "engine/model/deferred_numbers.h"
 #include "engine/tensor/dtype.h"
 
 namespace msprobe {
@@ -49,6 +50,8 @@ struct TensorValue {
   bool with_counts = true;      // of NaN, infinities and zeros
   bool with_fingerprint = true;
   kernels::Checksum checksum = kernels::Checksum::kNone;  // which one stats.checksum is
+
+  void Resolve(const DeferredNumbers& numbers);
 
   std::optional<bool> requires_grad;    // unset: the framework has no such thing
   std::string device_mesh, placements;  // of a tensor spread over processes, as JSON; "" otherwise
@@ -147,8 +150,8 @@ class Entry {
   void SetFile(size_t index, std::string file) { tensors_[index].file = std::move(file); }
   // The tensor file of this name could not be kept: its value says "-1" in its place.
   void ForgetFile(std::string_view file);
-  // Statistics that came from a device, for the tensor that waits for them under `ticket`.
-  void Resolve(int64_t ticket, const kernels::Stats& stats);
+  // What came from a device, for the tensor that waits for it under its ticket.
+  void Resolve(const DeferredNumbers& numbers);
 
   // Facts of the call beside its values.
   std::string exception;         // type of the exception that ended it; "" when none did

@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "capture/collector.h"
+#include "capture/gradients/backward.h"
 #include "capture/gradients/gradient_probe.h"
 #include "capture/mindspore/mindspore_framework.h"
 #include "capture/python/torch_framework.h"
@@ -88,6 +89,7 @@ void Watch(nb::handle owner, const char* name, std::string_view kind) {
   const auto which = kind == "poll"       ? capture::Api::kPoll
                      : kind == "coalesce" ? capture::Api::kCoalesce
                      : kind == "allocate" ? capture::Api::kAllocator
+                     : kind == "convert"  ? capture::Api::kConverter
                      : kind == "trace"    ? capture::Api::kCompiler
                      : kind == "frames"   ? capture::Api::kEvaluator
                                           : capture::Api::kWait;
@@ -267,6 +269,8 @@ void BindCapture(nb::module_& m) {
       },
       "At the end of the run: log what task free_benchmark has found, and what the configuration "
       "asked for and the run did not have.");
+  m.def("await_freed_hooks", &capture::AwaitFreedHooks,
+        "At the end of the process: let the thread of a device free our hooks.");
   m.def(
       "start",
       [=](std::optional<int> rank, nb::list models, bool compiled, nb::list classes) {

@@ -45,7 +45,7 @@ TEST(DeferredEntries, AreWhatTheyWouldHaveBeenAtOnce) {
     DeferredEntry later = WithTensor("a", 12, dtype);
     ASSERT_TRUE(IsDeferred(later.entry));
     deferred.Add(std::move(later));
-    deferred.Resolve(12, SomeStats());
+    deferred.Resolve({.ticket = 12, .stats = SomeStats()});
     EXPECT_EQ(Drained(&deferred, false), Drained(&now, false));
     EXPECT_FALSE(deferred.waiting());
   }
@@ -56,9 +56,9 @@ TEST(DeferredEntries, KeepTheirOrder) {
   deferred.Add(WithTensor("first", 1));
   deferred.Add({.has_entry = false, .name = "plain"});
   deferred.Add(WithTensor("last", 2));
-  deferred.Resolve(2, SomeStats());
+  deferred.Resolve({.ticket = 2, .stats = SomeStats()});
   EXPECT_TRUE(Drained(&deferred, false).empty());
-  deferred.Resolve(1, SomeStats());
+  deferred.Resolve({.ticket = 1, .stats = SomeStats()});
   std::vector<std::string> names;
   deferred.Drain(false, [&](const DeferredEntry& e) { names.push_back(e.name); });
   EXPECT_EQ(names, (std::vector<std::string>{"first", "plain", "last"}));

@@ -269,8 +269,8 @@ void Session::Record(const Item& item) {
   deferred_.Add(std::move(waiting));
 }
 
-void Session::ResolveDeferredStats(std::span<const std::pair<int64_t, kernels::Stats>> stats) {
-  for (const auto& [ticket, known] : stats) deferred_.Resolve(ticket, known);
+void Session::ResolveDeferred(std::span<const DeferredNumbers> arrived) {
+  for (const DeferredNumbers& numbers : arrived) deferred_.Resolve(numbers);
   DrainDeferred(/*give_up=*/false);
   if (watcher_ != nullptr) watcher_->AfterRecord();
 }

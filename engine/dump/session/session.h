@@ -31,7 +31,7 @@ class EntryWatcher {
   virtual ~EntryWatcher() = default;
   virtual void BeforeWrite(const Entry& entry) = 0;
   virtual void AfterWrite() = 0;  // the entry is in the file
-  // After a Record or ResolveDeferredStats: the session may be ended here.
+  // After a Record or ResolveDeferred: the session may be ended here.
   virtual void AfterRecord() = 0;
 };
 
@@ -139,9 +139,9 @@ class Session {
   void SetWatcher(EntryWatcher* watcher) { watcher_ = watcher; }  // null: none
   // Writes the entry. A failure turns collection off and is logged once.
   void Record(const Item& item);
-  // Deferred statistics, by ticket: fills them into the entries that wait for them, and writes the
-  // entries that are complete.
-  void ResolveDeferredStats(std::span<const std::pair<int64_t, kernels::Stats>> stats);
+  // Fills numbers that have arrived into the entries that wait for them, and writes the entries that
+  // are complete.
+  void ResolveDeferred(std::span<const DeferredNumbers> arrived);
   // The number of a stack in this step's stack.json; -1 when collection is off. `stack`: the
   // caller's own number of the stack. `frames()` is called when this step has not seen the stack.
   template <typename Frames>

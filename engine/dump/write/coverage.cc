@@ -43,6 +43,11 @@ void ForEachSavedRead(C& c, Visit&& visit) {
   visit("bytes", c.bytes_saved);
 }
 template <typename C, typename Visit>
+void ForEachWait(C& c, Visit&& visit) {
+  visit("memory", c.waits_for_memory);
+  visit("copies", c.waits_for_copies);
+}
+template <typename C, typename Visit>
 void ForEachSaveCount(C& c, Visit&& visit) {
   visit("recorded", c.saves);
   visit("refused", c.saves_refused);
@@ -103,17 +108,20 @@ int64_t Coverage::not_observed_count() const {
 }
 
 std::string CoverageJson(const Coverage& coverage) {
-  Counts apis, modules, gradients, reads, saves, operations;
+  Counts apis, modules, gradients, reads, waits, saves, operations;
   ForEachCallCount(coverage.apis, apis);
   ForEachCallCount(coverage.modules, modules);
   ForEachGradientCount(coverage, gradients);
   ForEachSavedRead(coverage, reads);
+  ForEachWait(coverage, waits);
   ForEachSaveCount(coverage, saves);
   ForEachOperationCount(coverage, operations);
   std::string json = fmt::format(
       "{{\n\"schema\": \"{}\",\n\"apis\": {{{}}},\n\"modules\": {{{}}},\n\"gradients\": {{{}}},\n",
       kSchema, apis.text(), modules.text(), gradients.text());
   if (coverage.reads_saved > 0) json += fmt::format("\"reads_saved\": {{{}}},\n", reads.text());
+  if (coverage.waits_for_memory + coverage.waits_for_copies > 0)
+    json += fmt::format("\"device_waits\": {{{}}},\n", waits.text());
   if (coverage.saves + coverage.saves_refused > 0)
     json += fmt::format("\"saves\": {{{}}},\n", saves.text());
   json += coverage.counted ? fmt::format("\"operations\": {{{}, \"not_observed\": {}}},\n",
@@ -159,6 +167,7 @@ Result<Coverage> ReadCoverage(const std::string& path) {
   ForEachCallCount(coverage.modules, CountReader(root.Find("modules")));
   ForEachGradientCount(coverage, CountReader(root.Find("gradients")));
   ForEachSavedRead(coverage, CountReader(root.Find("reads_saved")));
+  ForEachWait(coverage, CountReader(root.Find("device_waits")));
   ForEachSaveCount(coverage, CountReader(root.Find("saves")));
   const formats::JsonValue* operations = root.Find("operations");
   coverage.counted = operations != nullptr && operations->kind == formats::JsonValue::Kind::kObject;

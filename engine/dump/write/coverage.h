@@ -50,6 +50,10 @@ struct Coverage {
   // Tensors that were recorded without being read again ("reuse"), and their bytes.
   int64_t reads_saved = 0, bytes_saved = 0;
 
+  // How often the program waited for a device: because too many bytes were under way, and for a tensor that could not
+  // be copied without waiting.
+  int64_t waits_for_memory = 0, waits_for_copies = 0;
+
   // Level debug, where gradients are those of saved values.
   int64_t saves = 0, saves_refused = 0;  // values given to save(), and those it cannot record
 

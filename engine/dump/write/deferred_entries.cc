@@ -18,7 +18,7 @@ bool DeferredEntries::Fill(Entry* entry, bool give_up) {
       if (!give_up) return false;
       continue;
     }
-    entry->Resolve(tensor.ticket, known->second);
+    entry->Resolve(known->second);
     known_.erase(known);
   }
   return true;

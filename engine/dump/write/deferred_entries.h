@@ -3,7 +3,7 @@
 //
 //   DeferredEntries deferred;
 //   deferred.Add({.entry = entry, .parent = parent});         // some tensor is kDeferred
-//   deferred.Resolve(ticket, stats);                          // when the device has delivered them
+//   deferred.Resolve(numbers);                                // when the device has delivered them
 //   deferred.Drain(/*give_up=*/false, [&](const DeferredEntry& e) { Write(e); });
 #pragma once
 
@@ -31,7 +31,7 @@ class DeferredEntries {
  public:
   void Add(DeferredEntry entry) { entries_.push_back(std::move(entry)); }
   bool waiting() const { return !entries_.empty(); }
-  void Resolve(int64_t ticket, const kernels::Stats& stats) { known_.emplace(ticket, stats); }
+  void Resolve(const DeferredNumbers& numbers) { known_.emplace(numbers.ticket, numbers); }
 
   // Calls the function for the first entries, up to the first one that still waits. `give_up`: for
   // all entries; tensors whose statistics have not come become unreadable.
@@ -46,7 +46,7 @@ class DeferredEntries {
   bool Fill(Entry* entry, bool give_up);
 
   std::deque<DeferredEntry> entries_;
-  std::unordered_map<int64_t, kernels::Stats> known_;  // by ticket, which belongs to one tensor
+  std::unordered_map<int64_t, DeferredNumbers> known_;  // by ticket, which belongs to one tensor
 };
 
 }  // namespace msprobe::dump

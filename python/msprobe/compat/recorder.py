@@ -22,6 +22,7 @@ def _at_exit():
     end()
     if _idle:
         _engine.warn(_idle)
+    _engine.await_freed_hooks()
 
 
 def warn_at_exit(idle):

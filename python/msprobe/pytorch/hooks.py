@@ -80,6 +80,7 @@ def _add_apis():
         _engine.watch(torch, name, "allocate")
     for name in ("new_empty", "new_empty_strided"):
         _engine.watch(torch.Tensor, name, "allocate")
+    _engine.watch(torch.nn.Module, "_apply", "convert")
     if torch.distributed.is_available():
         _add_collectives(lists)
     _engine.warn_unmet_rules()

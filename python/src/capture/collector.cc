@@ -11,6 +11,7 @@
 #include "capture/calls/optimizer_calls.h"
 #include "capture/provenance.h"
 #include "capture/python/framework.h"
+#include "capture/python/named_tensors.h"
 #include "capture/python/process_group.h"
 #include "capture/values/weights.h"
 #include "engine/base/log.h"
@@ -53,6 +54,10 @@ void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch
   run_.options.store = [this](const std::string& file, const TensorView& view) {
     return run_.session->Store(file, view);
   };
+  run_.device.SetStore(run_.options.store);
+  run_.device.WhenFirstAsked([this] {
+    if (run_.session->begins_step()) SetProvenance();
+  });
   ApplyConfig();
 }
 
@@ -92,7 +97,8 @@ void Collector::ApplyConfig(bool goes_on) {
   run_.options.unwritten = &run_.unwritten;
   run_.known.Forget();
   run_.options.known = config.reuse ? &run_.known : nullptr;
-  run_.options.device = config.task == Task::kStatistics ? &run_.device : nullptr;
+  const bool may_wait = config.task == Task::kStatistics || config.task == Task::kTensor;
+  run_.options.device = may_wait && config.bench_path.empty() ? &run_.device : nullptr;
   apis_.ApplyRules();
 }
 
@@ -121,11 +127,28 @@ Result<bool> Collector::StartSession(std::optional<int> rank) {
     if (!found) return false;
   }
   if (run_.session->begins_step() && run_.session->filter().WantsStep(run_.session->step()))
-    run_.session->SetProvenance(ProvenanceJson(tells_gradients_before_));
+    SetProvenance();
   if (!run_.config().rank.empty()) run_.session->SetRanks(RanksOfRun(rank));
   Result<bool> started = run_.session->Start(rank);
   if (baseline_.on() && started.ok() && *started) baseline_.Begin(rank);
   return started;
+}
+
+void Collector::SetProvenance() {
+  // A model may lie on another device than the one that the process has used before.
+  run_.session->SetProvenance(ProvenanceJson(
+      tells_gradients_before_, model_device_.empty() ? run_.device.type() : model_device_));
+}
+
+void Collector::FindDevice(const NamedModels& models) {
+  model_device_.clear();
+  if (!Framework::Get().is_torch()) return;
+  for (const auto& [prefix, model] : models) {
+    for (const auto& [name, tensor] : NamedTensors(model, "named_parameters")) {
+      model_device_ = DeviceTypeOf(tensor.get());
+      return;
+    }
+  }
 }
 
 void Collector::BeginStage() {
@@ -137,6 +160,7 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   if (run_.session->config().level == Level::kDebug) return false;  // Save starts by itself
   BeginStage();
   tells_gradients_before_ = gradients_before_.Begin(!models.empty());
+  FindDevice(models);
   MSPROBE_ASSIGN_OR_RETURN(const bool collecting, StartSession(rank));
   run_.options.slicer = run_.session->slicer().empty() ? nullptr : &run_.session->slicer();
   run_.sees_calls = false;
@@ -192,6 +216,8 @@ void Collector::TakeModel(PyObject* model) {
   (run_.modules_wanted ? module_tree_ : followed_).AddModel("", model);
   parameter_names_.SetModels(models);
   (void)gradients_before_.Begin(/*has_models=*/true);
+  FindDevice(models);
+  if (run_.session->begins_step()) SetProvenance();
   WriteWeights(models);
 }
 
@@ -259,11 +285,11 @@ void Collector::WriteWeights(const NamedModels& models) {
   const bool is_first = !std::exchange(wrote_weights_, true) || !run_.session->recorded();
   const bool is_new = std::exchange(weights_dump_, run_.session->dump()) != run_.session->dump();
   if (config.pkl ? !run_.session->TakeNewPkl() : !is_first && !(each && is_new)) return;
-  // Copied to the host once in a run, for the fingerprints.
-  DeviceStats* const device = is_first || config.pkl ? nullptr : run_.options.device;
-  // A forward pass reads most of them again, with the same numbers.
-  for (const auto& [prefix, model] : models)
-    run_.weights.Read(prefix, model, device, run_.options.known);
+  ValueOptions options;
+  options.device = run_.options.device;
+  options.bits = is_first || config.pkl;  // once in a run the fingerprints of all
+  options.known = run_.options.known;     // a forward pass reads most of them again
+  for (const auto& [prefix, model] : models) run_.weights.Read(prefix, model, options);
   if (!run_.weights.waits()) run_.session->WriteBeside("weights.json", run_.weights.Take());
 }
 
@@ -329,6 +355,7 @@ void Collector::EndDump(const std::function<void()>& begin_next) {
   if (run_.session->configured() != configured_) ApplyConfig();
   run_.coverage.NewStep();
   run_.known.NewStep();
+  run_.device.NewStep();
 }
 
 void Collector::Step() {
@@ -362,6 +389,8 @@ void Collector::WriteCoverage() {
       run_.coverage.Stop([this](std::string_view name) { return apis_.Lists(name); });
   coverage.reads_saved = run_.known.saved().reads;
   coverage.bytes_saved = run_.known.saved().bytes;
+  coverage.waits_for_memory = run_.device.waits().memory;
+  coverage.waits_for_copies = run_.device.waits().copies;
   if (run_.session->config().level == Level::kDebug)
     coverage.why_not_counted = "level debug records what save() is given";
   // A dump without entries says what was seen and left out; a step in which nothing ran has none.

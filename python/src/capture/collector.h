@@ -119,6 +119,8 @@ class Collector final : public ParameterObserver {
   void NoteCompiledCode();  // it is entered now
   Result<bool> StartSession(std::optional<int> rank);
   void WriteWeights(const NamedModels& models);  // once in a dump: weights.json
+  void FindDevice(const NamedModels& models);    // where their parameters lie
+  void SetProvenance();                          // of the dump that begins
   void TakeModel(PyObject* model);               // that a call has shown
   void WarnWithoutModules();
   void WriteCoverage();
@@ -171,6 +173,7 @@ class Collector final : public ParameterObserver {
                                 [this] { (void)Close(); }};
   std::optional<int> rank_;  // of the last Start
   std::optional<std::pair<int64_t, int64_t>> token_range_;
+  std::string model_device_;   // type of the device of the model, "npu"; "": no model
   int64_t weights_dump_ = -1;  // the dump whose weights were read last
   int64_t tokens_ = 0;         // number of forwards of the model since Start
   bool tells_gradients_before_ = false;

@@ -58,16 +58,19 @@ class JsonObject {
   std::string json_ = "{";
 };
 
-// "NVIDIA H100" of an accelerator in use, else "cpu".
-std::string Device() {
+// "npu: Ascend910B" of a type of device; "npu" when it does not tell its name.
+std::string NameOfDevice(const std::string& type) {
+  const PyRef name = Call(Loaded(("torch." + type).c_str()), "get_device_name");
+  return name ? type + ": " + StrOf(name.get()) : type;
+}
+
+// The accelerator that the process uses, else "cpu".
+std::string DeviceInUse() {
   for (const char* name : {"npu", "cuda", "xpu"}) {
     const PyRef backend = Loaded((std::string("torch.") + name).c_str());
     // The modules of most devices have such an attribute.
     if (Attribute(backend, "_initialized").get() == Py_False) continue;
-    if (backend && Call(backend, "is_initialized").get() == Py_True) {
-      const PyRef device = Call(backend, "get_device_name");
-      return device ? std::string(name) + ": " + StrOf(device.get()) : name;
-    }
+    if (backend && Call(backend, "is_initialized").get() == Py_True) return NameOfDevice(name);
   }
   return "cpu";
 }
@@ -112,14 +115,16 @@ void AddMindSpore(JsonObject* json) {
   if (seed && seed.get() != Py_None) json->Plain("seed", seed);
 }
 
-void AddTorch(JsonObject* out) {
+void AddTorch(JsonObject* out, const std::string& device_type) {
   JsonObject& json = *out;
   const PyRef torch = Loaded("torch");
   const PyRef torch_version = Attribute(torch, "__version__");
   if (torch_version) json.Text("torch", StrOf(torch_version.get()));
   if (const PyRef numpy = Attribute(Loaded("numpy"), "__version__"))
     json.Text("numpy", StrOf(numpy.get()));
-  json.Text("device", Device());
+  json.Text("device", device_type.empty()    ? DeviceInUse()
+                      : device_type == "cpu" ? device_type
+                                             : NameOfDevice(device_type));
   json.Plain("threads", Call(torch, "get_num_threads"));
   json.Plain("deterministic", Call(torch, "are_deterministic_algorithms_enabled"));
   json.Plain("onednn", Call(Attribute(torch, "_C"), "_get_mkldnn_enabled"));
@@ -137,11 +142,11 @@ void AddTorch(JsonObject* out) {
 
 }  // namespace
 
-std::string ProvenanceJson(bool gradients_before) {
+std::string ProvenanceJson(bool gradients_before, const std::string& device_type) {
   JsonObject json;
   const std::string_view version = Py_GetVersion();
   json.Text("python", version.substr(0, version.find(' ')));
-  Framework::Get().is_torch() ? AddTorch(&json) : AddMindSpore(&json);
+  Framework::Get().is_torch() ? AddTorch(&json, device_type) : AddMindSpore(&json);
   static const std::string revision = dump::GitRevision(ScriptFolder());
   json.Text("git", revision);
   if (gradients_before) json.Plain(kTellsGradientsBefore, PyRef::Borrow(Py_True));

@@ -314,6 +314,14 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
     CodeStub::FollowEvaluator();
     return result;
   }
+  if (api.kind == Api::kConverter) {
+    const PlaceScope inside(Place::kIgnored);
+    struct Listed {
+      Listed() { ++listed_depth; }
+      ~Listed() { --listed_depth; }
+    } guard;
+    return original(context);
+  }
   if (api.kind == Api::kFunction) return ObserveFunction(api, call, original, context);
   if (api.kind != Api::kCall) {
     PyObject* result = original(context);

@@ -57,6 +57,9 @@ struct Api {
     kCompiler,
     // Sets who evaluates Python frames, as torch.compile does.
     kEvaluator,
+    // Moves or converts the parameters of a module (Module._apply, below module.npu() and .half()): the calls inside
+    // are no part of what the program computes, and are not recorded.
+    kConverter,
     // Resets the pointers of module calls (module_calls.h).
     kPatcher,
     // A step of an optimizer, or what belongs to it; the Api is an OptimizerApi (optimizer_calls.h).

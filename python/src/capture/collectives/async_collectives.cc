@@ -98,6 +98,7 @@ void AsyncCollectives::OnWatchedCall(const Api& api, const CallArgs& args, PyObj
       return;
     case Api::kCompiler:
     case Api::kEvaluator:
+    case Api::kConverter:
     case Api::kCall:
     case Api::kFunction:
     case Api::kAllocator:

@@ -1,10 +1,12 @@
 #include "capture/gradients/backward.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <exception>
 #include <list>
 #include <map>
+#include <thread>
 #include <unordered_set>
 
 #include "capture/calls/interpose.h"
@@ -92,6 +94,7 @@ struct Tasks {
 struct Hook {
   PyObject_HEAD vectorcallfunc call;
   Tasks* all;
+  unsigned long thread;  // that armed it
 };
 
 // The hooks that later calls may share, by their places. A hook lives as long as its node, and
@@ -106,6 +109,10 @@ std::vector<PyRef>& TensorHooks() {
   static auto* handles = new std::vector<PyRef>;
   return *handles;
 }
+
+int64_t living_hooks = 0;
+// Whether a hook ran on another thread than the one that armed it: a device has a thread of its own.
+bool other_thread_runs_hooks = false;
 
 void AddShare(Pending& p, size_t slot, PyObject* gradient) {
   int& left = p.edges_left[slot];
@@ -176,6 +183,8 @@ void RunTask(Task& task, PyObject* incoming, PyObject* outgoing) {
 PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
   const PyRef keep = PyRef::Borrow(self);  // the graph may be freed meanwhile
   Tasks& all = *reinterpret_cast<Hook*>(self)->all;
+  if (reinterpret_cast<Hook*>(self)->thread != PyThread_get_thread_ident())
+    other_thread_runs_hooks = true;
   const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
   if (all.tasks.empty() || count < 1) Py_RETURN_NONE;
   const bool after = all.tasks.front().when == NodeHooks::kAfter;
@@ -200,6 +209,7 @@ void DeallocHook(PyObject* self) {
   Tasks* const all = reinterpret_cast<Hook*>(self)->all;
   if (all != nullptr && all->place) SharedHooks().erase(*all->place);
   delete all;
+  --living_hooks;
   PyObject_Free(self);
 }
 
@@ -208,7 +218,8 @@ PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyRef NewHook(Task task) {
   Hook* hook = PyObject_New(Hook, &hook_type);
   if (hook == nullptr) return ClearError(), PyRef();
-  hook->call = CallHook, hook->all = nullptr;
+  hook->call = CallHook, hook->all = nullptr, hook->thread = PyThread_get_thread_ident();
+  ++living_hooks;
   PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
   hook->all = new Tasks;
   hook->all->tasks.push_back(std::move(task));
@@ -453,6 +464,25 @@ void FlushBackward() {
   }
   for (const PyRef& handle : std::exchange(TensorHooks(), {}))
     Framework::Get().Unhook(handle.get());
+}
+
+void AwaitFreedHooks() {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kNothingHappens = std::chrono::milliseconds(100);
+  constexpr auto kMost = std::chrono::seconds(5);
+  if (!other_thread_runs_hooks) return;
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point changed = begin;
+  for (int64_t before = living_hooks; living_hooks > 0; before = living_hooks) {
+    {
+      const ReleasedGil released;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const Clock::time_point now = Clock::now();
+    if (living_hooks != before) changed = now;
+    // Hooks of a graph that the program keeps live on.
+    if (now - changed > kNothingHappens || now - begin > kMost) return;
+  }
 }
 
 void WatchBackward(bool on) {

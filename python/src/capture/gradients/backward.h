@@ -87,6 +87,12 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
 // gradient, and removes the hooks on tensors.
 void FlushBackward();
 
+// At the end of the process. A device runs the backward pass in a thread of its own, and frees the graph there after
+// backward() has returned; to free our hooks it needs the GIL. From a finalized interpreter it does not come back:
+// PyTorch ends the process with abort(). So the GIL is released until the last hook is freed, or until no hook was
+// freed for 0.1 s (the program keeps the graph). Returns at once where no other thread has run a hook.
+void AwaitFreedHooks();
+
 // While on, hooks are registered the fast way (node_hooks.h). To be on while calls are armed.
 void WatchBackward(bool on);
 

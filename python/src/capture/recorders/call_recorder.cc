@@ -211,7 +211,7 @@ void CallRecorder::Finish(OpenCall* call) {
   const BaselineCheck::Offer offer(baseline_, &call->entry, &call->kept);
   recording_->session->Record({recording_->records_values() ? &call->entry : nullptr,
                                call->entry.name(), call->parent, recording_->modules_wanted});
-  if (recording_->device.many_pending()) recording_->FetchDeferred();
+  recording_->TakeArrived();
   if (recording_->looks_for_overflow())
     overflow_->Count(call->entry.name(), call->finding, call->site);
   if (reference_->on()) reference_->Count(call->entry.name(), call->site);

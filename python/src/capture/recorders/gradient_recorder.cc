@@ -107,7 +107,7 @@ bool GradientRecorder::Record(const BackwardCall& call, const std::string& paren
   entry.stack = call.stack;
   ++recording_->coverage.gradients;
   recording_->session->Record({&entry, name, parent, recording_->modules_wanted});
-  if (recording_->device.many_pending()) recording_->FetchDeferred();
+  recording_->TakeArrived();
   if (!kinds.empty()) overflow_->Count(name, kinds, seen->site);
   return true;
 }

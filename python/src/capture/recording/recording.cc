@@ -20,11 +20,18 @@ std::string_view ValueOfFile(std::string_view file, std::string_view entry) {
 
 }  // namespace
 
-void Recording::FetchDeferred() {
-  auto resolved = device.Fetch();
-  weights.Resolve(resolved);
-  session->ResolveDeferredStats(std::move(resolved));
+void Recording::Take(const std::vector<DeferredNumbers>& arrived) {
+  weights.Resolve(arrived);
+  if (!weights.empty() && !weights.waits()) session->WriteBeside("weights.json", weights.Take());
+  session->ResolveDeferred(arrived);
 }
+
+void Recording::TakeArrived() {
+  if (const std::vector<DeferredNumbers> arrived = device.Arrived(); !arrived.empty())
+    Take(arrived);
+}
+
+void Recording::FetchDeferred() { Take(device.Finish()); }
 
 void Recording::Fault(const char* what) noexcept {
   try {

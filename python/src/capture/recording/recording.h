@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "capture/calls/stack.h"
+#include "capture/devices/device_reader.h"
 #include "capture/recording/counter_names.h"
 #include "capture/recording/coverage_counter.h"
-#include "capture/values/device_stats.h"
 #include "capture/values/known_numbers.h"
 #include "capture/values/unwritten_memory.h"
 #include "capture/values/value_writer.h"
@@ -28,10 +28,10 @@ struct Recording {
   StackTable stacks;
   CounterNames counters;
   CoverageCounter coverage;
-  DeviceStats device;
+  DeviceReader device;
   UnwrittenMemory unwritten;
   KnownNumbers known;   // of the step
-  WeightsFile weights;  // of this step, while statistics of a device are missing
+  WeightsFile weights;  // of this step, while numbers of a device are missing
   bool apis_wanted = false, modules_wanted = false;  // by the level
   bool optimizers_wanted = false;                    // by level, task and the key "optimizer"
   int64_t stored_calls = 0;  // the tensors of so many more entries are stored (baseline)
@@ -66,7 +66,10 @@ struct Recording {
   // not written: StoreHeld answers false, and StoreAll notes it in the entry (changed_in_place).
   bool StoreHeld(const HeldTensor& held);
   void StoreAll(const std::vector<HeldTensor>& all, Entry* entry);
-  void FetchDeferred();  // from devices
+  // Writes the entries whose numbers have arrived from a device; never waits. To be called after each entry.
+  void TakeArrived();
+  void FetchDeferred();  // the same at stop: waits for all numbers
+  void Take(const std::vector<DeferredNumbers>& arrived);
   // For log lines, the place of the stack of this number: ": train.py:12 y = x / 0"; "" when it is
   // not known.
   std::string WhereIs(int64_t site);

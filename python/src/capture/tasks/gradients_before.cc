@@ -120,7 +120,7 @@ void GradientsBefore::Record(PyObject* complete) {
   }
   recording_->session->Record(
       {.entry = &entry_, .name = name, .construct = recording_->modules_wanted});
-  if (recording_->device.many_pending()) recording_->FetchDeferred();
+  recording_->TakeArrived();
 }
 
 }  // namespace msprobe::capture

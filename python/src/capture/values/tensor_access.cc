@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "capture/calls/interpose.h"
 #include "capture/python/torch_api.h"
 #include "capture/values/distributed_tensor.h"
 #include "capture/values/transformed_tensor.h"
@@ -81,6 +82,7 @@ bool TensorAccess::EnterTransforms() {
   if (!found.inner) return false;
   wrapped_ = std::move(found.inner);
   batch_dims_ = std::move(found.batch_dims);
+  own_strides_.clear();
   PyObject* tensor = wrapped_.get();
   holder_ = TorchApi::Get().IsPlainTensor(tensor) ? tensor : Holder(&tensor);
   return true;
@@ -139,6 +141,9 @@ bool TensorAccess::ReadExchange(PyObject* tensor) {
   std::optional<TensorView> view = dlpack::ToView(raw);
   if (!view || view->ndim > kMaxDims) return false;
   const bool on_host = raw.device.device_type == dlpack::kCpuDevice;
+  if (!keep_) own_strides_.clear();
+  if (!keep_ && view->strides != nullptr && !view->IsContiguous())
+    own_strides_.assign(view->strides, view->strides + view->ndim);
   if (StaysOnDevice(on_host, view->dtype)) return false;
   const DTypeKind kind = DTypeKindOf(view->dtype);
   const bool is_complex = kind == DTypeKind::kComplex;
@@ -177,6 +182,7 @@ bool TensorAccess::ReadAttributes(PyObject* tensor) {
   if (place == "meta") return false;
   Describe(tensor);
   const std::optional<DType> dtype = DTypeFromTorchName(dtype_);
+  if (!keep_) KeepStrides(tensor);
   if (dtype && StaysOnDevice(place == "cpu", *dtype)) return false;
   if (!keep_ && (place != "cpu" || TorchApi::Get().IsNegated(tensor) ||
                  TorchApi::Get().IsConjugated(tensor))) {
@@ -197,7 +203,20 @@ bool TensorAccess::ReadAttributes(PyObject* tensor) {
 }
 
 void TensorAccess::Slice(const dump::Slicer& slicer) {
-  if (readable_) slicer.Apply(&view_, shape_.data(), strides_.data());
+  if (!readable_) return;
+  if (keep_) {  // the same part of the tensor itself
+    std::vector<int64_t> shape(shape_.begin(), shape_.begin() + ndim_);
+    std::vector<int64_t> strides = own_strides_.empty() ? ContiguousStrides(shape) : own_strides_;
+    TensorView own{.data = view_.data,
+                   .dtype = view_.dtype,
+                   .ndim = ndim_,
+                   .shape = shape.data(),
+                   .strides = strides.data()};
+    slicer.Apply(&own, shape.data(), strides.data());
+    own_strides_.clear();
+    if (!own.IsContiguous()) own_strides_.assign(own.strides, own.strides + own.ndim);
+  }
+  slicer.Apply(&view_, shape_.data(), strides_.data());
 }
 
 void TensorAccess::Describe(PyObject* tensor) {
@@ -210,7 +229,24 @@ void TensorAccess::Describe(PyObject* tensor) {
   dtype_ = dtype_text_;
 }
 
+void TensorAccess::KeepStrides(PyObject* tensor) {
+  own_strides_.clear();
+  const PyRef contiguous = CallMethod(tensor, "is_contiguous");
+  if (contiguous.get() == Py_True) return;
+  const PyRef strides = CallMethod(tensor, "stride");
+  std::array<int64_t, kMaxDims> read;
+  const int count = strides ? ReadInts(strides.get(), read.data(), kMaxDims) : -1;
+  if (count > 0) own_strides_.assign(read.begin(), read.begin() + count);
+}
+
+std::span<const int64_t> TensorAccess::strides() const {
+  if (keep_ || !readable_) return own_strides_;
+  if (view_.strides == nullptr || view_.IsContiguous()) return {};
+  return {view_.strides, static_cast<size_t>(view_.ndim)};
+}
+
 PyRef TensorAccess::Resolved(PyObject* tensor) const {
+  const Interposer::Pause pause;  // the copy is no call of the program
   const QuietTransforms quiet;
   PyRef result = CallMethod(tensor, "detach");
   if (result) result = CallMethod(result.get(), "cpu");

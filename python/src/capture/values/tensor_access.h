@@ -46,6 +46,8 @@ class TensorAccess {
   PyObject* holder() const { return holder_; }        // the tensor that has the elements
   DType element_type() const { return view_.dtype; }  // valid when readable or on_device
   const TensorView& view() const { return view_; }    // valid when readable
+  // Of the tensor itself, where `view` shows a copy of it or there is no view; in elements. Empty: contiguous.
+  std::span<const int64_t> strides() const;
   PyObject* resolved() const { return keep_.get(); }  // the copy that `view` shows; null: no copy
   std::string_view dtype() const { return dtype_; }   // "torch.float32", "torch.qint8"
   std::span<const int64_t> shape() const { return {shape_.data(), static_cast<size_t>(ndim_)}; }
@@ -70,6 +72,7 @@ class TensorAccess {
   // tensor whose shape and dtype are recorded.
   PyObject* Holder(PyObject** tensor);
   void Describe(PyObject* tensor);         // shape and dtype only
+  void KeepStrides(PyObject* tensor);      // those of a tensor whose elements are read elsewhere
   PyRef Resolved(PyObject* tensor) const;  // the tensor without conj or neg bit, on the host
 
   PyRef wrapped_;  // of a tensor inside torch.func: the tensor that it wraps
@@ -83,7 +86,7 @@ class TensorAccess {
   bool readable_ = false, on_device_ = false;
   std::array<int64_t, kMaxDims> shape_;
   std::array<int64_t, kMaxDims> strides_;
-  std::vector<int64_t> batch_dims_;
+  std::vector<int64_t> batch_dims_, own_strides_;
   std::string dtype_text_, device_mesh_, placements_, unreadable_;
   std::string_view dtype_, type_ = "torch.Tensor";
 };

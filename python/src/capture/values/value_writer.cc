@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "capture/devices/device_reader.h"
 #include "capture/python/framework.h"
 #include "capture/python/py_ref.h"
 #include "capture/python/torch_api.h"
-#include "capture/values/device_stats.h"
 #include "capture/values/distributed_tensor.h"
 #include "capture/values/framework_tensor.h"
 #include "capture/values/known_numbers.h"
@@ -93,14 +93,18 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
     if (ticket >= 0) {
       value->numbers = TensorValue::Numbers::kDeferred;
       value->ticket = ticket;
-      value->with_counts = true;
       value->element_type = access.element_type();
+      if (options.numbers) value->checksum = options.summary.checksum;
     }
+    if (!options.for_pkl && style.reading == Reading::kMeasured)
+      value->strides.assign(access.strides().begin(), access.strides().end());
   }
   if (!access.readable() || style.reading != Reading::kMeasured) return;
   const TensorView& view = access.view();
-  if (!options.for_pkl && view.strides != nullptr && !view.IsContiguous())
-    value->strides.assign(view.strides, view.strides + view.ndim);
+  if constexpr (!requires { access.strides(); }) {
+    if (!options.for_pkl && view.strides != nullptr && !view.IsContiguous())
+      value->strides.assign(view.strides, view.strides + view.ndim);
+  }
   if (options.numbers) value->checksum = options.summary.checksum;
   KnownNumbers::Numbers numbers = NumbersOf(access, options);
   value->stats = numbers.stats;
@@ -115,20 +119,29 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
 // Whether a tensor's elements are needed on the host at once.
 Fetch FetchFor(const ValueOptions& options, EntryStyle style) {
   if (style.reading != Reading::kMeasured) return Fetch::kNever;
+  if (options.device == nullptr || style.held != nullptr || options.slicer != nullptr)
+    return Fetch::kAlways;
+  static const bool takes_host = DeviceReader::TakesHost();
+  if (!takes_host) return Fetch::kNever;
   const bool only_statistics = options.numbers && options.summary.statistics &&
                                options.summary.checksum == kernels::Checksum::kNone;
-  if (options.device == nullptr || !only_statistics || style.store || style.locate ||
-      style.held != nullptr || options.slicer != nullptr)
-    return Fetch::kAlways;
-  static const bool takes_host = DeviceStats::TakesHost();
-  return takes_host ? Fetch::kNothing : Fetch::kNever;
+  return only_statistics && !style.store && !style.locate && !options.bits ? Fetch::kNothing
+                                                                           : Fetch::kAlways;
 }
 
-// Asks the device for the statistics of a tensor: the ticket under which it delivers them. -1: they
-// are computed here.
-int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle style) {
+// Asks the device for a tensor: the ticket under which its numbers come. -1: they are computed here. `file`: the tensor
+// file that gets its elements; "": none.
+int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle style,
+                  const std::string& file) {
   if (!access->on_device() || style.reading != Reading::kMeasured) return -1;
-  const int64_t ticket = options.device->Add(access->holder(), access->element_type());
+  const KnownNumbers::Asked asked = AskedBy(options);
+  const int64_t ticket = options.device->Ask(access->holder(), {.dtype = access->element_type(),
+                                                                .shape = access->shape(),
+                                                                .checksum = asked.checksum,
+                                                                .bits = options.bits,
+                                                                .rest = asked.rest,
+                                                                .locate = style.locate,
+                                                                .file = file});
   if (ticket < 0) access->FetchNow();
   return ticket;
 }
@@ -159,6 +172,7 @@ TensorValue RecordAccess(const Access& access, int64_t ticket, PyObject* tensor,
   Describe(access, options, style, ticket, &value);
   if (nonfinite != nullptr && value.numbers == TensorValue::Numbers::kHere)
     nonfinite->Add(value.stats);
+  if (ticket >= 0) value.file = file_name;
   if (!file_name.empty() && access.readable())
     value.file =
         Keep(tensor, access.view(), value.stats, options, style, file_name) ? file_name : "-1";
@@ -176,8 +190,9 @@ TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntrySty
     if (options.slicer != nullptr) access.Slice(*options.slicer);
     return RecordAccess(access, -1, tensor, options, style, file_name, nonfinite);
   }
-  TensorAccess access(tensor, file_name.empty() ? FetchFor(options, style) : Fetch::kAlways);
-  const int64_t ticket = TicketFor(&access, options, style);
+  style.store = !file_name.empty();
+  TensorAccess access(tensor, FetchFor(options, style));
+  const int64_t ticket = TicketFor(&access, options, style, file_name);
   if (options.slicer != nullptr) access.Slice(*options.slicer);
   TensorValue value = RecordAccess(access, ticket, tensor, options, style, file_name, nonfinite);
   value.requires_grad = TorchApi::Get().RequiresGrad(tensor);
@@ -313,7 +328,10 @@ void ValueWriter::WriteTensor(PyObject* tensor) {
     return Measure(access, tensor, /*requires_grad=*/std::nullopt, /*ticket=*/-1);
   }
   TensorAccess access(tensor, FetchFor(options_, style_));
-  const int64_t ticket = TicketFor(&access, options_, style_);
+  const bool later = style_.store && access.on_device();
+  const int64_t ticket =
+      TicketFor(&access, options_, style_,
+                later ? entry_.TensorFileName(Framework::Get().tensor_suffix) : std::string());
   if (options_.slicer != nullptr) access.Slice(*options_.slicer);
   Measure(access, tensor, torch.RequiresGrad(tensor), ticket);
 }
@@ -322,7 +340,7 @@ template <typename Access>
 void ValueWriter::Measure(const Access& access, PyObject* value, std::optional<bool> requires_grad,
                           int64_t ticket) {
   std::string file;
-  if (style_.store && access.readable())
+  if (style_.store && (access.readable() || ticket >= 0))
     file = entry_.TensorFileName(Framework::Get().tensor_suffix);
   TensorValue& tensor = entry_.AddTensor();
   if (style_.kept != nullptr) style_.kept->push_back(PyRef::Borrow(value));
@@ -335,6 +353,10 @@ void ValueWriter::Measure(const Access& access, PyObject* value, std::optional<b
       tensor.unwritten = options_.unwritten->AllocationOf(access.view());
   }
   if (file.empty()) return;
+  if (ticket >= 0) {
+    tensor.file = file;
+    return;
+  }
   tensor.file = Keep(value, access.view(), tensor.stats, options_, style_, file) ? file : "-1";
 }
 

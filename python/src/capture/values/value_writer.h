@@ -28,7 +28,7 @@ class ThreadPool;
 
 namespace msprobe::capture {
 
-class DeviceStats;
+class DeviceReader;
 class KnownNumbers;
 class UnwrittenMemory;
 
@@ -65,9 +65,9 @@ struct ValueOptions {
   // it.
   bool for_pkl = false;
   bool numbers = true;  // false: statistics are computed and not written (task nan_check)
-  // Measures tensors of a device there, without waiting; null: they are copied to the host and
-  // measured here.
-  DeviceStats* device = nullptr;
+  // Reads tensors of a device without waiting for it; null: they are copied to the host at once.
+  DeviceReader* device = nullptr;
+  bool bits = false;  // the fingerprints of tensors of a device are needed, however large they are
   // Tells which tensors show memory that nobody has written; null: not asked.
   UnwrittenMemory* unwritten = nullptr;
   // Keeps the numbers of tensors that were read; null: each tensor is read each time.

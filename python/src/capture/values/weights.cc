@@ -1,7 +1,5 @@
 #include "capture/values/weights.h"
 
-#include <algorithm>
-
 #include "capture/calls/interpose.h"
 #include "capture/python/framework.h"
 #include "capture/python/named_tensors.h"
@@ -10,13 +8,9 @@
 
 namespace msprobe::capture {
 
-void WeightsFile::Read(std::string_view prefix, PyObject* model, DeviceStats* device,
-                       KnownNumbers* known) {
+void WeightsFile::Read(std::string_view prefix, PyObject* model, const ValueOptions& options) {
   const Interposer::Pause pause;
   const Framework& framework = Framework::Get();
-  ValueOptions options;
-  options.device = device;
-  options.known = known;
   ReadNamed(prefix, model, framework.named_parameters, options);
   if (framework.named_buffers != nullptr)
     ReadNamed(prefix, model, framework.named_buffers, options);
@@ -30,26 +24,19 @@ void WeightsFile::ReadNamed(std::string_view prefix, PyObject* model, const char
     TensorValue value = RecordTensor(tensor.get(), options, {}, "");
     // MindSpore's moving_mean is a parameter as well: the comparison has to tell it from a weight.
     if (!framework.is_torch()) value.requires_grad = framework.ParameterRequiresGrad(tensor.get());
+    if (value.numbers == TensorValue::Numbers::kDeferred)
+      waiting_.emplace(value.ticket, weights_.size());
     weights_.emplace_back(std::string(prefix) + name, std::move(value));
   }
   ClearError();
 }
 
-void WeightsFile::Resolve(const std::vector<std::pair<int64_t, kernels::Stats>>& known) {
-  for (auto& [name, value] : weights_) {
-    if (value.numbers != TensorValue::Numbers::kDeferred) continue;
-    const auto found = std::find_if(known.begin(), known.end(),
-                                    [&](const auto& one) { return one.first == value.ticket; });
-    if (found == known.end()) continue;
-    value.stats = found->second;
-    value.numbers = TensorValue::Numbers::kFromDevice;
+void WeightsFile::Resolve(const std::vector<DeferredNumbers>& arrived) {
+  if (waiting_.empty()) return;
+  for (const DeferredNumbers& numbers : arrived) {
+    if (const auto found = waiting_.extract(numbers.ticket); !found.empty())
+      weights_[found.mapped()].second.Resolve(numbers);
   }
-}
-
-bool WeightsFile::waits() const {
-  return std::any_of(weights_.begin(), weights_.end(), [](const auto& weight) {
-    return weight.second.numbers == TensorValue::Numbers::kDeferred;
-  });
 }
 
 std::string WeightsFile::Take() {
@@ -61,6 +48,7 @@ std::string WeightsFile::Take() {
     dump::AppendTensorJson(&text, value);
   }
   weights_.clear();
+  waiting_.clear();
   return text + "\n}\n";
 }
 

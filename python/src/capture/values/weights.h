@@ -3,8 +3,8 @@
 // lies between two steps.
 //
 //   WeightsFile weights;
-//   weights.Read("0.", model, nullptr, nullptr);  // "0." before each name: first of a list of models
-//   weights.Resolve(device.Fetch());           // statistics of a device, which come later
+//   weights.Read("0.", model, {});                // "0." before each name: first of a list of models
+//   weights.Resolve(device.Arrived());            // numbers of a device, which come later
 //   if (!weights.waits()) WriteFileAtomically(path, weights.Take());
 #pragma once
 
@@ -13,11 +13,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "capture/values/device_stats.h"
-#include "capture/values/known_numbers.h"
 #include "capture/values/value_writer.h"
 #include "engine/model/entry.h"
 
@@ -25,14 +24,12 @@ namespace msprobe::capture {
 
 class WeightsFile {
  public:
-  // Every parameter and buffer of `model`, a torch.nn.Module or mindspore.nn.Cell, once. `device`
-  // measures the tensors of a device there, without fingerprints; null: they are copied to the host.
-  // `known`: keeps their numbers for the calls that use them; null: it does not. Never leaves a Python error set.
-  void Read(std::string_view prefix, PyObject* model, DeviceStats* device, KnownNumbers* known);
-  void Resolve(const std::vector<std::pair<int64_t, kernels::Stats>>& known);
+  // Every parameter and buffer of `model`, a torch.nn.Module or mindspore.nn.Cell, once. Never leaves a Python error set.
+  void Read(std::string_view prefix, PyObject* model, const ValueOptions& options);
+  void Resolve(const std::vector<DeferredNumbers>& arrived);
   bool empty() const { return weights_.empty(); }
-  // Whether statistics of a device are still to come.
-  bool waits() const;
+  // Whether numbers of a device are still to come.
+  bool waits() const { return !waiting_.empty(); }
   // The text of the file. Forgets what was read.
   std::string Take();
 
@@ -41,6 +38,7 @@ class WeightsFile {
                  const ValueOptions& options);
 
   std::vector<std::pair<std::string, TensorValue>> weights_;
+  std::unordered_map<int64_t, size_t> waiting_;  // index in weights_, by ticket
 };
 
 }  // namespace msprobe::capture

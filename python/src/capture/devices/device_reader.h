@@ -1,0 +1,150 @@
+// Reads tensors of a device (an NPU, a GPU) without waiting for it.
+//
+// A small tensor is copied into a chunk of memory on its device. A chunk travels to the host in one transfer, into
+// pinned memory, behind which an event is recorded; a large tensor whose bits are wanted travels alone. When the event
+// has passed, the engine's own kernels read the copy: the numbers are those of a tensor of the host, bit by bit. Of a
+// large tensor whose statistics are enough, the device computes them (device_statistics.h).
+//
+//   DeviceReader reader;
+//   const int64_t ticket = reader.Ask(tensor, {.dtype = DType::kFloat32, .shape = shape});  // -1: it cannot be read so
+//   session.ResolveDeferred(reader.Arrived());    // now and then: what has arrived; never waits
+//   session.ResolveDeferred(reader.Finish());     // at stop: everything
+#pragma once
+
+#include <Python.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/devices/accelerator.h"
+#include "capture/devices/torch_calls.h"
+#include "capture/python/py_ref.h"
+#include "engine/kernels/stats.h"
+#include "engine/model/deferred_numbers.h"
+#include "engine/tensor/tensor_view.h"
+
+namespace msprobe::capture {
+
+// "npu", "cpu"; "" of an object without a device. Leaves no Python error set.
+std::string DeviceTypeOf(PyObject* tensor);
+
+// Needs the GIL. Never leaves a Python error set.
+class DeviceReader {
+ public:
+  // A tensor of at most so many bytes shares a transfer with others.
+  static constexpr size_t kMostStaged = size_t{64} << 10;
+  // Statistics of a larger tensor are computed on its device, without a fingerprint, unless its bits are asked for.
+  static constexpr size_t kMostCopied = size_t{4} << 20;
+  // Bytes that are under way. When there would be more, the program waits for the oldest transfer.
+  static constexpr size_t kMostInFlight = size_t{64} << 20;
+
+  // Whether tensors of the host are measured by operations of the framework as well (MSPROBE_STATISTICS=framework).
+  static bool TakesHost();
+
+  struct Request {
+    DType dtype = DType::kFloat32;
+    std::span<const int64_t> shape;
+    kernels::Checksum checksum = kernels::Checksum::kNone;
+    bool bits = false;    // the fingerprint is needed, however large the tensor is
+    bool rest = false;    // RestStats
+    bool locate = false;  // the first NaN or infinity
+    std::string file;     // the tensor file that gets the elements; "": none
+  };
+  // Writes a tensor file; false: it could not be queued.
+  using Store = std::function<bool(const std::string& file, const TensorView& view)>;
+
+  DeviceReader() = default;
+  DeviceReader(const DeviceReader&) = delete;
+  DeviceReader& operator=(const DeviceReader&) = delete;
+
+  void SetStore(Store store) { store_ = std::move(store); }
+  // Called once, when type() is known.
+  void WhenFirstAsked(std::function<void()> told) { first_asked_ = std::move(told); }
+  const std::string& type() const {
+    return type_;
+  }  // of the devices, "npu"; "": nothing was asked yet
+  // A ticket under which the numbers come; -1: the tensor has to be copied while the program waits, which is logged
+  // once for each device.
+  int64_t Ask(PyObject* tensor, const Request& request);
+  std::vector<DeferredNumbers> Arrived();
+  std::vector<DeferredNumbers> Finish();
+
+  // How often the program had to wait for a device in this step, and why.
+  struct Waits {
+    int64_t memory = 0;  // kMostInFlight was reached
+    int64_t copies = 0;  // Ask answered -1
+  };
+  const Waits& waits() const { return waits_; }
+  void NewStep() { waits_ = {}; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // A tensor in a transfer.
+  struct Piece {
+    int64_t ticket;
+    size_t offset;  // in bytes
+    DType dtype;
+    std::vector<int64_t> shape;
+    Request request;  // without its shape
+    std::optional<int64_t>
+        statistics;  // set: the piece has the statistics of a tensor of so many elements
+  };
+  // Memory on a device, and as much pinned memory of the host.
+  struct Chunk {
+    PyRef device, host;
+    const char* data = nullptr;    // of `host`
+    std::map<DType, PyRef> views;  // the device's memory as elements of another dtype
+    PyRef stream;                  // of the pieces
+    size_t used = 0;
+    Clock::time_point begun;
+    std::vector<Piece> pieces;
+  };
+  struct Device {
+    explicit Device(std::string type, int64_t index) : accelerator(std::move(type), index) {}
+    Accelerator accelerator;
+    std::unique_ptr<Chunk> filling;
+    std::vector<std::unique_ptr<Chunk>> free;
+    bool failed = false;
+  };
+  struct Transfer {
+    Device* device;
+    PyRef event;
+    std::unique_ptr<Chunk> chunk;
+    size_t bytes;
+  };
+
+  Device* DeviceOf(PyObject* tensor);
+  int64_t AskHost(const PyRef& tensor, const Request& request, int64_t count);
+  bool Stage(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece);
+  bool Copy(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece);
+  std::unique_ptr<Chunk> NewChunk(Device* device, TorchCalls* torch);
+  bool Send(Device* device);
+  bool Launch(Device* device, std::unique_ptr<Chunk> chunk, const PyRef& stream, size_t bytes);
+  void MakeRoom(size_t bytes);
+  void Take(Transfer transfer);
+  void Read(const Piece& piece, const char* data);
+  void Fail(Device* device, const std::string& why);
+
+  Store store_;
+  std::function<void()> first_asked_;
+  std::string type_;
+  std::map<std::pair<std::string, int64_t>, std::unique_ptr<Device>> devices_;
+  std::deque<Transfer> in_flight_;
+  size_t bytes_in_flight_ = 0;
+  std::vector<DeferredNumbers> arrived_;
+  Clock::time_point asked_;  // when an event was asked last
+  int64_t next_ticket_ = 0;
+  Waits waits_;
+};
+
+}  // namespace msprobe::capture
