@@ -1,5 +1,6 @@
 """Fixtures with paths. Tests use the installed package, never the source folder."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -19,9 +20,19 @@ import forked_python as forking  # noqa: E402
 # Numbers of tensors of any size are used again (test_reuse.py), not only of large ones.
 os.environ.setdefault("MSPROBE_REUSE_BYTES", "1")
 
+# OpenMP's threads sleep while they wait (also in tests/run.py): with more threads than cores,
+# test_models.py took 60 s of processor time in place of 11 s.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # Hypothesis: the same examples on every machine, and no deadline, because tests assert no times.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_finish():
+    """A collection of garbage in a fork of this process copies none of its pages."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

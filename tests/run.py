@@ -14,8 +14,11 @@ tests/mindspore needs a Python that has MindSpore, and is not part of the other 
 import argparse
 import concurrent.futures
 import dataclasses
+import getpass
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -111,6 +114,32 @@ def run_mindspore(options, more: list, reports: Path, env: dict) -> Count:
 PARTS = 10
 
 
+# Tests write at most 2 GiB at a time.
+MEMORY_DISK, ROOM = Path("/dev/shm"), 8 << 30
+
+
+def in_memory(options, env: dict) -> str | None:
+    """Where temporary files are made in memory; None: where Python makes them.
+
+    ext4 without a journal makes files slowly where many were deleted in the last minutes: it took
+    two thirds of the system time of tests/python/test_bit_identity.py, 8 s of 13. With TMPDIR=/tmp
+    the files of a test that failed stay.
+    """
+    if options.campaigns or "TMPDIR" in env or not MEMORY_DISK.is_dir():
+        return None
+    available = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text())
+    room = min(shutil.disk_usage(MEMORY_DISK).free, int(available[1]) << 10)
+    return str(MEMORY_DISK) if room >= ROOM else None
+
+
+def temporary(folder: str | None) -> dict:
+    """The environment in which temporary files are made there."""
+    if folder is None:
+        return {}
+    compiled = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
+    return {"TMPDIR": folder, "TORCHINDUCTOR_CACHE_DIR": str(compiled)}  # its place without TMPDIR
+
+
 def run_python(options, reports: Path, env: dict) -> Count:
     """With two cores or more, two parts of the files at a time."""
     files = sorted(
@@ -128,12 +157,13 @@ def run_python(options, reports: Path, env: dict) -> Count:
         asked = [*command, f"--junitxml={report}", *files[part::parts]]
         return run_part(name, asked, report, count_junit, env, quiet=parts > 1)
 
+    memory = in_memory(options, env)
     with (
-        tempfile.TemporaryDirectory() as folder,
-        forked_python.running(Path(folder) / "bin", env) as python,
+        tempfile.TemporaryDirectory(dir=memory) as folder,
+        forked_python.running(Path(folder) / "bin", env | temporary(memory and folder)) as python,
         concurrent.futures.ThreadPoolExecutor(min(parts, 2)) as pool,
     ):
-        env = {**env, forked_python.SHARED: str(python)}
+        env |= {forked_python.SHARED: str(python), **temporary(memory and folder)}
         command = [str(python), *pytest_command(options)[1:]]
         return sum(pool.map(run, range(parts)), Count())
 
@@ -169,6 +199,8 @@ def main() -> int:
     reports = build / "reports"
     reports.mkdir(parents=True, exist_ok=True)
     env = dict(os.environ, MSPROBE_BUILD_DIR=str(build), PYTHONHASHSEED="0")
+    # Two parts have two threads each: one that waits would keep a core from one that computes.
+    env.setdefault("OMP_WAIT_POLICY", "passive")
     env.setdefault("MSPROBE_BIN", str(Path(sys.executable).parent / "msprobe"))
 
     if options.mindspore:
