@@ -1,7 +1,7 @@
 """Measures what recording adds to a step of a MindSpore training, and what the idle tool adds.
 
     python bench/mindspore/run.py [--peer .cache/peer-mindspore/bin/python] [--pairs 30]
-                                  [--only training|idle]
+                                  [--only training|idle|compiled]
 
 Run it with the Python of an environment that has MindSpore and msprobe (make bench-mindspore).
 """
@@ -28,6 +28,8 @@ LIMITS = {
 PEER_PAIRS = 4  # a step of the peer takes up to 60 times as long
 IDLE = 1.01
 STATES = ("bare", "control", "imported", "constructed")
+COMPILED = ("bare", "kernel", "callback")
+COMPILED_LIMIT = 2  # recorded step / step, of wall time
 
 
 def measure(python: str, tool: str, level: str, task: str, pairs: int) -> dict:
@@ -100,16 +102,56 @@ def bench_idle(options):
     table(lines)
 
 
+def bench_compiled(options):
+    print(
+        "\nMindSpore, compiled code on the CPU, level L0 statistics: a step without and with "
+        "recording\n  the fastest quarter of the steps; processes take turns. kernel: MindSpore "
+        "calls the engine; callback: it calls Python"
+    )
+    lines = [["mode, taps", "first step s", "processor ms", "x step", "wall ms", "x step"]]
+    lines[0] += ["target", "verdict"]
+    for mode in ("graph", "jit"):
+        workers, first = {}, {}
+        for state in COMPILED:
+            command = [sys.executable, TRAIN, "--mode", mode, "--state", state]
+            workers[state] = subprocess.Popen(
+                list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            first[state] = float(workers[state].stdout.readline()) / 1e3
+        spent = {state: [] for state in COMPILED}
+        for turn in range(4 * options.pairs):
+            for state in random.Random(turn).sample(COMPILED, len(COMPILED)):
+                print(file=workers[state].stdin, flush=True)
+                times = workers[state].stdout.readline().split()
+                spent[state].append(tuple(map(float, times)))
+        for state, worker in workers.items():
+            worker.stdin.close()
+            worker.wait()
+            quick = [undisturbed([each[i] for each in spent[state]]) for i in (0, 1)]
+            bare = [undisturbed([each[i] for each in spent["bare"]]) for i in (0, 1)]
+            line = [f"{mode} {state}", f"{first[state]:.1f}", f"{quick[0]:.1f}"]
+            line += [f"{quick[0] / bare[0]:.2f}", f"{quick[1]:.1f}", f"{quick[1] / bare[1]:.2f}"]
+            if state == "kernel":
+                line += [
+                    f"<= {COMPILED_LIMIT} x step",
+                    verdict(quick[1] / bare[1] <= COMPILED_LIMIT),
+                ]
+            lines.append(line + [""] * (len(lines[0]) - len(line)))
+    table(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peer", help="python of a venv with MindSpore and the older tool")
     parser.add_argument("--pairs", type=int, default=30, help="off/on pairs of steps")
-    parser.add_argument("--only", choices=("training", "idle"))
+    parser.add_argument("--only", choices=("training", "idle", "compiled"))
     options = parser.parse_args()
     if options.only in (None, "training"):
         bench_training(options)
     if options.only in (None, "idle"):
         bench_idle(options)
+    if options.only in (None, "compiled"):
+        bench_compiled(options)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 Steps with and without recording alternate, so that a change of the machine's speed affects both
 alike. Times are processor times of the process (all its threads) in milliseconds: other programs on
 the machine do not count. With --state the process takes turns of steps, one for each line of stdin,
-and prints the time of each: run.py compares several such processes.
+and prints the time of each: run.py compares several such processes. --mode graph or jit: compiled.
 """
 
 import argparse
@@ -41,15 +41,28 @@ class Block(nn.Cell):
         return x + self.fc2(ops.gelu(self.fc1(self.norm(x)))) * 0.5
 
 
-def build():
+def build(mode: str = "pynative"):
     """(net, step): forward and backward pass of an MLP of 12 blocks."""
-    mindspore.set_context(mode=mindspore.PYNATIVE_MODE, pynative_synchronize=True)
+    if mode == "graph":
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    else:
+        mindspore.set_context(mode=mindspore.PYNATIVE_MODE, pynative_synchronize=True)
     mindspore.set_seed(0)
     net = nn.SequentialCell(*[Block() for _ in range(BLOCKS)])
     net.set_train()
     values = np.random.default_rng(0).standard_normal((BATCH, WIDTH))
     x = Tensor(values.astype("float32"))
-    return net, mindspore.value_and_grad(lambda: (net(x) ** 2).mean(), None, net.trainable_params())
+    if mode == "pynative":
+        loss_of = lambda: (net(x) ** 2).mean()  # noqa: E731
+        return net, mindspore.value_and_grad(loss_of, None, net.trainable_params())
+
+    def loss(x):
+        return (net(x) ** 2).mean()
+
+    step = mindspore.value_and_grad(loss, None, net.trainable_params())
+    step = mindspore.jit(step) if mode == "jit" else step
+    # A graph runs on other threads: the step ends when its loss is there.
+    return net, lambda: step(x)[0].asnumpy()
 
 
 def count_operators(step) -> int | None:
@@ -163,19 +176,50 @@ def take_turns(state: str, folder: Path, answer):
         print(spent, file=answer, flush=True)
 
 
+def take_compiled_turns(options, folder: Path, answer):
+    """Prints the time of the first step, which compiles, and then for each line that of a step."""
+    net, step = build(options.mode)
+    work = step
+    if options.state != "bare":
+        # Else MindSpore calls the engine as a kernel (msprobe/mindspore/graph.py).
+        if options.state == "callback":
+            os.environ["MS_CUSTOM_AOT_WHITE_LIST"] = str(folder)
+        debugger = import_debugger("ours")(dump_path=str(folder / "dump"), level="L0")
+
+        def work():
+            debugger.start(net)
+            step()
+            debugger.stop()
+            debugger.step()
+
+    print(timed(work, time.perf_counter), file=answer, flush=True)
+    for _ in range(4):
+        work()
+    for _ in sys.stdin:
+        began = time.perf_counter()
+        spent = timed(work)
+        print(spent, (time.perf_counter() - began) * 1e3, file=answer, flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tool", choices=("ours", "peer"), default="ours")
     parser.add_argument("--level", choices=("L0", "L1", "mix"), default="L1")
     parser.add_argument("--task", choices=("statistics", "tensor"), default="statistics")
     parser.add_argument("--pairs", type=int, default=30)
-    parser.add_argument("--state", choices=("bare", "imported", "constructed"))
+    parser.add_argument(
+        "--state", choices=("bare", "imported", "constructed", "kernel", "callback")
+    )
+    parser.add_argument("--mode", choices=("pynative", "graph", "jit"), default="pynative")
     options = parser.parse_args()
     # The tool's own output goes to stderr: stdout has only the result.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     os.environ.setdefault("MSPROBE_LOG_LEVEL", "4")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if options.mode != "pynative":
+            take_compiled_turns(options, Path(folder), answer)
+            return
         if options.state:
             take_turns(options.state, Path(folder), answer)
             return

@@ -6,12 +6,16 @@
 #include <nanobind/stl/vector.h>
 #include <pthread.h>
 
+#include <deque>
+
 #include "bindings.h"
 #include "capture/collector.h"
 #include "capture/gradients/backward.h"
 #include "capture/gradients/gradient_probe.h"
 #include "capture/mindspore/mindspore_framework.h"
 #include "capture/python/torch_framework.h"
+#include "capture/recorders/graph_taps.h"
+#include "capture/values/numpy_array.h"
 #include "capture/values/openmp_team.h"
 #include "convert.h"
 #include "engine/base/language.h"
@@ -303,14 +307,24 @@ void BindCapture(nb::module_& m) {
       "record_graph",
       [=](const char* cell, const char* around, bool backward, nb::tuple arrays) {
         collector().Guarded([&] {
+          std::deque<capture::NumpyArray> read;
+          capture::GraphRecorder::Tensors tensors;
+          for (nb::handle array : arrays) tensors.emplace_back(read.emplace_back(array.ptr()));
           if (backward)
-            collector().graphs().Backward(cell, arrays.ptr());
+            collector().graphs().Backward(cell, &tensors);
           else
-            collector().graphs().Forward(cell, around, arrays.ptr());
+            collector().graphs().Forward(cell, around, &tensors);
         });
       },
       "cell"_a, "around"_a, "backward"_a, "arrays"_a,
       "A Cell of a compiled graph computed these arrays, or their gradients.");
+  m.def(
+      "add_graph_tap",
+      [](const char* cell, const char* around, bool backward) {
+        return capture::GraphTaps::Get().Add({cell, around, backward});
+      },
+      "cell"_a, "around"_a, "backward"_a,
+      "The number with which a compiled graph calls msprobe_graph_tap in place of record_graph().");
   m.def(
       "compiled_program", [=](const char* name) { collector().graphs().RanCompiled(name); },
       "name"_a,

@@ -1,6 +1,7 @@
 """Level L0 in compiled code: the debugger records Cells as in PyNative mode."""
 
 import math
+import subprocess
 
 import numpy as np
 import pytest
@@ -216,6 +217,44 @@ def test_cells_without_a_tap_are_said(tmp_path, capfd):
         "Cell.layers.SequentialCell.forward.1",
         "Cell.last.Dense.forward.1",
     ]
+
+
+class Wrong(Net):
+    """The model's own code makes an error, before it calls `norm`."""
+
+    def construct(self, x):
+        a, b = self.inner(self.shared(x))
+        return self.head(self.norm(self.shared(ops.tanh(a)) + b * 1.01))
+
+
+@pytest.mark.parametrize("mode", ["graph", "jit"])
+def test_advice_works_for_compiled_code(tmp_path, msprobe_bin, mode):
+    run_forked(train, tmp_path / "right", mode, steps=1)
+    run_forked(train, tmp_path / "wrong", mode, Wrong, steps=1)
+    runs = [str(tmp_path / name) for name in ("wrong", "right")]
+    done = subprocess.run(
+        [msprobe_bin, "compare", *runs, "-o", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+    )
+    text = " ".join(line.removeprefix("  | ") for line in done.stdout.split("\n"))
+    assert "Cell.norm.LayerNorm.forward.0" in text
+    assert "the error is in it, or in the model's code that leads to it" in text
+    assert "next: run both programs in PyNative mode, without mindspore.jit, at level mix" in text
+    words = [msprobe_bin, "bisect", *runs, "-o", str(tmp_path / "bisect")]
+    assert "in PyNative mode" in subprocess.run(words, capture_output=True, text=True).stdout
+
+
+def test_taps_call_python_where_mindspore_refuses_the_kernel(tmp_path, capfd, monkeypatch):
+    """MS_CUSTOM_AOT_WHITE_LIST names the one folder of kernels; the entries are the same."""
+    run_forked(train, tmp_path / "kernel", "graph", steps=1)
+    assert "goes through Python" not in capfd.readouterr().err
+    monkeypatch.setenv("MS_CUSTOM_AOT_WHITE_LIST", str(tmp_path))
+    run_forked(train, tmp_path / "python", "graph", steps=1)
+    assert capfd.readouterr().err.count("goes through Python: MS_CUSTOM_AOT_WHITE_LIST is") == 1
+    ours, theirs = (read_dump(tmp_path / name) for name in ("kernel", "python"))
+    assert ours.data == theirs.data
+    assert ours.parents == theirs.parents
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import mindspore
 from mindspore import _c_expression, nn
 from msprobe import UnsupportedError, UsageError, _engine
 from msprobe.core.debugger import named_roots
-from msprobe.mindspore.graph import BACKWARD, GraphTaps, attached, check_device
+from msprobe.mindspore.graph import BACKWARD, GraphTaps, attached, check_device, kernel
 
 _EXECUTORS = ("GraphExecutor_", "JitExecutor_")  # of GRAPH_MODE, of ms.jit
 _SHOWN = 5  # names of Cells in a log line
@@ -122,7 +122,21 @@ def _taps_of(prefix, model):
         if known is model and known_prefix == prefix:
             return taps
     around = {}
-    taps = GraphTaps(model, functools.partial(_record, around), prefix, attached=False)
+    operator, why = kernel()
+    if operator is None:
+        say(
+            "callback",
+            "recording compiled code takes several times as long, as each value goes through "
+            f"Python: {why}",
+        )
+    taps = GraphTaps(
+        model,
+        functools.partial(_record, around),
+        prefix,
+        attached=False,
+        operator=operator,
+        number_of=functools.partial(_number_of, around),
+    )
     for path, name in taps.names.items():
         while path and name not in around:
             path = path.rpartition(".")[0]
@@ -134,6 +148,10 @@ def _taps_of(prefix, model):
 
 def _record(around, name, direction, arrays):
     _engine.record_graph(name, around.get(name, ""), direction == BACKWARD, arrays)
+
+
+def _number_of(around, name, direction):
+    return _engine.add_graph_tap(name, around.get(name, ""), direction == BACKWARD)
 
 
 def _api():

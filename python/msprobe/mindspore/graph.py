@@ -1,24 +1,44 @@
 """Cells of compiled graphs (``GRAPH_MODE``, ``ms.jit``) on a CPU.
 
 MindSpore compiles forward hooks of Cells into the graph. The hook here passes the Cell's outputs
-through a tap: an operator that returns its first input, and calls Python with the values. The tap
-has a gradient of its own, which calls Python with the gradients of these outputs. No number is
-computed, so the training stays the same in every bit.
+through a tap, which hands the values over. The tap has a gradient of its own, which hands over the
+gradients of these outputs. No number is computed, so the training stays the same in every bit.
+
+There are two kinds of taps. The first is a kernel, the function msprobe_graph_tap of the engine: it
+reads the values in the graph's memory, while other threads run Python. The second is an operator
+that returns its first input, and calls Python with arrays.
 
 An Ascend device has no such operator: its graphs are recorded by the framework (level L2,
 docs/dialects.md).
 """
 
 import contextlib
+import os
 
 import mindspore
 from mindspore import nn, ops
-from msprobe import UnsupportedError, UsageError
+from msprobe import UnsupportedError, UsageError, _engine
 
 FORWARD, BACKWARD = "forward", "backward"
 _MOST_TENSORS = 4  # of one Cell's output
 # Of MindSpore's Cells: the forward hooks, and the method that is compiled to run them.
 _HOOKS, _HOOKS_RUN = "_forward_hook", "_jit_forward_hook"
+_KERNEL = "msprobe_graph_tap"
+_ALLOWED = "MS_CUSTOM_AOT_WHITE_LIST"  # MindSpore loads kernels from this folder only, if it is set
+
+
+def kernel():
+    """The operator that calls the engine, or None; and then why not: "MS_..."."""
+    path = os.path.realpath(_engine.__file__)
+    allowed = os.environ.get(_ALLOWED)
+    if allowed is not None and os.path.realpath(allowed) not in path:
+        return None, f"{_ALLOWED} is {allowed}, and msprobe is in {os.path.dirname(path)}"
+    if ":" in path:
+        return None, f"MindSpore takes no kernel from a path with a colon: {path}"
+    operator = ops.Custom(
+        f"{path}:{_KERNEL}", out_shape=(1,), out_dtype=mindspore.int32, func_type="aot"
+    )
+    return operator, ""
 
 
 def _first(*all_inputs):
@@ -91,6 +111,63 @@ class _Tap4(_Tap):
         return self.backward_tap(dout[0], dout[1], dout[2], dout[3]), dout[1], dout[2], dout[3]
 
 
+class _KernelTap(nn.Cell):
+    """``numbers``: of the tap in each direction; its tensors wait until the kernel has run."""
+
+    def __init__(self, operator, numbers):
+        super().__init__(auto_prefix=False)
+        self.tell = operator
+        self.forward_number, self.backward_number = numbers
+
+
+class _KernelTap1(_KernelTap):
+    def construct(self, a):
+        return (ops.depend(a, self.tell(self.forward_number, a)),)
+
+    def bprop(self, a, out, dout):
+        return (ops.depend(dout[0], self.tell(self.backward_number, dout[0])),)
+
+
+class _KernelTap2(_KernelTap):
+    def construct(self, a, b):
+        told = self.tell(self.forward_number, a, b)
+        return ops.depend(a, told), ops.depend(b, told)
+
+    def bprop(self, a, b, out, dout):
+        told = self.tell(self.backward_number, dout[0], dout[1])
+        return ops.depend(dout[0], told), ops.depend(dout[1], told)
+
+
+class _KernelTap3(_KernelTap):
+    def construct(self, a, b, c):
+        told = self.tell(self.forward_number, a, b, c)
+        return ops.depend(a, told), ops.depend(b, told), ops.depend(c, told)
+
+    def bprop(self, a, b, c, out, dout):
+        told = self.tell(self.backward_number, dout[0], dout[1], dout[2])
+        return ops.depend(dout[0], told), ops.depend(dout[1], told), ops.depend(dout[2], told)
+
+
+class _KernelTap4(_KernelTap):
+    def construct(self, a, b, c, d):
+        told = self.tell(self.forward_number, a, b, c, d)
+        return (
+            ops.depend(a, told),
+            ops.depend(b, told),
+            ops.depend(c, told),
+            ops.depend(d, told),
+        )
+
+    def bprop(self, a, b, c, d, out, dout):
+        told = self.tell(self.backward_number, dout[0], dout[1], dout[2], dout[3])
+        return (
+            ops.depend(dout[0], told),
+            ops.depend(dout[1], told),
+            ops.depend(dout[2], told),
+            ops.depend(dout[3], told),
+        )
+
+
 def _can_be_told(tensors):
     """Whether the operator takes them: not bfloat16, which NumPy does not know; compiled."""
     for tensor in tensors:  # noqa: SIM110 - graphs know no generators
@@ -126,8 +203,18 @@ def _rebuilt(output, tensors):
 
 
 def _hook(taps, name):
-    tap1, tap2 = _Tap1(taps, name, 1), _Tap2(taps, name, 2)
-    tap3, tap4 = _Tap3(taps, name, 3), _Tap4(taps, name, 4)
+    if taps.operator is None:
+        tap1, tap2 = _Tap1(taps, name, 1), _Tap2(taps, name, 2)
+        tap3, tap4 = _Tap3(taps, name, 3), _Tap4(taps, name, 4)
+    else:
+        numbers = [
+            mindspore.Tensor([taps.number_of(name, direction)], mindspore.int64)
+            for direction in (FORWARD, BACKWARD)
+        ]
+        tap1, tap2, tap3, tap4 = (
+            kind(taps.operator, numbers)
+            for kind in (_KernelTap1, _KernelTap2, _KernelTap3, _KernelTap4)
+        )
     left_out = taps.left_out
 
     def pass_through(cell, inputs, output):
@@ -217,6 +304,8 @@ class GraphTaps:
             :attr:`error` holds the exception.
         prefix: goes before the paths in names, such as ``"0."`` for the first of several models.
         attached: whether graphs have taps from now on; else :meth:`attach` begins that.
+        operator: what :func:`kernel` returned: graphs call the engine, and never ``record``.
+        number_of: then ``number_of(cell_name, direction)``, a number of the engine.
     Raises:
         msprobe.UsageError: the model is no Cell.
         msprobe.UnsupportedError: the device is not a CPU.
@@ -234,12 +323,13 @@ class GraphTaps:
         taps.pause()
     """
 
-    def __init__(self, model, record, prefix="", attached=True):
+    def __init__(self, model, record, prefix="", attached=True, operator=None, number_of=None):
         if not isinstance(model, nn.Cell):
             raise UsageError(f"expected a mindspore.nn.Cell, found {type(model).__name__}")
         check_device()
         self.error = None
         self.left_out = set()
+        self.operator, self.number_of = operator, number_of
         self._record = record
         self._recording = True
         self._cells = [

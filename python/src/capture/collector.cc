@@ -13,6 +13,7 @@
 #include "capture/python/framework.h"
 #include "capture/python/named_tensors.h"
 #include "capture/python/process_group.h"
+#include "capture/recorders/graph_taps.h"
 #include "capture/values/weights.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
@@ -41,6 +42,7 @@ Collector& Collector::Get() {
 
 void Collector::Abandon() {
   DispatchCount::Abandon();
+  GraphTaps::Get().Want(std::nullopt);
   run_.session->Abandon();
 }
 
@@ -193,6 +195,7 @@ Result<bool> Collector::Start(std::optional<int> rank, const NamedModels& models
   }
   if (free_benchmark_.on()) free_benchmark_.Begin(rank);
   if (!token_range_) SeeCalls();
+  if (run_.modules_wanted) GraphTaps::Get().Want(AskedBy(run_.options));
   WriteWeights(models);
   return true;
 }
@@ -303,6 +306,7 @@ Status Collector::Stop() {
   Interposer::Remove();
   // After a fault, too: asking the dispatcher costs time at each operation.
   DispatchCount::Remove();
+  GraphTaps::Get().Want(std::nullopt);
   if (!run_.session->collecting()) return Status::Ok();
   if (run_.modules_wanted && modules_.awaits_model() && !std::exchange(said_model_, true)) {
     Log(LogLevel::kWarning,

@@ -9,7 +9,7 @@
 
 namespace msprobe::capture {
 
-void GraphRecorder::Forward(const std::string& cell, const std::string& around, PyObject* arrays) {
+void GraphRecorder::Forward(const std::string& cell, const std::string& around, Tensors* tensors) {
   if (!recording_->sees_calls || !recording_->session->collecting()) return;
   dump::CallNames& names = recording_->session->calls();
   Call call;
@@ -32,10 +32,10 @@ void GraphRecorder::Forward(const std::string& cell, const std::string& around, 
     return;
   }
   ++recording_->coverage.modules.recorded;
-  Write(forward, parent, filter.data_mode.forward_output ? "output" : nullptr, arrays);
+  Write(forward, parent, filter.data_mode.forward_output ? "output" : nullptr, tensors);
 }
 
-void GraphRecorder::Backward(const std::string& cell, PyObject* arrays) {
+void GraphRecorder::Backward(const std::string& cell, Tensors* tensors) {
   if (!recording_->session->collecting()) return;
   const auto it = cells_.find(cell);
   if (it == cells_.end() || it->second.open.empty()) return;
@@ -50,11 +50,11 @@ void GraphRecorder::Backward(const std::string& cell, PyObject* arrays) {
   ++recording_->coverage.expected_gradients;
   // As for a module: the gradients of its outputs are the input of its backward pass.
   Write(call.backward, call.parent_backward, filter.data_mode.backward_input ? "input" : nullptr,
-        arrays);
+        tensors);
 }
 
 void GraphRecorder::Write(const std::string& name, const std::string& parent, const char* slot,
-                          PyObject* arrays) {
+                          Tensors* tensors) {
   Entry entry;  // another tap may speak while a large tensor is measured without the GIL
   entry.Begin(name);
   if (slot != nullptr && recording_->records_values()) {
@@ -62,10 +62,10 @@ void GraphRecorder::Write(const std::string& name, const std::string& parent, co
     const Interposer::Pause pause;
     const EntryStyle style = recording_->StyleOf(name, std::string_view(slot) == "output");
     entry.BeginSlot(slot, slot, Entry::Container::kList);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arrays); ++i) {
+    for (FrameworkTensor& tensor : *tensors) {
       const std::string file =
           style.store ? entry.TensorFileName(Framework::Get().tensor_suffix) : "";
-      entry.AddTensor(RecordTensor(PyTuple_GET_ITEM(arrays, i), recording_->options, style, file));
+      entry.AddTensor(RecordTensor(&tensor, recording_->options, style, file));
     }
     entry.EndSlot();
   }

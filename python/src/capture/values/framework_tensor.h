@@ -2,16 +2,20 @@
 //
 //   FrameworkTensor array(object);
 //   if (array.readable()) Stats s = ComputeStats(array.view());
+//   FrameworkTensor inside(view, MeasureWithoutGil(view, asked));   // of a compiled graph
 #pragma once
 
 #include <Python.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "capture/python/framework.h"
+#include "capture/values/known_numbers.h"
 #include "capture/values/numpy_array.h"
 #include "engine/dump/config/slice_rules.h"
 
@@ -37,12 +41,23 @@ class FrameworkTensor {
     array_.view.shape = array_.shape.data();
     array_.view.strides = array_.strides.data();
   }
+  // A tensor in the memory of a compiled graph: contiguous, and measured already. Needs no GIL.
+  FrameworkTensor(const TensorView& view, KnownNumbers::Numbers measured)
+      : measured_(std::move(measured)) {
+    array_.ndim = view.ndim;
+    std::copy_n(view.shape, view.ndim, array_.shape.begin());
+    array_.readable = true;
+    array_.dtype = Framework::Get().NameOf(view.dtype);
+    array_.view = view;
+    array_.view.shape = array_.shape.data();
+  }
   FrameworkTensor(const FrameworkTensor&) = delete;
   FrameworkTensor& operator=(const FrameworkTensor&) = delete;
 
   // Narrows the view to the selected part.
   void Slice(const dump::Slicer& slicer) {
     if (!array_.readable) return;
+    measured_.reset();
     if (array_.view.strides == nullptr) {
       int64_t stride = 1;
       for (int i = array_.ndim - 1; i >= 0; --i) {
@@ -62,9 +77,12 @@ class FrameworkTensor {
     return {array_.shape.data(), static_cast<size_t>(array_.ndim)};
   }
   const std::string& unreadable() const { return array_.unreadable; }
+  // The numbers of the elements, where they are known; else null.
+  const KnownNumbers::Numbers* measured() const { return measured_ ? &*measured_ : nullptr; }
 
  private:
   HostArray array_;
+  std::optional<KnownNumbers::Numbers> measured_;
 };
 
 }  // namespace msprobe::capture

@@ -42,11 +42,6 @@ std::optional<kernels::RestStats> MeasureRest(const TensorView& view, const kern
       view, [&](ThreadPool* pool) { return kernels::ComputeRestStats(view, stats, pool); });
 }
 
-KnownNumbers::Asked AskedBy(const ValueOptions& options) {
-  return {.checksum = options.numbers ? options.summary.checksum : kernels::Checksum::kNone,
-          .rest = options.numbers && options.summary.statistics && !options.for_pkl};
-}
-
 // The numbers that `options` ask for, by reading the tensor.
 KnownNumbers::Numbers ReadNumbers(const TensorView& view, const ValueOptions& options) {
   const KnownNumbers::Asked asked = AskedBy(options);
@@ -71,6 +66,9 @@ KnownNumbers::Numbers NumbersOf(const TensorAccess& access, const ValueOptions& 
 
 template <typename Access>
 KnownNumbers::Numbers NumbersOf(const Access& access, const ValueOptions& options) {
+  if constexpr (requires { access.measured(); }) {
+    if (access.measured() != nullptr) return *access.measured();
+  }
   return ReadNumbers(access.view(), options);
 }
 
@@ -156,6 +154,18 @@ bool Keep(PyObject* value, const TensorView& view, const kernels::Stats& stats,
 
 }  // namespace
 
+KnownNumbers::Asked AskedBy(const ValueOptions& options) {
+  return {.checksum = options.numbers ? options.summary.checksum : kernels::Checksum::kNone,
+          .rest = options.numbers && options.summary.statistics && !options.for_pkl};
+}
+
+KnownNumbers::Numbers MeasureWithoutGil(const TensorView& view, KnownNumbers::Asked asked) {
+  ThreadPool* pool = Bytes(view) >= kParallelBytes ? &ThreadPool::Default() : nullptr;
+  KnownNumbers::Numbers numbers{.stats = kernels::ComputeStats(view, pool, asked.checksum)};
+  if (asked.rest) numbers.rest = kernels::ComputeRestStats(view, numbers.stats, pool);
+  return numbers;
+}
+
 kernels::Stats MeasureTensor(const TensorView& view, kernels::Checksum checksum) {
   return ComputeOver(view,
                      [&](ThreadPool* pool) { return kernels::ComputeStats(view, pool, checksum); });
@@ -184,9 +194,7 @@ TensorValue RecordAccess(const Access& access, int64_t ticket, PyObject* tensor,
 TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
                          const std::string& file_name, Nonfinite* nonfinite) {
   if (!Framework::Get().is_torch()) {
-    std::optional<NumpyArray> array;  // from a compiled graph
-    if (!Framework::Get().IsTensor(tensor)) array.emplace(tensor);
-    FrameworkTensor access = array ? FrameworkTensor(*array) : FrameworkTensor(tensor);
+    FrameworkTensor access(tensor);
     if (options.slicer != nullptr) access.Slice(*options.slicer);
     return RecordAccess(access, -1, tensor, options, style, file_name, nonfinite);
   }
@@ -197,6 +205,12 @@ TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntrySty
   TensorValue value = RecordAccess(access, ticket, tensor, options, style, file_name, nonfinite);
   value.requires_grad = TorchApi::Get().RequiresGrad(tensor);
   return value;
+}
+
+TensorValue RecordTensor(FrameworkTensor* tensor, const ValueOptions& options, EntryStyle style,
+                         const std::string& file_name) {
+  if (options.slicer != nullptr) tensor->Slice(*options.slicer);
+  return RecordAccess(*tensor, -1, nullptr, options, style, file_name, nullptr);
 }
 
 void ValueWriter::List(std::string_view key, std::string_view category, PyObject* const* values,

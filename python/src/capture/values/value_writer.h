@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "capture/python/py_ref.h"
+#include "capture/values/known_numbers.h"
 #include "engine/dump/config/slice_rules.h"
 #include "engine/dump/config/summary_mode.h"
 #include "engine/formats/text/ignore_rules.h"
@@ -29,7 +30,7 @@ class ThreadPool;
 namespace msprobe::capture {
 
 class DeviceReader;
-class KnownNumbers;
+class FrameworkTensor;
 class UnwrittenMemory;
 
 // How much of a tensor is read.
@@ -150,9 +151,16 @@ class ValueWriter {
 kernels::Stats MeasureTensor(const TensorView& view,
                              kernels::Checksum checksum = kernels::Checksum::kNone);
 
-// Measures one tensor (a gradient, or the NumPy array of a tensor of MindSpore) in the same way. It is stored when `file_name` is not "".
+// Measures one tensor (a gradient) in the same way. It is stored when `file_name` is not "".
 // `nonfinite`, if given, is told which kinds of non-finite elements it has.
 TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
                          const std::string& file_name, Nonfinite* nonfinite = nullptr);
+// The same for a tensor that a compiled graph hands over.
+TensorValue RecordTensor(FrameworkTensor* tensor, const ValueOptions& options, EntryStyle style,
+                         const std::string& file_name);
+
+// What the options ask for of a tensor, and its numbers: MeasureWithoutGil may run on any thread.
+KnownNumbers::Asked AskedBy(const ValueOptions& options);
+KnownNumbers::Numbers MeasureWithoutGil(const TensorView& view, KnownNumbers::Asked asked);
 
 }  // namespace msprobe::capture
