@@ -149,14 +149,19 @@ void NarrowModule(const Comparison& c, NextRecording* next) {
     return;
   }
   next->narrower = true;
-  // An error that came with the input was made between two modules: in the one around both.
-  const bool inside = !modules_only || c.first.call_class != compare::CallClass::kInherited;
+  // An error that came with the input was made between two modules: in the one around both. What a
+  // Cell of a compiled graph gets is not known.
+  const bool compiled = !compare::DescribeCompiledCell(c, c.first.pair).empty();
+  const bool inside =
+      !modules_only || (c.first.call_class != compare::CallClass::kInherited && !compiled);
   if (inside) {
     AddBoth(c, c.first.pair, &next->list);
   } else {
     const compare::RecordPair& pair = c.pairs[c.first.pair];
-    for (const Record* record : {&c.target.records[pair.target], &c.golden.records[pair.golden]}) {
-      const std::string around = PartOfEntry(record->parent.view());
+    for (const auto& [dump, index] :
+         {std::pair(&c.target, pair.target), std::pair(&c.golden, pair.golden)}) {
+      if (index < 0) continue;
+      const std::string around = PartOfEntry(dump->records[index].parent.view());
       if (!around.empty()) Add(&next->list, around);
     }
   }
@@ -167,6 +172,10 @@ void NarrowModule(const Comparison& c, NextRecording* next) {
                           "no recorded call inside of {} shows the error: the tensors of "
                           "these calls say more than their statistics",
                           next->culprit)
+      : compiled ? fmt::format(
+                       "{} is a Cell of compiled code: level mix, in PyNative mode and without "
+                       "mindspore.jit, records the operations inside it and before it",
+                       next->culprit)
       : inside
           ? fmt::format("{} is a module: level mix records the operations inside it", next->culprit)
           : fmt::format(

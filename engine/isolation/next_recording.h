@@ -32,6 +32,7 @@ struct NextRecording {
 // - a wrong value that no recorded call made: nothing if operations were recorded, else level mix
 // - modules only (L0), or the culprit is a module: level mix, what runs inside that module
 // - the same, and its input is wrong already: level mix, what runs inside the module around it
+// - a Cell of a compiled graph: the same, and PyNative mode, for graphs show no operations
 // - an operation without its tensors: task tensor, that call and the calls that made its inputs
 // - an operation with its tensors: nothing, msprobe replay executes it again
 NextRecording NextOf(const compare::Comparison& comparison);

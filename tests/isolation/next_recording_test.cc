@@ -84,6 +84,38 @@ TEST(NextRecordingTest, WhatRunsBetweenTwoModules) {
   EXPECT_TRUE(NextOf(Compared(modules(kWrong, ""), modules(0, ""))).list.empty());
 }
 
+// Of a compiled graph only results are recorded, and level mix alone would record nothing more.
+TEST(NextRecordingTest, ACellOfACompiledGraph) {
+  const auto cells = [](double error, std::string_view parent) {
+    DumpBuilder b;
+    b.Call("Cell.mlp.up.Dense.forward.0").Out(Value(2)).Parent(parent);
+    b.Call("Cell.mlp.down.Dense.forward.0").Out(Value(3, error)).Parent(parent);
+    b.dump().level = Level::kL0, b.dump().framework = "mindspore";
+    return b.Take();
+  };
+  const std::string_view parent = "Cell.mlp.Mlp.forward.0";
+  const Comparison c = Compared(cells(kWrong, parent), cells(0, parent));
+  EXPECT_THAT(c.first.why, HasSubstr("the error is in it, or in the code of mlp (Mlp) that leads"));
+  EXPECT_THAT(c.first.advice, HasSubstr("run both programs in PyNative mode"));
+  const NextRecording next = NextOf(c);
+  EXPECT_TRUE(next.narrower);
+  EXPECT_THAT(next.list, ElementsAre("Cell.mlp.Mlp."));
+  EXPECT_THAT(next.why, HasSubstr("level mix, in PyNative mode and without mindspore.jit"));
+  const Comparison outermost = Compared(cells(kWrong, ""), cells(0, ""));
+  EXPECT_THAT(outermost.first.why, HasSubstr("or in the model's code that leads to it"));
+  EXPECT_TRUE(NextOf(outermost).list.empty());
+}
+
+TEST(NextRecordingTest, LooksAtAnotherCall) {
+  Comparison c = Compared(Operations(kWrong), Operations(0));
+  LookAt(0, &c);
+  EXPECT_EQ(NextOf(c).culprit, "Functional.linear.0.forward");
+  EXPECT_EQ(c.first.why, "its results agree in both runs");
+  LookAt(1, &c);
+  EXPECT_EQ(NextOf(c).culprit, "Functional.gelu.0.forward");
+  EXPECT_THAT(c.first.why, HasSubstr("output.0"));
+}
+
 TEST(NextRecordingTest, WrongDataAreTheProgramsOwn) {
   const auto run = [](double error) {
     DumpBuilder b;

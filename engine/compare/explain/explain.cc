@@ -207,8 +207,8 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
         "an operation that was not recorded, or in its own code",
         children.count);
   } else if (f.advice.empty() && c.target.level == Level::kL0) {
-    f.advice =
-        "only modules were recorded; collect this one at level mix to see the operation inside";
+    if (const std::string place = DescribeCompiledCell(c, p); !place.empty()) f.why += "; " + place;
+    f.advice = AdviceToLookInside(c, p);
   }
   return f;
 }

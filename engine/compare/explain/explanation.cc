@@ -141,6 +141,32 @@ std::string DescribeCompiledModule(const Comparison& c, int32_t p) {
                        : "the golden");
 }
 
+namespace {
+
+bool IsCompiledCell(const Comparison& c, int32_t p) {
+  const RecordPair& pair = c.pairs[p];
+  return (pair.target >= 0 && IsOfCompiledGraph(c.target, c.target.records[pair.target])) ||
+         (pair.golden >= 0 && IsOfCompiledGraph(c.golden, c.golden.records[pair.golden]));
+}
+
+}  // namespace
+
+std::string DescribeCompiledCell(const Comparison& c, int32_t p) {
+  if (!IsCompiledCell(c, p)) return "";
+  const Record& record = RecordOf(c, p);
+  if (record.parent.empty()) return "the error is in it, or in the model's code that leads to it";
+  return fmt::format("the error is in it, or in the code of {} that leads to it",
+                     ModuleForPeople(WithoutCall(record.parent)));
+}
+
+std::string AdviceToLookInside(const Comparison& c, int32_t p) {
+  return IsCompiledCell(c, p)
+             ? "run both programs in PyNative mode, without mindspore.jit, at level mix to see the "
+               "operation, since compiled code shows results of Cells alone"
+             : "only modules were recorded; collect this one at level mix to see the operation "
+               "inside";
+}
+
 std::string OtherWeightInModule(const Comparison& c, int32_t p) {
   const Record& record = RecordOf(c, p);
   // Module.layers.0.Block.forward.0 is the module layers.0.

@@ -35,4 +35,11 @@ std::string AdviceOnWeights(const Comparison& comparison);
 // such a module; "" of any other call.
 std::string DescribeCompiledModule(const Comparison& comparison, int32_t pair);
 
+// Of the call of a Cell that a compiled graph handed over (IsOfCompiledGraph in one of the runs): "the
+// error is in it, or in the code of mlp (Mlp) that leads to it"; "" of any other call.
+std::string DescribeCompiledCell(const Comparison& comparison, int32_t pair);
+
+// What to do where only modules were recorded, to see the operation inside of `pair`.
+std::string AdviceToLookInside(const Comparison& comparison, int32_t pair);
+
 }  // namespace msprobe::compare

@@ -178,8 +178,7 @@ FirstDivergence ExplainOwnCode(const Comparison& c, int32_t module, const WrongI
   f.why = fmt::format("{}; {}; the error enters in its own code before it calls {}, where {}",
                       DescribeEarlierCalls(c, before), DescribeInputs(c, module, call),
                       EntryName(c, in.pair), DescribeRow(c, in.row));
-  f.advice =
-      "only modules were recorded; collect this one at level mix to see the operation inside";
+  f.advice = AdviceToLookInside(c, module);
   return f;
 }
 

@@ -140,6 +140,15 @@ const CompiledCode* CompiledCodeAround(const Dump& dump, std::string_view module
   return innermost;
 }
 
+bool IsOfCompiledGraph(const Dump& dump, const Record& record) {
+  if (dump.framework != "mindspore" || !record.is_module || record.stack >= 0) return false;
+  const bool forward = record.direction == Direction::kForward;
+  const auto leaves = dump.LeavesOf(record);
+  return !leaves.empty() && std::all_of(leaves.begin(), leaves.end(), [&](const Leaf& leaf) {
+    return (leaf.slot == Slot::kOutput) == forward;
+  });
+}
+
 const CompiledCode* CompiledCodeIn(const Dump& dump, std::string_view module) {
   const std::string path = PathOf(module);
   const auto found =

@@ -25,6 +25,10 @@ const CompiledCode* CompiledCodeIn(const Dump& dump, std::string_view module);
 // The same of the module or of the innermost one around it.
 const CompiledCode* CompiledCodeAround(const Dump& dump, std::string_view module);
 
+// Whether a compiled graph of MindSpore handed over the results of this Cell, or their gradients:
+// nothing else is recorded of such a call, and its code cannot be recorded at level L1 or mix.
+bool IsOfCompiledGraph(const Dump& dump, const Record& record);
+
 // "down2 (Down) is compiled code in the target (torch.compile): 9 calls that the golden made there are
 // compared at its borders alone", one for each module.
 std::vector<std::string> DescribeCompiledCalls(const Comparison& comparison);
