@@ -264,9 +264,12 @@ void LookAt(int32_t pair, Comparison* c) {
   f.call_class = c->classes[pair];
   f.why = !c->pairs[pair].matched() ? fmt::format("this call exists only in the {}",
                                                   c->pairs[pair].target >= 0 ? "target" : "golden")
-          : call.out.differs        ? fmt::format("{}; {}", compare::DescribeInputs(*c, pair, call),
-                                                  compare::DescribeRow(*c, call.out.worst_row))
-                                    : "its results agree in both runs";
+          : !call.out.differs
+              ? "its results agree in both runs"
+              : fmt::format("{}; {}",
+                            call.in.differs ? compare::DescribeRow(*c, call.in.worst_row)
+                                            : compare::DescribeInputs(*c, pair, call),
+                            compare::DescribeRow(*c, call.out.worst_row));
   c->first = std::move(f);
 }
 

@@ -37,6 +37,25 @@ Part PartOf(std::string_view name, std::string_view text) {
   return best;
 }
 
+// "Tensor.truediv.0" of "Tensor.__truediv__.0", as reports list the calls of a region.
+std::string WithoutUnderscores(std::string_view name) {
+  std::string plain(name);
+  for (size_t at = plain.find("__"); at != plain.npos; at = plain.find("__", at)) {
+    const bool at_border =
+        at == 0 || plain[at - 1] == '.' || at + 2 == plain.size() || plain[at + 2] == '.';
+    if (at_border)
+      plain.erase(at, 2);
+    else
+      at += 2;
+  }
+  return plain;
+}
+
+bool IsPlainlyNamed(std::string_view name, std::string_view text) {
+  return name.find("__") != name.npos &&
+         PartOf(WithoutUnderscores(name), text) == Part::kBetweenDots;
+}
+
 // "train.py:41" in "pkg/train.py:41 in forward: ...".
 bool IsAtLine(std::string_view line, std::string_view text) {
   if (text.find(':') == text.npos) return false;
@@ -75,11 +94,12 @@ void DropBackward(std::span<const NamedCall> calls, std::vector<size_t>* found) 
 }  // namespace
 
 bool NamesCall(std::string_view text, const NamedCall& call) {
-  return PartOf(call.name, text) != Part::kNone || IsAtLine(call.line, text);
+  return PartOf(call.name, text) != Part::kNone || IsPlainlyNamed(call.name, text) ||
+         IsAtLine(call.line, text);
 }
 
 std::vector<size_t> CallsNamed(std::span<const NamedCall> calls, std::string_view text) {
-  std::vector<size_t> same, between_dots, inside, at_line, loss;
+  std::vector<size_t> same, between_dots, plainly, inside, at_line, loss;
   for (size_t i = 0; i < calls.size(); ++i) {
     const NamedCall& call = calls[i];
     if (call.name == text) return {i};
@@ -90,10 +110,11 @@ std::vector<size_t> CallsNamed(std::span<const NamedCall> calls, std::string_vie
     const Part part = PartOf(call.name, text);
     if (part == Part::kBetweenDots) between_dots.push_back(i);
     if (part == Part::kInside) inside.push_back(i);
+    if (IsPlainlyNamed(call.name, text)) plainly.push_back(i);
     if (IsAtLine(call.line, text)) at_line.push_back(i);
   }
   if (text != "loss") loss.clear();
-  for (std::vector<size_t>* found : {&same, &loss, &between_dots, &inside, &at_line}) {
+  for (std::vector<size_t>* found : {&same, &loss, &between_dots, &plainly, &inside, &at_line}) {
     if (found->empty()) continue;
     DropBackward(calls, found);
     return std::move(*found);

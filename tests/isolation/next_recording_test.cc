@@ -113,7 +113,17 @@ TEST(NextRecordingTest, LooksAtAnotherCall) {
   EXPECT_EQ(c.first.why, "its results agree in both runs");
   LookAt(1, &c);
   EXPECT_EQ(NextOf(c).culprit, "Functional.gelu.0.forward");
+  EXPECT_THAT(c.first.why, HasSubstr("equal; "));
   EXPECT_THAT(c.first.why, HasSubstr("output.0"));
+  const auto later = [](double error) {
+    DumpBuilder b;
+    b.Call("Functional.gelu.0.forward").In(Value(2)).Out(Value(3, error));
+    b.Call("Functional.relu.0.forward").In(Value(3, error)).Out(Value(4, error));
+    return b.Take();
+  };
+  Comparison inherits = Compared(later(kWrong), later(0));
+  LookAt(1, &inherits);
+  EXPECT_THAT(inherits.first.why, HasSubstr("of input.0 is off by"));
 }
 
 TEST(NextRecordingTest, WrongDataAreTheProgramsOwn) {

@@ -53,6 +53,19 @@ TEST(NamedCalls, BetweenDotsGoesBeforeAPart) {
   EXPECT_THAT(CallsNamed(calls, "ul_"), ElementsAre(0));
 }
 
+// Reports list the calls of a region without the underscores of operators.
+TEST(NamedCalls, AnOperatorHasItsNameWithoutUnderscores) {
+  const std::vector<NamedCall> calls = {{.name = "Tensor.__truediv__.0.forward", .line = ""},
+                                        {.name = "Tensor.__mul__.0.forward", .line = ""},
+                                        {.name = "Torch.mul.0.forward", .line = ""},
+                                        {.name = "Torch.my__add.0.forward", .line = ""}};
+  EXPECT_THAT(CallsNamed(calls, "truediv.0"), ElementsAre(0));
+  EXPECT_THAT(CallsNamed(calls, "Tensor.truediv"), ElementsAre(0));
+  EXPECT_THAT(CallsNamed(calls, "mul.0"), ElementsAre(2));
+  EXPECT_THAT(CallsNamed(calls, "myadd.0"), IsEmpty());
+  EXPECT_TRUE(NamesCall("truediv.0", calls[0]));
+}
+
 TEST(NamedCalls, NoneAndSeveralAreErrorsThatListWhatThereIs) {
   const Status none = OneCallNamed(Calls(), "nosuch", "runs/a").status();
   EXPECT_EQ(none.message(),
