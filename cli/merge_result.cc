@@ -29,8 +29,8 @@ class MergeResult : public Verb {
         .Required();
     flags
         .Text("--config_path", &config_,
-              "yaml: api, a list of names of calls; compare_index, a list of columns "
-              "(default: all metrics)")
+              "yaml: api, a list of names of calls; compare_index, a list of columns; without that "
+              "all metrics")
         .TypeName("FILE")
         .Required();
   }

@@ -266,10 +266,15 @@ class RunOverflowCheck : public Verb {
         out.Print("  {}\n", MakePrintable(line));
     }
     const int64_t unclean = Of(OverflowVerdict::kInputsNotFinite);
-    out.Tell("{} calls: {} normal, {} undefined, {} abnormal, {} not reproduced, {} not executed\n",
-             calls, Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kUndefined),
-             Of(OverflowVerdict::kAbnormal), Of(OverflowVerdict::kNotReproduced),
-             Of(OverflowVerdict::kNotExecuted));
+    if (overflows_.empty()) {
+      out.Tell("{} calls: none of them has a NaN or an infinity as a result\n", calls);
+    } else {
+      out.Tell(
+          "{} calls: {} normal, {} undefined, {} abnormal, {} not reproduced, {} not executed\n",
+          calls, Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kUndefined),
+          Of(OverflowVerdict::kAbnormal), Of(OverflowVerdict::kNotReproduced),
+          Of(OverflowVerdict::kNotExecuted));
+    }
     if (unclean > 0) out.Tell("{} got NaN or infinity as input: not judged\n", Entries(unclean));
     if (modules_ > 0) out.Tell("{} of modules not executed\n", Entries(modules_));
     if (!log_.empty()) out.Tell("what the lost processes printed: {}\n", MakePrintable(log_));
