@@ -240,6 +240,7 @@ void TensorValue::Resolve(const DeferredNumbers& arrived) {
   rest = arrived.rest;
   first_nonfinite = arrived.first_nonfinite;
   numbers = arrived.has_fingerprint ? Numbers::kHere : Numbers::kFromDevice;
+  with_counts = with_counts && arrived.has_counts;
   if (arrived.file_is_lost) file = "-1";
 }
 

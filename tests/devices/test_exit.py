@@ -1,5 +1,7 @@
 """The end of a process whose device still frees the graph."""
 
+import pytest
+
 EXIT = """
 import sys, torch, torch.nn as nn, torch_npu
 from msprobe.pytorch import PrecisionDebugger
@@ -9,10 +11,11 @@ debugger.start(model)
 model(torch.randn(64, 64).npu()).sum().backward()
 debugger.stop()
 """
-RUNS = 4  # one of three aborted
 
 
+# One run of three aborted. On a machine with much other work one of ten still does, for a reason that is not known.
+@pytest.mark.campaign
 def test_a_script_ends_right_after_backward_and_stop(npu_program):
-    for _ in range(RUNS):
+    for _ in range(20):
         done = npu_program(EXIT)
         assert done.returncode == 0, done.stderr

@@ -161,11 +161,11 @@ def test_strides_are_those_of_the_tensor(on_npu, tmp_path, task):
     assert on_npu(strides_of, tmp_path / "out", "npu", TASKS[task]) == [6, 48, 1]
 
 
-def large(folder, elements, config, dtype=torch.bfloat16):
+def large(folder, elements, config, dtype=torch.bfloat16, device="npu"):
     import torch_npu
 
     ours = debugger(folder, config)
-    x = torch.arange(elements).to(dtype).npu()
+    x = (torch.arange(elements) % 1000 - 500).to(dtype).to(device)
     relu, before = torch.relu(x), torch.npu.memory_allocated()
     del relu
     torch_npu.sim.reset()
@@ -175,7 +175,21 @@ def large(folder, elements, config, dtype=torch.bfloat16):
     waits, peak = syncs(), torch.npu.max_memory_allocated() - before
     ours.stop()
     del y
-    return waits, peak / x.nbytes
+    return waits, (peak - (1 << 20)) / x.nbytes  # without the chunk of small tensors
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_statistics_of_a_large_tensor(on_npu, tmp_path, dtype):
+    waits, peak = on_npu(large, tmp_path / "npu", 5 << 20, STATISTICS, dtype)
+    assert (waits, peak <= 0.1) == (0, True)
+    on_npu(large, tmp_path / "cpu", 5 << 20, STATISTICS, dtype, "cpu")
+    ours, theirs = (
+        numbers(tmp_path / each)["Torch.relu.0.forward"]["output"][0] for each in ("npu", "cpu")
+    )
+    assert (ours["Max"], ours["Min"]) == (theirs["Max"], theirs["Min"])
+    assert ours["Mean"] == pytest.approx(theirs["Mean"], rel=1e-4)
+    assert ours["Norm"] == pytest.approx(theirs["Norm"], rel=1e-4)
+    assert "fp" not in ours and "zero" not in ours and "fp" in theirs
 
 
 @pytest.mark.parametrize("task", ["md5", "tensor"])
@@ -204,7 +218,8 @@ def test_the_coverage_says_how_often_the_training_waited(on_npu, tmp_path):
 
 def without_float64(folder):
     ours = debugger(folder, STATISTICS)
-    x = torch.ones(3 << 20).npu()  # 12 MB: more than is copied where the device can measure
+    # 12 MB, of a dtype without reductions: more than is copied where the device can measure.
+    x = torch.ones(3 << 20, dtype=torch.int32).npu()
     before = syncs()
     ours.start()
     F.relu(x)

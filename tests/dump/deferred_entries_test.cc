@@ -64,6 +64,23 @@ TEST(DeferredEntries, KeepTheirOrder) {
   EXPECT_EQ(names, (std::vector<std::string>{"first", "plain", "last"}));
 }
 
+TEST(DeferredEntries, WhatArrivesSaysWhatIsKnown) {
+  const auto text = [](DeferredNumbers numbers) {
+    DeferredEntries deferred;
+    DeferredEntry entry = WithTensor("a", 3);
+    deferred.Add(std::move(entry));
+    numbers.ticket = 3, numbers.stats = SomeStats();
+    deferred.Resolve(numbers);
+    return Drained(&deferred, false).at(0);
+  };
+  const std::string bits = text({.has_fingerprint = true}), counted = text({}),
+                    reduced = text({.has_counts = false});
+  EXPECT_NE(bits.find("\"fp\""), std::string::npos) << bits;
+  EXPECT_EQ(counted.find("\"fp\""), std::string::npos) << counted;
+  EXPECT_NE(counted.find("\"zero\":2"), std::string::npos) << counted;
+  EXPECT_EQ(reduced.find("zero"), std::string::npos) << reduced;
+}
+
 TEST(DeferredEntries, StatisticsThatNeverArriveAreNull) {
   DeferredEntries deferred;
   deferred.Add(WithTensor("a", 1));

@@ -81,6 +81,10 @@ def _add_apis():
     for name in ("new_empty", "new_empty_strided"):
         _engine.watch(torch.Tensor, name, "allocate")
     _engine.watch(torch.nn.Module, "_apply", "convert")
+    # Tensor.npu(), which PyTorch makes of Tensor.to(); Tensor.cuda() is no listed call either.
+    backend = getattr(torch._C, "_get_privateuse1_backend_name", lambda: "")()
+    if hasattr(torch.Tensor, backend):
+        _engine.watch(torch.Tensor, backend, "convert")
     if torch.distributed.is_available():
         _add_collectives(lists)
     _engine.warn_unmet_rules()

@@ -14,12 +14,23 @@ Accelerator::Accelerator(std::string type, int64_t index)
   event_ = torch.Get(module, "Event");
   stream_ = torch.Get(module, "stream");
   usable_ = torch.ok();
+  // torch.accelerator.current_stream without its checks in Python; from PyTorch 2.6 on.
+  TorchCalls optional;
+  stream_mark_ = optional.Get(optional.Constant("_C"), "_accelerator_getStream");
+  if (!StreamMark()) stream_mark_ = current_stream_;
 }
 
 PyRef Accelerator::CurrentStream() const {
   PyRef stream = PyRef::Steal(PyObject_CallOneArg(current_stream_.get(), index_.get()));
   ClearError();
   return stream;
+}
+
+PyRef Accelerator::StreamMark() const {
+  PyRef mark =
+      PyRef::Steal(stream_mark_ ? PyObject_CallOneArg(stream_mark_.get(), index_.get()) : nullptr);
+  ClearError();
+  return mark;
 }
 
 bool Accelerator::SameStream(const PyRef& a, const PyRef& b) {

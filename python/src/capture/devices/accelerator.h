@@ -23,6 +23,8 @@ class Accelerator {
   const PyRef& device() const { return device_; }    // torch.device
   bool usable() const { return usable_; }            // it has streams and events
   PyRef CurrentStream() const;                       // of this thread; null after a failure
+  // Something that is equal as long as the same stream is the current one, and is cheaper to ask for.
+  PyRef StreamMark() const;
   static bool SameStream(const PyRef& a, const PyRef& b);
   // An event behind all work that the stream has now; null after a failure.
   PyRef Record(const PyRef& stream) const;
@@ -43,7 +45,7 @@ class Accelerator {
 
  private:
   std::string name_;
-  PyRef device_, index_, current_stream_, event_, stream_;
+  PyRef device_, index_, current_stream_, stream_mark_, event_, stream_;
   bool usable_ = false;
 };
 

@@ -80,7 +80,8 @@ const char* AddressOf(TorchCalls* torch, const PyRef& tensor) {
 
 // The tensor without a graph; its memory holds its elements themselves, not their conjugates or negatives.
 PyRef Plain(TorchCalls* torch, PyObject* tensor) {
-  PyRef plain = torch->Call(PyRef::Borrow(tensor), "detach");
+  PyRef plain = TorchApi::Get().RequiresGrad(tensor) ? torch->Call(PyRef::Borrow(tensor), "detach")
+                                                     : PyRef::Borrow(tensor);
   if (plain && TorchApi::Get().IsConjugated(plain.get()))
     plain = torch->Call(plain, "resolve_conj");
   if (plain && TorchApi::Get().IsNegated(plain.get())) plain = torch->Call(plain, "resolve_neg");
@@ -110,8 +111,12 @@ std::string DeviceTypeOf(PyObject* tensor) {
 }
 
 DeviceReader::Device* DeviceReader::DeviceOf(PyObject* tensor) {
+  static PyObject* const name = Interned("device");
   TorchCalls torch;
-  const PyRef device = torch.Get(PyRef::Borrow(tensor), "device");
+  const PyRef device = torch.Checked(PyObject_GetAttr(tensor, name));
+  if (device && last_ != nullptr &&
+      PyObject_RichCompareBool(device.get(), last_->accelerator.device().get(), Py_EQ) == 1)
+    return last_;
   const PyRef type = torch.Get(device, "type");
   const int64_t index = std::max<int64_t>(0, NumberOf(torch.Get(device, "index")));
   if (!torch.ok()) return nullptr;
@@ -125,6 +130,7 @@ DeviceReader::Device* DeviceReader::DeviceOf(PyObject* tensor) {
     if (!known->accelerator.usable())
       Fail(known.get(), "PyTorch has no streams and events of this device");
   }
+  if (known->accelerator.device()) last_ = known.get();
   return known.get();
 }
 
@@ -146,8 +152,7 @@ int64_t DeviceReader::Ask(PyObject* tensor, const Request& request) {
               .offset = 0,
               .dtype = request.dtype,
               .shape = {request.shape.begin(), request.shape.end()},
-              .request = request,
-              .statistics = std::nullopt};
+              .request = request};
   piece.request.shape = {};
   if (count == 0) {
     Read(piece, nullptr);
@@ -171,17 +176,8 @@ int64_t DeviceReader::Ask(PyObject* tensor, const Request& request) {
     const bool bits = all_bits || request.bits || request.locate || !request.file.empty() ||
                       request.checksum != kernels::Checksum::kNone;
     if (!bits && bytes > kMostCopied) {
-      TorchCalls there;
-      const PyRef numbers = MeasureThere(&there, object, DTypeKindOf(request.dtype));
-      if (there.ok()) {
-        Piece statistics{.ticket = next_ticket_,
-                         .offset = 0,
-                         .dtype = DType::kFloat64,
-                         .shape = {kDeviceNumbers},
-                         .request = {},
-                         .statistics = count};
-        done = Stage(device, &torch, numbers, std::move(statistics));
-      }
+      done = (CanReduce(request.dtype) && Reduce(device, object, request, count)) ||
+             Measure(device, &torch, object, request, count);
     }
     // A device without float64, for example, computes none: then the tensor is copied.
     if (!done && torch.ok()) done = Copy(device, &torch, Plain(&torch, tensor), std::move(piece));
@@ -218,44 +214,94 @@ std::unique_ptr<DeviceReader::Chunk> DeviceReader::NewChunk(Device* device, Torc
   return torch->ok() ? std::move(chunk) : nullptr;
 }
 
-bool DeviceReader::Stage(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece) {
-  if (!tensor) return false;
-  const PyRef stream = device->accelerator.CurrentStream();
-  if (!stream) return false;
-  const size_t bytes = BytesOf(piece.dtype, piece.shape);
-  Chunk* chunk = device->filling.get();
-  if (chunk != nullptr &&
-      (chunk->used + bytes > kChunkBytes || chunk->pieces.size() >= kMostPieces ||
-       !Accelerator::SameStream(chunk->stream, stream))) {
-    if (!Send(device)) return false;
-    chunk = nullptr;
-  }
-  if (chunk == nullptr) {
+DeviceReader::Chunk* DeviceReader::ChunkFor(Device* device, TorchCalls* torch, size_t bytes) {
+  const PyRef mark = device->accelerator.StreamMark();
+  if (!mark) return nullptr;
+  const Chunk* const filling = device->filling.get();
+  if (filling != nullptr &&
+      (filling->used + bytes > kChunkBytes || filling->pieces.size() >= kMostPieces ||
+       !Accelerator::SameStream(filling->mark, mark)) &&
+      !Send(device))
+    return nullptr;
+  if (device->filling == nullptr) {
     MakeRoom(kChunkBytes);
-    device->filling = NewChunk(device, torch);
-    chunk = device->filling.get();
-    if (chunk == nullptr) return false;
-    chunk->stream = stream;
+    std::unique_ptr<Chunk> chunk = NewChunk(device, torch);
+    if (chunk == nullptr) return nullptr;
+    chunk->stream = device->accelerator.CurrentStream();
+    chunk->mark = mark;
     chunk->begun = Clock::now();
+    if (!chunk->stream) return nullptr;
+    device->filling = std::move(chunk);
   }
-  PyRef& memory = chunk->views[piece.dtype];
-  if (!memory) memory = torch->Call(chunk->device, "view", DTypeObject(torch, piece.dtype));
-  const PyRef part = torch->Call(memory, "as_strided", IntTuple(piece.shape),
-                                 IntTuple(ContiguousStrides(piece.shape)),
-                                 Number(chunk->used / DTypeSize(piece.dtype)));
-  torch->Call(part, "copy_", tensor);
-  if (!torch->ok()) return false;
+  return device->filling.get();
+}
+
+PyRef DeviceReader::Part(Chunk* chunk, TorchCalls* torch, DType dtype,
+                         std::span<const int64_t> shape, size_t offset) {
+  static PyObject* const as_strided = Interned("as_strided");
+  PyRef& memory = chunk->views[dtype];
+  if (!memory) memory = torch->Call(chunk->device, "view", DTypeObject(torch, dtype));
+  return torch->CallFast(memory.get(), as_strided, IntTuple(shape),
+                         IntTuple(ContiguousStrides(shape)), Number(offset / DTypeSize(dtype)));
+}
+
+void DeviceReader::Append(Chunk* chunk, Piece piece, size_t bytes) {
   piece.offset = chunk->used;
   chunk->used += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   chunk->pieces.push_back(std::move(piece));
+}
+
+bool DeviceReader::Stage(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece) {
+  static PyObject* const copy = Interned("copy_");
+  const size_t bytes = BytesOf(piece.dtype, piece.shape);
+  Chunk* const chunk = tensor ? ChunkFor(device, torch, bytes) : nullptr;
+  if (chunk == nullptr) return false;
+  const PyRef part = Part(chunk, torch, piece.dtype, piece.shape, chunk->used);
+  torch->CallFast(part.get(), copy, tensor);
+  if (torch->ok()) Append(chunk, std::move(piece), bytes);
+  return torch->ok();
+}
+
+bool DeviceReader::Reduce(Device* device, const PyRef& tensor, const Request& request,
+                          int64_t count) {
+  constexpr int64_t kTwo[] = {2};
+  TorchCalls torch;
+  const PyRef plain = Plain(&torch, tensor.get());
+  Chunk* const chunk = plain ? ChunkFor(device, &torch, kReducedBytes) : nullptr;
+  if (chunk == nullptr) return false;
+  const PyRef extremes = Part(chunk, &torch, request.dtype, kTwo, chunk->used);
+  const PyRef sums = Part(chunk, &torch, DType::kFloat32, kTwo, chunk->used + 8);
+  if (!ReduceThere(&torch, plain, extremes, sums)) return false;
+  Append(chunk,
+         {.ticket = next_ticket_,
+          .offset = 0,
+          .dtype = request.dtype,
+          .shape = {},
+          .request = {},
+          .statistics = count,
+          .reduced = true},
+         kReducedBytes);
   return true;
+}
+
+bool DeviceReader::Measure(Device* device, TorchCalls* torch, const PyRef& tensor,
+                           const Request& request, int64_t count) {
+  TorchCalls there;  // a failure here is no reason to give up
+  const PyRef numbers = MeasureThere(&there, tensor, DTypeKindOf(request.dtype));
+  return there.ok() && Stage(device, torch, numbers,
+                             {.ticket = next_ticket_,
+                              .offset = 0,
+                              .dtype = DType::kFloat64,
+                              .shape = {kDeviceNumbers},
+                              .request = {},
+                              .statistics = count});
 }
 
 bool DeviceReader::Send(Device* device) {
   std::unique_ptr<Chunk> chunk = std::move(device->filling);
   const PyRef stream = chunk->stream;
   std::optional<Accelerator::OnStream> there;
-  if (!Accelerator::SameStream(stream, device->accelerator.CurrentStream()))
+  if (!Accelerator::SameStream(chunk->mark, device->accelerator.StreamMark()))
     there.emplace(device->accelerator, stream);
   TorchCalls torch;
   const PyRef dim = Number(0), used = Number(chunk->used);
@@ -314,7 +360,10 @@ void DeviceReader::Take(Transfer transfer) {
 void DeviceReader::Read(const Piece& piece, const char* data) {
   DeferredNumbers numbers{.ticket = piece.ticket};
   if (piece.statistics) {
-    numbers.stats = StatisticsFrom(reinterpret_cast<const double*>(data), *piece.statistics);
+    numbers.has_counts = !piece.reduced;
+    numbers.stats = piece.reduced
+                        ? StatisticsFromReduced(data, piece.dtype, *piece.statistics)
+                        : StatisticsFrom(reinterpret_cast<const double*>(data), *piece.statistics);
     arrived_.push_back(std::move(numbers));
     return;
   }

@@ -96,15 +96,16 @@ class DeviceReader {
     DType dtype;
     std::vector<int64_t> shape;
     Request request;  // without its shape
-    std::optional<int64_t>
-        statistics;  // set: the piece has the statistics of a tensor of so many elements
+    // Set: the piece has the statistics of a tensor of so many elements; `reduced`: those of ReduceThere.
+    std::optional<int64_t> statistics = std::nullopt;
+    bool reduced = false;
   };
   // Memory on a device, and as much pinned memory of the host.
   struct Chunk {
     PyRef device, host;
     const char* data = nullptr;    // of `host`
     std::map<DType, PyRef> views;  // the device's memory as elements of another dtype
-    PyRef stream;                  // of the pieces
+    PyRef stream, mark;            // of the pieces; Accelerator::StreamMark
     size_t used = 0;
     Clock::time_point begun;
     std::vector<Piece> pieces;
@@ -126,6 +127,14 @@ class DeviceReader {
   Device* DeviceOf(PyObject* tensor);
   int64_t AskHost(const PyRef& tensor, const Request& request, int64_t count);
   bool Stage(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece);
+  bool Reduce(Device* device, const PyRef& tensor, const Request& request, int64_t count);
+  bool Measure(Device* device, TorchCalls* torch, const PyRef& tensor, const Request& request,
+               int64_t count);
+  // Where the next piece goes; null after a failure. A view of a part of it; the piece, when its memory is written.
+  Chunk* ChunkFor(Device* device, TorchCalls* torch, size_t bytes);
+  static PyRef Part(Chunk* chunk, TorchCalls* torch, DType dtype, std::span<const int64_t> shape,
+                    size_t offset);
+  static void Append(Chunk* chunk, Piece piece, size_t bytes);
   bool Copy(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece);
   std::unique_ptr<Chunk> NewChunk(Device* device, TorchCalls* torch);
   bool Send(Device* device);
@@ -139,6 +148,7 @@ class DeviceReader {
   std::function<void()> first_asked_;
   std::string type_;
   std::map<std::pair<std::string, int64_t>, std::unique_ptr<Device>> devices_;
+  Device* last_ = nullptr;  // the device of the last tensor
   std::deque<Transfer> in_flight_;
   size_t bytes_in_flight_ = 0;
   std::vector<DeferredNumbers> arrived_;

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "engine/tensor/tensor_view.h"
+
 namespace msprobe::capture {
 
 PyRef MeasureThere(TorchCalls* calls, const PyRef& tensor, DTypeKind kind) {
@@ -33,6 +35,55 @@ PyRef MeasureThere(TorchCalls* calls, const PyRef& tensor, DTypeKind kind) {
       torch.Call(torch.Function("stack", torch.List({&exact_max, &exact_min})), "view", float64);
   const PyRef counts64 = torch.Call(counts, "to", float64);
   return torch.Function("cat", torch.List({&values, &counts64, &exact}));
+}
+
+bool CanReduce(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32;
+}
+
+bool ReduceThere(TorchCalls* calls, const PyRef& tensor, const PyRef& extremes, const PyRef& sums) {
+  TorchCalls& torch = *calls;
+  const auto slot = [&](const PyRef& of, long i) {
+    return torch.Call(of, "select", PyRef::Steal(PyLong_FromLong(0)),
+                      PyRef::Steal(PyLong_FromLong(i)));
+  };
+  const PyRef min = slot(extremes, 0), max = slot(extremes, 1);
+  const PyRef sum = slot(sums, 0), norm = slot(sums, 1);
+  const PyRef float32 = torch.Constant("float32"), linalg = torch.Constant("linalg");
+  const PyRef dims = PyRef::Steal(PyTuple_New(0));  // all
+  if (!torch.ok()) return false;
+  const auto reduce = [&](const PyRef& module, const char* name, const PyRef& out, bool is_sum) {
+    const PyRef function = torch.Get(module, name);
+    const PyRef names = PyRef::Steal(PyDict_New());
+    const bool narrow = out.get() != sum.get() && out.get() != norm.get();
+    if (!function || !names || PyDict_SetItemString(names.get(), "out", out.get()) != 0 ||
+        (!narrow && PyDict_SetItemString(names.get(), "dtype", float32.get()) != 0) ||
+        (is_sum && PyDict_SetItemString(names.get(), "dim", dims.get()) != 0))
+      return;
+    const PyRef all = PyRef::Steal(PyTuple_Pack(1, tensor.get()));
+    (void)torch.Checked(all ? PyObject_Call(function.get(), all.get(), names.get()) : nullptr);
+  };
+  reduce(torch.torch(), "aminmax", PyRef::Steal(PyTuple_Pack(2, min.get(), max.get())), false);
+  reduce(torch.torch(), "sum", sum, true);
+  reduce(linalg, "vector_norm", norm, false);
+  return torch.ok();
+}
+
+kernels::Stats StatisticsFromReduced(const char* numbers, DType dtype, int64_t count) {
+  // The engine reads each dtype: an extreme is the maximum of one element.
+  const auto element = [&](int i) {
+    const TensorView one{
+        .data = numbers + static_cast<size_t>(i) * DTypeSize(dtype), .dtype = dtype, .ndim = 0};
+    return kernels::ComputeStats(one).max;
+  };
+  float sums[2];
+  std::memcpy(sums, numbers + 8, sizeof sums);
+  kernels::Stats s;
+  s.count = count;
+  s.min = element(0), s.max = element(1);
+  s.mean = static_cast<double>(sums[0]) / static_cast<double>(count);
+  s.norm = sums[1];
+  return s;
 }
 
 kernels::Stats StatisticsFrom(const double* v, int64_t count) {

@@ -13,6 +13,14 @@ namespace msprobe::capture {
 
 inline constexpr int kDeviceNumbers = 10;
 
+// Of a tensor of float16, bfloat16 or float32, by three reductions that need no memory of the tensor's size. They write
+// into `extremes` (two elements of its dtype: minimum, maximum) and `sums` (two of float32: sum, norm), memory on its
+// device. The sums are those of float32. Elements of a kind (NaN, infinities, zeros) are not counted.
+inline constexpr size_t kReducedBytes = 16;  // extremes at byte 0, sums at byte 8
+bool CanReduce(DType dtype);
+bool ReduceThere(TorchCalls* torch, const PyRef& tensor, const PyRef& extremes, const PyRef& sums);
+kernels::Stats StatisticsFromReduced(const char* numbers, DType dtype, int64_t count);
+
 // A tensor of kDeviceNumbers float64 on the device of `tensor`, which is not empty. Null after a failure: some
 // devices have no float64.
 PyRef MeasureThere(TorchCalls* torch, const PyRef& tensor, DTypeKind kind);

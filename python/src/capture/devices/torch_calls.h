@@ -40,6 +40,14 @@ class TorchCalls {
     if (!names || PyDict_SetItemString(names.get(), keyword, value) != 0) return Checked(nullptr);
     return With(Get(object, method), names.get(), arguments...);
   }
+  // The same for calls that are made for each tensor. `method`: an interned name (Interned).
+  template <typename... Arguments>
+  PyRef CallFast(PyObject* object, PyObject* method, const Arguments&... arguments) {
+    if (!ok_ || object == nullptr || !(true && ... && static_cast<bool>(arguments)))
+      return Checked(nullptr);
+    PyObject* const all[] = {object, arguments.get()...};
+    return Checked(PyObject_VectorcallMethod(method, all, (1 + sizeof...(arguments)), nullptr));
+  }
   PyRef Function(const char* name, const PyRef& argument) { return Call(torch_, name, argument); }
   PyRef List(std::initializer_list<const PyRef*> items) {
     PyRef list = PyRef::Steal(PyList_New(0));
@@ -79,6 +87,11 @@ class TorchCalls {
   bool ok_ = true;
   std::string error_;
 };
+
+// A name for CallFast, for ever.
+//
+//   static PyObject* const name = Interned("copy_");
+inline PyObject* Interned(const char* name) { return PyUnicode_InternFromString(name); }
 
 // A number of Python; -1 without one.
 inline int64_t NumberOf(const PyRef& value) {

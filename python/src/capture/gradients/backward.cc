@@ -1,12 +1,10 @@
 #include "capture/gradients/backward.h"
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <exception>
 #include <list>
 #include <map>
-#include <thread>
 #include <unordered_set>
 
 #include "capture/calls/interpose.h"
@@ -110,9 +108,24 @@ std::vector<PyRef>& TensorHooks() {
   return *handles;
 }
 
-int64_t living_hooks = 0;
-// Whether a hook ran on another thread than the one that armed it: a device has a thread of its own.
-bool other_thread_runs_hooks = false;
+// Threads that have run a hook and not armed it, each with a device (torch.device) whose backward pass it runs.
+std::map<unsigned long, PyRef>& DevicesWithThreads() {
+  static auto* devices = new std::map<unsigned long, PyRef>;
+  return *devices;
+}
+
+void NoteThread(unsigned long thread, PyObject* gradients) {
+  const auto [known, is_new] = DevicesWithThreads().try_emplace(thread);
+  if (!is_new) return;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(gradients); ++i) {
+    PyObject* const gradient = PyTuple_GET_ITEM(gradients, i);
+    if (!Framework::Get().IsTensor(gradient)) continue;
+    known->second = PyRef::Steal(PyObject_GetAttrString(gradient, "device"));
+    break;
+  }
+  ClearError();
+  if (!known->second) DevicesWithThreads().erase(known);
+}
 
 void AddShare(Pending& p, size_t slot, PyObject* gradient) {
   int& left = p.edges_left[slot];
@@ -183,8 +196,6 @@ void RunTask(Task& task, PyObject* incoming, PyObject* outgoing) {
 PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
   const PyRef keep = PyRef::Borrow(self);  // the graph may be freed meanwhile
   Tasks& all = *reinterpret_cast<Hook*>(self)->all;
-  if (reinterpret_cast<Hook*>(self)->thread != PyThread_get_thread_ident())
-    other_thread_runs_hooks = true;
   const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
   if (all.tasks.empty() || count < 1) Py_RETURN_NONE;
   const bool after = all.tasks.front().when == NodeHooks::kAfter;
@@ -195,6 +206,8 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   if (!incoming || !PyTuple_Check(incoming.get()) || (after && count < 2) ||
       (outgoing != nullptr && !PyTuple_Check(outgoing)))
     Py_RETURN_NONE;
+  const unsigned long thread = PyThread_get_thread_ident();
+  if (reinterpret_cast<Hook*>(self)->thread != thread) NoteThread(thread, incoming.get());
   for (size_t i = 0; i < all.tasks.size(); ++i) RunTask(all.tasks[i], incoming.get(), outgoing);
   Py_RETURN_NONE;
 }
@@ -209,7 +222,6 @@ void DeallocHook(PyObject* self) {
   Tasks* const all = reinterpret_cast<Hook*>(self)->all;
   if (all != nullptr && all->place) SharedHooks().erase(*all->place);
   delete all;
-  --living_hooks;
   PyObject_Free(self);
 }
 
@@ -219,7 +231,6 @@ PyRef NewHook(Task task) {
   Hook* hook = PyObject_New(Hook, &hook_type);
   if (hook == nullptr) return ClearError(), PyRef();
   hook->call = CallHook, hook->all = nullptr, hook->thread = PyThread_get_thread_ident();
-  ++living_hooks;
   PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
   hook->all = new Tasks;
   hook->all->tasks.push_back(std::move(task));
@@ -467,21 +478,21 @@ void FlushBackward() {
 }
 
 void AwaitFreedHooks() {
-  using Clock = std::chrono::steady_clock;
-  constexpr auto kNothingHappens = std::chrono::milliseconds(100);
-  constexpr auto kMost = std::chrono::seconds(5);
-  if (!other_thread_runs_hooks) return;
-  const Clock::time_point begin = Clock::now();
-  Clock::time_point changed = begin;
-  for (int64_t before = living_hooks; living_hooks > 0; before = living_hooks) {
-    {
-      const ReleasedGil released;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    const Clock::time_point now = Clock::now();
-    if (living_hooks != before) changed = now;
-    // Hooks of a graph that the program keeps live on.
-    if (now - changed > kNothingHappens || now - begin > kMost) return;
+  if (!Framework::Get().is_torch()) return;
+  const Interposer::Pause pause;
+  for (const auto& [thread, device] : DevicesWithThreads()) {
+    const PyRef torch = PyRef::Steal(PyImport_ImportModule("torch"));
+    const PyRef names =
+        PyRef::Steal(Py_BuildValue("{s:O,s:O}", "device", device.get(), "requires_grad", Py_True));
+    const PyRef ones = PyRef::Steal(torch ? PyObject_GetAttrString(torch.get(), "ones") : nullptr);
+    const PyRef none = PyRef::Steal(Py_BuildValue("(())"));
+    const PyRef one = PyRef::Steal(
+        ones && names && none ? PyObject_Call(ones.get(), none.get(), names.get()) : nullptr);
+    const PyRef result =
+        PyRef::Steal(one ? PyObject_CallMethod(one.get(), "add", "i", 1) : nullptr);
+    const PyRef done =
+        PyRef::Steal(result ? PyObject_CallMethod(result.get(), "backward", nullptr) : nullptr);
+    ClearError();
   }
 }
 

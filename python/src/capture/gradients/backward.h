@@ -88,9 +88,10 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
 void FlushBackward();
 
 // At the end of the process. A device runs the backward pass in a thread of its own, and frees the graph there after
-// backward() has returned; to free our hooks it needs the GIL. From a finalized interpreter it does not come back:
-// PyTorch ends the process with abort(). So the GIL is released until the last hook is freed, or until no hook was
-// freed for 0.1 s (the program keeps the graph). Returns at once where no other thread has run a hook.
+// backward() has returned; to free our hooks, and tensors that Python has seen, it needs the GIL. From a finalized
+// interpreter it does not come back: PyTorch ends the process with abort(). So that thread is given one more backward
+// pass, of a number: when that has ended, the graph before it is freed. Does nothing where no other thread has run a
+// hook.
 void AwaitFreedHooks();
 
 // While on, hooks are registered the fast way (node_hooks.h). To be on while calls are armed.
