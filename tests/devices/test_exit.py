@@ -13,7 +13,7 @@ debugger.stop()
 """
 
 
-# One run of three aborted. On a machine with much other work one of ten still does, for a reason that is not known.
+# One run of three aborted. Beside much other work one of ten still does, for an unknown reason.
 @pytest.mark.campaign
 def test_a_script_ends_right_after_backward_and_stop(npu_program):
     for _ in range(20):
