@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/base/display_width.h"
+#include "engine/base/language.h"
 #include "engine/base/text.h"
 
 namespace msprobe::anomaly {
@@ -96,8 +98,17 @@ std::string KindsMade(const RankAnomaly& rank) {
   return std::string(KindsWord(outputs.any() ? outputs : kinds));
 }
 
+constexpr int kLabelColumns = 10;
+
+// `text` stays as it is: names, source lines.
 void AppendLine(std::string* out, std::string_view label, std::string_view text) {
-  *out += fmt::format("  {:<10}  {}\n", label, text);
+  const std::string shown = Translated(std::string(label));
+  const int missing = std::max(0, kLabelColumns - DisplayWidth(shown));
+  *out += fmt::format("  {}{}  {}\n", shown, std::string(static_cast<size_t>(missing), ' '), text);
+}
+
+void AppendSentence(std::string* out, std::string_view label, std::string text) {
+  AppendLine(out, label, Translated(std::move(text)));
 }
 
 void AppendOriginLines(std::string* out, const FirstAnomalies& found, size_t origin) {
@@ -108,9 +119,9 @@ void AppendOriginLines(std::string* out, const FirstAnomalies& found, size_t ori
   if (rank.source_line.empty() && !rank.parents.empty())
     AppendLine(out, "module", rank.parents.back());
   for (const WrongValue& value : rank.values)
-    AppendLine(out, value.label, fmt::format("{} ({})", value.text, value.type));
-  AppendLine(out, "why first", DescribeWhy(found, origin));
-  if (!rank.note.empty()) AppendLine(out, "note", rank.note);
+    AppendLine(out, value.label, fmt::format("{} ({})", Translated(value.text), value.type));
+  AppendSentence(out, "why first", DescribeWhy(found, origin));
+  if (!rank.note.empty()) AppendSentence(out, "note", rank.note);
 }
 
 std::string Count(size_t n, std::string_view one, std::string_view many) {
@@ -185,16 +196,16 @@ std::string AnomalyText(const FirstAnomalies& found, const AnomalySearch& search
                   Count(static_cast<size_t>(search.entries), "entry", "entries"));
   const std::string_view unread = search.complete ? "" : "; not every rank could be read";
   if (found.answer.empty()) {
-    return fmt::format(
-        "msprobe overflow_check: no NaN or infinity begins in what was read ({}){}\n", looked,
-        unread);
+    return Translated(
+        fmt::format("msprobe overflow_check: no NaN or infinity begins in what was read ({}){}\n",
+                    looked, unread));
   }
   const RankAnomaly& rank = found.RankOf(found.answer[0]);
-  std::string out = fmt::format("msprobe overflow_check: {} begins on {}, {}\n", KindsMade(rank),
-                                rank.label, rank.name);
+  std::string out = Translated(fmt::format("msprobe overflow_check: {} begins on {}, {}\n",
+                                           KindsMade(rank), rank.label, rank.name));
   for (size_t i = 0; i < found.answer.size(); ++i) {
     if (i == kMostLines) {
-      AppendLine(&out, "", fmt::format("and on {} more", found.answer.size() - i));
+      AppendSentence(&out, "", fmt::format("and on {} more", found.answer.size() - i));
       break;
     }
     if (i > 0) out += '\n';
@@ -202,15 +213,15 @@ std::string AnomalyText(const FirstAnomalies& found, const AnomalySearch& search
   }
   const std::vector<std::string> travel = DescribeTravel(found);
   for (size_t i = 0; i < travel.size() && i < kMostLines; ++i)
-    AppendLine(&out, i == 0 ? "spread" : "", travel[i]);
+    AppendSentence(&out, i == 0 ? "spread" : "", travel[i]);
   if (travel.size() > kMostLines)
-    AppendLine(&out, "", fmt::format("and {} more exchanges", travel.size() - kMostLines));
+    AppendSentence(&out, "", fmt::format("and {} more exchanges", travel.size() - kMostLines));
   const std::vector<size_t> others = Others(found);
   for (size_t i = 0; i < others.size() && i < kMostLines; ++i) {
     const RankAnomaly& other = found.RankOf(others[i]);
     AppendLine(&out, i == 0 ? "later also" : "", fmt::format("{}, {}", other.label, other.name));
   }
-  AppendLine(&out, "read", fmt::format("{}{}", looked, unread));
+  AppendSentence(&out, "read", fmt::format("{}{}", looked, unread));
   return out;
 }
 

@@ -26,10 +26,16 @@ std::string Share(int64_t count, int64_t elements, bool all, std::string_view wh
     return elements > 0 ? fmt::format("all {} elements are {}", elements, what)
                         : fmt::format("all elements are {}", what);
   }
-  const std::string of = elements > 0 ? fmt::format(" of {}", elements) : "";
-  if (count < 0) return fmt::format("some{} elements are {}", of, what);
-  return fmt::format("{}{} element{} {} {}", count, of, count == 1 && of.empty() ? "" : "s",
-                     count == 1 ? "is" : "are", what);
+  if (count < 0) {
+    return elements > 0 ? fmt::format("some of {} elements are {}", elements, what)
+                        : fmt::format("some elements are {}", what);
+  }
+  if (count == 1) {
+    return elements > 0 ? fmt::format("1 of {} elements is {}", elements, what)
+                        : fmt::format("1 element is {}", what);
+  }
+  return elements > 0 ? fmt::format("{} of {} elements are {}", count, elements, what)
+                      : fmt::format("{} elements are {}", count, what);
 }
 
 }  // namespace

@@ -65,6 +65,22 @@ std::string Count(int64_t n, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", n, n == 1 ? one : many);
 }
 
+// Alike on both sides are exceptions by which a program works: torch.utils.checkpoint ends a
+// recomputation with one.
+void NoteExceptions(const Comparison& c, std::vector<std::string>* out) {
+  const auto thrown = [](const Dump& dump) {
+    return std::count_if(dump.records.begin(), dump.records.end(),
+                         [](const Record& r) { return !r.exception.empty(); });
+  };
+  if (thrown(c.target) == thrown(c.golden)) return;
+  for (const Dump* dump : {&c.target, &c.golden}) {
+    const std::string of_side =
+        fmt::format(" of the {} ended with an exception", dump == &c.target ? "target" : "golden");
+    if (const auto count = thrown(*dump); count > 0)
+      out->push_back(Count(count, "call" + of_side, "calls" + of_side));
+  }
+}
+
 void NoteWhatWasNotObserved(Comparison* c) {
   std::vector<std::string>& out = c->not_observed;
   const bool other_steps =
@@ -93,11 +109,8 @@ void NoteWhatWasNotObserved(Comparison* c) {
       out.push_back(fmt::format(
           "the {} has no call stacks (stack.json): calls are aligned without source lines", side));
     }
-    const auto thrown = std::count_if(dump.records.begin(), dump.records.end(),
-                                      [](const Record& r) { return !r.exception.empty(); });
-    const std::string of_side = fmt::format(" of the {} ended with an exception", side);
-    if (thrown > 0) out.push_back(Count(thrown, "call" + of_side, "calls" + of_side));
   }
+  NoteExceptions(*c, &out);
   const auto has_backward = [](const Dump& dump) {
     return std::any_of(dump.records.begin(), dump.records.end(),
                        [](const Record& r) { return r.direction == Direction::kBackward; });

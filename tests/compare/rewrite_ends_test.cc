@@ -1,5 +1,7 @@
 // Where the values of a rewrite may end: what tells that a call which only one run makes, or makes
 // otherwise, changed nothing (EndOf in engine/compare/regions/rewrites.cc).
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <string>
@@ -57,6 +59,21 @@ TEST(RewriteEnds, ACallThatRaisedHasNoResults) {
   const Comparison other = MustCompare(Scaling(true, changes), Scaling(false));
   EXPECT_THAT(Rewritten(other), Not(HasSubstr("Torch.tanh.0.forward")));
   EXPECT_EQ(Summarize(other).verdict, RunVerdict::kDiffers);
+}
+
+// A recomputation of torch.utils.checkpoint ends with an exception in each right run.
+TEST(RewriteEnds, ExceptionsOfBothSidesAreNoNote) {
+  const Calls raises = [](DumpBuilder& b) {
+    b.Call("Torch.tanh.0.forward").In(Value(3));
+    b.dump().records.back().exception = "_StopRecomputationError";
+  };
+  const auto notes = [](const Comparison& c) {
+    return fmt::format("{}", fmt::join(c.not_observed, "; "));
+  };
+  EXPECT_THAT(notes(MustCompare(Scaling(true, raises), Scaling(false, raises))),
+              Not(HasSubstr("exception")));
+  EXPECT_THAT(notes(MustCompare(Scaling(true, raises), Scaling(false))),
+              HasSubstr("1 call of the target ended with an exception"));
 }
 
 TEST(RewriteEnds, AnAssignmentToElementsIsSeenWhereTheyAreRead) {

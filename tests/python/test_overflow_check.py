@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 from pathlib import Path
 
@@ -76,6 +77,34 @@ def test_before_the_first_exchange(tmp_path, msprobe_bin):
         "rank 1 sent NaN to ranks 0, 2 in Distributed.all_reduce.0.forward" in text
     )
     assert "test_overflow_check.py" in text and "# planted" in text
+
+
+def chinese(msprobe_bin, folder, tmp_path):
+    """What is printed with --lang zh; fails on a line with three English words in a row."""
+    command = [msprobe_bin, "overflow_check", "-i", folder, "-o", tmp_path / "zh", "--lang", "zh"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for line in (done.stdout + done.stderr).splitlines():
+        if ".py:" not in line:
+            assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", line), line
+    return done.stdout
+
+
+def test_it_speaks_chinese(tmp_path, msprobe_bin):
+    for program in (before, between, after, silent):
+        run_ranks(3, record, program, tmp_path / program.__name__)
+    said = chinese(msprobe_bin, tmp_path / "before" / "step0", tmp_path)
+    assert "NaN 和 Inf 始于 rank 1" in said
+    assert "8 个元素中有 2 个是 NaN" in said and "8 个元素中有 1 个是 -Inf" in said
+    said = chinese(msprobe_bin, tmp_path / "between" / "step0", tmp_path)
+    assert "之前的一次交换也没有带来 NaN 或无穷" in said
+    chinese(msprobe_bin, tmp_path / "after" / "step0", tmp_path)
+    said = chinese(msprobe_bin, tmp_path / "silent" / "step0", tmp_path)
+    assert "没有产生 NaN 或无穷" in said and "3 个 rank" in said and "3 条记录" in said
+
+
+def silent(rank):
+    return None, lambda: torch.sin(X)
 
 
 def between(rank):
