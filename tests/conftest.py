@@ -35,6 +35,18 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def environment_stays():
+    """What a test sets ends with it: seed_all sets PYTHONHASHSEED, and then no Python would fork."""
+    before = dict(os.environ)
+    yield
+    for name in before.keys() | os.environ.keys() - {"PYTEST_CURRENT_TEST"}:
+        if name not in before:
+            del os.environ[name]
+        elif os.environ.get(name) != before[name] and name != "PYTEST_CURRENT_TEST":
+            os.environ[name] = before[name]
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The root of the repository."""
