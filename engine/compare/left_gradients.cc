@@ -66,6 +66,7 @@ void TakeRecords(Dump* d, const Taken& taken) {
   MoveLeaves(places, &d->unwritten);
   MoveLeaves(places, &d->unreadable);
   MoveLeaves(places, &d->strides);
+  MoveLeaves(places, &d->sketches);
   MoveLeaves(places, &d->rests);
 }
 

@@ -3,6 +3,8 @@
 #include "engine/kernels/checksum_parts.h"
 #include "engine/kernels/chunk_reader.h"
 #include "engine/kernels/chunks.h"
+#include "engine/kernels/sketch_scalar.h"
+#include "engine/kernels/sketch_scan.h"
 #include "engine/kernels/stats_node.h"
 #include "engine/kernels/stats_scalar.h"
 
@@ -13,6 +15,7 @@
 
 #include "engine/kernels/decode-inl.h"
 #include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/stats_accumulator-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace msprobe::kernels {
@@ -25,64 +28,7 @@ void ChunkStats(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk, StatsN
 
 #else
 
-// Sums and extrema over the lanes, fed with floats.
-struct FloatAccumulator {
-  static constexpr size_t kElements = kLanes;
-  DoubleVec sum[kDoubleVecs], squares[kDoubleVecs];
-  FloatVec max[kFloatVecs], min[kFloatVecs];
-  IntVec zero[kFloatVecs];
-
-  HWY_INLINE FloatAccumulator() {
-    for (size_t k = 0; k < kDoubleVecs; ++k) sum[k] = squares[k] = hn::Zero(DoubleTag());
-    for (size_t k = 0; k < kFloatVecs; ++k) {
-      max[k] = hn::Set(FloatTag(), -std::numeric_limits<float>::infinity());
-      min[k] = hn::Set(FloatTag(), std::numeric_limits<float>::infinity());
-      zero[k] = hn::Zero(IntTag());
-    }
-  }
-
-  // Adds the kLanes elements at `p`. kMasked: only the first `count` belong to the tensor, the
-  // others are zeros. Zeros do not change sums; the mask keeps them out of max, min and the count
-  // of zeros.
-  template <class Loader, bool kMasked>
-  HWY_INLINE void Add(const uint8_t* p, size_t count) {
-    const IntTag di;
-    for (size_t k = 0; k < kFloatVecs; ++k, p += kFloatsPerVec * Loader::kBytes) {
-      const FloatVec v = Loader::Load(p);
-      auto is_zero = hn::Eq(v, hn::Zero(FloatTag()));
-      if constexpr (kMasked) {
-        const size_t before = k * kFloatsPerVec;
-        const auto real = hn::FirstN(FloatTag(), count > before ? count - before : 0);
-        max[k] = hn::IfThenElse(real, hn::Max(max[k], v), max[k]);
-        min[k] = hn::IfThenElse(real, hn::Min(min[k], v), min[k]);
-        is_zero = hn::And(is_zero, real);
-      } else {
-        max[k] = hn::Max(max[k], v);
-        min[k] = hn::Min(min[k], v);
-      }
-      zero[k] = hn::Sub(zero[k], hn::VecFromMask(di, hn::RebindMask(di, is_zero)));
-      DoubleVec low, high;
-      Loader::Promote(p, v, low, high);
-      sum[2 * k] = hn::Add(sum[2 * k], low);
-      sum[2 * k + 1] = hn::Add(sum[2 * k + 1], high);
-      // The square of a float is exact in double: fused or not, the same bits.
-      squares[2 * k] = hn::MulAdd(low, low, squares[2 * k]);
-      squares[2 * k + 1] = hn::MulAdd(high, high, squares[2 * k + 1]);
-    }
-  }
-
-  HWY_INLINE void Finish(StatsNode* node) {
-    node->sum = AddLanes(sum);
-    node->sum_squares = AddLanes(squares);
-    node->max = hn::GetLane(hn::MaxOfLanes(FloatTag(), MaxOf(max)));
-    node->min = hn::GetLane(hn::MinOfLanes(FloatTag(), MinOf(min)));
-    IntVec zeros = zero[0];
-    for (size_t k = 1; k < kFloatVecs; ++k) zeros = hn::Add(zeros, zero[k]);
-    node->zero = hn::GetLane(hn::SumOfLanes(IntTag(), zeros));
-  }
-};
-
-// The same, fed with doubles.
+// FloatAccumulator's twin, fed with doubles.
 struct DoubleAccumulator {
   DoubleVec sum[kDoubleVecs], squares[kDoubleVecs];
   DoubleVec max, min;
@@ -172,39 +118,6 @@ HWY_NOINLINE uint64_t HashBytes(const uint8_t* p, size_t n, uint64_t chunk) {
     hasher.Stripe(tail);
   }
   return hasher.Finish(chunk, bytes);
-}
-
-template <typename T>
-HWY_INLINE void CountSpecials(const T* v, int64_t n, StatsNode* node) {
-  int64_t nan = 0, pos = 0, neg = 0;
-  constexpr T kInf = std::numeric_limits<T>::infinity();
-  for (int64_t i = 0; i < n; ++i) {
-    nan += std::isnan(v[i]);
-    pos += v[i] == kInf;
-    neg += v[i] == -kInf;
-  }
-  node->nan = nan;
-  node->pos_inf = pos;
-  node->neg_inf = neg;
-}
-
-// Whether a value may be NaN or infinite: then the sum of squares is not finite. The sum of large
-// doubles may overflow as well; then the counts below stay 0.
-HWY_INLINE bool MayHoldSpecials(const StatsNode& node) {
-  return !(node.sum_squares < std::numeric_limits<double>::infinity());
-}
-
-// Counts NaN and infinities. The chunk is in the cache, so that reading it again costs no memory
-// traffic; and only chunks with a NaN or an infinity are read again.
-HWY_NOINLINE void RecountFloats(DType dtype, const uint8_t* p, int64_t n, StatsNode* node) {
-  alignas(64) float values[2 * kChunkElements];
-  DecodeFloats(dtype, p, n, values);
-  CountSpecials(values, n * ValuesPerElement(dtype), node);
-}
-HWY_NOINLINE void RecountDoubles(const uint8_t* p, int64_t n, StatsNode* node) {
-  alignas(64) double values[kChunkElements];
-  std::memcpy(values, p, static_cast<size_t>(n) * sizeof(double));
-  CountSpecials(values, n, node);
 }
 
 HWY_NOINLINE void ScanDecodedFloats(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk,
@@ -304,17 +217,78 @@ StatsNode StatsOfChunk(DType dtype, const uint8_t* p, int64_t n, int64_t chunk) 
       });
 }
 
+struct SketchedNode {
+  StatsNode stats;
+  SketchNode sketch;
+  static SketchedNode Combine(const SketchedNode& a, const SketchedNode& b) {
+    return {StatsNode::Combine(a.stats, b.stats), SketchNode::Combine(a.sketch, b.sketch)};
+  }
+};
+
+// The statistics of a chunk, and the sketch of its elements.
+void AddChunk(DType dtype, const uint8_t* p, int64_t n, int64_t chunk, StatsNode* stats,
+              SketchScan* scan) {
+  if (scan->AddWithStats(dtype, p, n, chunk, stats)) return;
+  *stats = StatsOfChunk(dtype, p, n, chunk);
+  const bool finite = stats->nan + stats->pos_inf + stats->neg_inf == 0;
+  scan->Add(dtype, p, n, SketchOf::kFinite, finite);  // the chunk is in the L1 cache
+}
+
+// The same with the sketch.
+[[gnu::noinline]] StatsNode SketchedStats(const TensorView& view, int64_t numel, ThreadPool* pool,
+                                          ChecksumParts* checksum, std::optional<Sketch>* sketch) {
+  const ChunkReader reader(view);
+  const SketchLayout layout(view.dtype, view.dims());
+  const int64_t size = static_cast<int64_t>(DTypeSize(view.dtype)),
+                values = SketchValues(view.dtype);
+  struct Scratch {
+    ChunkReader::Window window;
+    SketchScan scan;
+  };
+  const auto read = [&](int64_t first, int64_t n, int64_t chunk, Scratch& scratch,
+                        StatsNode* stats) {
+    const uint8_t* p = reader.Read(first, n, &scratch.window);
+    checksum->Add(chunk, p, n * size);
+    if (first % kGroupElements == 0) scratch.scan.Begin(layout, first * values);
+    AddChunk(view.dtype, p, n, chunk, stats, &scratch.scan);
+  };
+  const auto finish = [&](const SketchNode& node) {
+    *sketch = node.spoiled ? ComputeSketch(view, pool) : FinishSketch(node);
+  };
+  if (numel <= kChunkElements) {  // most tensors
+    Scratch scratch;
+    StatsNode stats;
+    read(0, numel, 0, scratch, &stats);
+    finish(scratch.scan.Finish());
+    return stats;
+  }
+  const SketchedNode node = FoldChunks<SketchedNode, Scratch>(
+      numel, pool, [&](int64_t first, int64_t n, int64_t chunk, Scratch& scratch) {
+        SketchedNode of_chunk;
+        read(first, n, chunk, scratch, &of_chunk.stats);
+        const int64_t end = first + n;
+        if (end % kGroupElements == 0 || end == numel) of_chunk.sketch = scratch.scan.Finish();
+        return of_chunk;
+      });
+  finish(node.sketch);
+  return node.stats;
+}
+
 }  // namespace
 
-Stats ComputeStats(const TensorView& view, ThreadPool* pool, Checksum checksum) {
+Stats ComputeStats(const TensorView& view, ThreadPool* pool, Checksum checksum,
+                   std::optional<Sketch>* sketch) {
   const int64_t numel = view.numel();
+  if (sketch != nullptr) sketch->reset();
   if (numel == 0) return EmptyStats(view.dtype);
   const FloatEnvironment environment;
   const int64_t size = static_cast<int64_t>(DTypeSize(view.dtype));
   ChecksumParts parts(checksum,
                       InParallel(numel, pool) ? (numel + kGroupElements - 1) / kGroupElements : 1);
   StatsNode node;
-  if (!view.IsContiguous()) {
+  if (sketch != nullptr) {
+    node = SketchedStats(view, numel, pool, &parts, sketch);
+  } else if (!view.IsContiguous()) {
     node = StatsOfStrided(view, numel, pool, &parts);
   } else {
     const uint8_t* data = static_cast<const uint8_t*>(view.data);

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "engine/kernels/digest.h"
+#include "engine/kernels/sketch.h"
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe {
@@ -37,7 +39,9 @@ struct Stats {
 //   Stats s = ComputeStats(view);          // on this thread
 //   s = ComputeStats(view, &pool);         // large tensors are split
 //   s = ComputeStats(view, &pool, Checksum::kCrc32);  // s.checksum == Crc32(view)
+//
+// `sketch`: set to ComputeSketch(view) in the same pass; null: not computed.
 Stats ComputeStats(const TensorView& view, ThreadPool* pool = nullptr,
-                   Checksum checksum = Checksum::kNone);
+                   Checksum checksum = Checksum::kNone, std::optional<Sketch>* sketch = nullptr);
 
 }  // namespace msprobe::kernels

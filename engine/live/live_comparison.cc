@@ -32,6 +32,7 @@ void Cut(size_t count, Dump* dump) {
   DropFrom(leaves, &dump->unwritten);
   DropFrom(leaves, &dump->unreadable);
   DropFrom(leaves, &dump->strides);
+  DropFrom(leaves, &dump->sketches);
   DropFrom(leaves, &dump->rests);
   // What follows was not looked at, so a call without partner proves nothing yet.
   dump->complete = false;

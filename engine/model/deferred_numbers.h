@@ -19,6 +19,7 @@ struct DeferredNumbers {
       false;  // false: a device computed them; stats.fingerprint and .checksum mean nothing
   bool has_counts = true;  // false: stats.nan, .zero and their kin mean nothing
   std::optional<kernels::RestStats> rest;
+  std::optional<kernels::Sketch> sketch;
   int64_t first_nonfinite = -1;
   bool file_is_lost = false;  // its tensor file could not be kept
 };

@@ -14,6 +14,7 @@ void TensorValue::Clear() {
   numbers = Numbers::kUnreadable;
   ticket = first_nonfinite = -1;
   rest.reset();
+  sketch.reset();
   with_statistics = with_counts = with_fingerprint = true;
   checksum = kernels::Checksum::kNone;
   requires_grad.reset();
@@ -238,6 +239,7 @@ void Entry::ForgetFile(std::string_view file) {
 void TensorValue::Resolve(const DeferredNumbers& arrived) {
   stats = arrived.stats;
   rest = arrived.rest;
+  sketch = arrived.sketch;
   first_nonfinite = arrived.first_nonfinite;
   numbers = arrived.has_fingerprint ? Numbers::kHere : Numbers::kFromDevice;
   with_counts = with_counts && arrived.has_counts;

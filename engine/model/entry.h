@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "engine/kernels/rest_stats.h"
+#include "engine/kernels/sketch.h"
 #include "engine/kernels/stats.h"
 #include "engine/model/deferred_numbers.h"
 #include "engine/tensor/dtype.h"
@@ -43,6 +44,7 @@ struct TensorValue {
   int64_t ticket = -1;  // kDeferred: number under which the statistics will come (Entry::Resolve)
   kernels::Stats stats;
   std::optional<kernels::RestStats> rest;  // set: the tensor has extremes
+  std::optional<kernels::Sketch> sketch;   // of the elements that are no extremes; unset: none
   int64_t first_nonfinite = -1;  // flat index of the first NaN or infinity; -1: none, or not asked
 
   // Which of them are recorded.

@@ -15,6 +15,7 @@
 #include <limits>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@
 #include "engine/model/element_type.h"
 #include "engine/model/shape.h"
 #include "engine/model/signature.h"
+#include "engine/model/sketch_text.h"
 
 namespace msprobe {
 
@@ -187,6 +189,7 @@ struct Dump {
   LeafTexts unwritten;
   LeafTexts unreadable;                // of tensors without numbers: why, "meta tensor"
   LeafTexts strides;                   // of tensors that are not contiguous, in elements: "[1, 4]"
+  LeafTexts sketches;                  // as the file spells them: SketchOf
   std::vector<LeafRest> rests;         // of tensors with extremes, in the order of their leaves
   std::vector<Weight> weights;         // of weights.json: at the first start of a run only
   std::vector<Signature> signatures;   // of signatures.json (ours only), sorted by api
@@ -217,6 +220,13 @@ struct Dump {
   std::string_view UnreadableOf(int32_t leaf) const { return TextOf(unreadable, leaf); }
   // "" of a contiguous tensor, and in dumps of other tools.
   std::string_view StridesOf(int32_t leaf) const { return TextOf(strides, leaf); }
+  // What shows whether two tensors have the same elements, rows or parts; kernels::SketchShapeOf says
+  // how many rows and columns its numbers are of. Of a tensor with extremes (RestOf) the extremes
+  // count as 0. nullopt: none was recorded (another tool, tensors of a device, of one element).
+  std::optional<kernels::Sketch> SketchOf(int32_t leaf) const {
+    const std::string_view text = TextOf(sketches, leaf);
+    return text.empty() ? std::nullopt : ParseSketch(text);
+  }
   // Null: the tensor has no extremes, or its dump does not say.
   const LeafRest* RestOf(int32_t leaf) const {
     const auto found =

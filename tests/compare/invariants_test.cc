@@ -287,7 +287,7 @@ void AddCalls(const std::vector<int32_t>& before, Dump* dump, Indices* records, 
     append(*dump, i, true);
     if (!dump->micro_steps.empty()) new_steps.push_back(dump->micro_steps[i]);
   }
-  for (LeafTexts* texts : {&dump->unwritten, &dump->unreadable, &dump->strides}) {
+  for (LeafTexts* texts : {&dump->unwritten, &dump->unreadable, &dump->strides, &dump->sketches}) {
     for (LeafText& text : *texts) text.leaf = place[text.leaf];
   }
   for (LeafRest& rest : dump->rests) rest.leaf = place[rest.leaf];

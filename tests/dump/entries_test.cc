@@ -125,6 +125,9 @@ TEST(ReadDump, FactsOfSingleValuesBelongToTheirLeaves) {
     values += head;
     if (i == 4) values += R"(, "stride": [1, 2])";
     if (i == 7) values += R"(, "unwritten": "Torch.empty.0.forward")";
+    if (i == 5) values += R"(, "sk": "P_AAAAAAAAAQAAAAAAAAAAQBQAAAAAAAAQAgAAAAAAAAQBAAAAAAAAA")";
+    if (i == 6) values += R"(, "sk": "P_AAAAAAAAAQAAAAAAAAAAQ")";  // cut short
+    if (i == 7) values += R"(, "sk": [1, 2])";
     if (i == 8) values += R"(, "vmap": [0], "unreadable": "meta tensor")";
     if (i == 8999)
       values += R"(, "extremes": 2, "rest_max": 1.5, "rest_min": -2.0, "rest_norm": 2.5)";
@@ -140,6 +143,8 @@ TEST(ReadDump, FactsOfSingleValuesBelongToTheirLeaves) {
   EXPECT_EQ(dump->UnreadableOf(8), "meta tensor");
   EXPECT_EQ(dump->UnreadableOf(7), "");
   EXPECT_EQ(dump->AllocationOf(4), "");
+  EXPECT_EQ(dump->SketchOf(5), (kernels::Sketch{.rows = {1, 2}, .wave = {3, 4}, .squares = 5}));
+  for (const int32_t leaf : {4, 6, 7, 8999}) EXPECT_EQ(dump->SketchOf(leaf), std::nullopt);
   const LeafRest* rest = dump->RestOf(8999);
   ASSERT_NE(rest, nullptr);
   EXPECT_EQ(rest->extremes, 2);

@@ -226,14 +226,20 @@ TEST(EntryJson, FactsThatFewTensorsHave) {
   tensor.unreadable = "meta tensor";
   tensor.unwritten = "Torch.empty.0.forward";
   tensor.rest = {.extremes = 2, .max = 1.5, .min = -2, .norm = 2.5};
+  EXPECT_FALSE(Contains(TensorText(tensor), "\"sk\""));
+  tensor.sketch = {.rows = {1, 2}, .wave = {3, 4}, .squares = 5};
   const std::string text = TensorText(tensor);
   EXPECT_TRUE(Contains(text, R"("stride":[1, 2],"vmap":[1, 0],"unreadable":"meta tensor",)"
                              R"("unwritten":"Torch.empty.0.forward")"))
       << text;
   EXPECT_TRUE(Contains(text, R"("extremes":2,"rest_max":1.5,"rest_min":-2.0,"rest_norm":2.5)"))
       << text;
+  EXPECT_TRUE(Contains(text, R"(,"sk":"P_AAAAAAAAAQAAAAAAAAAAQBQAAAAAAAAQAgAAAAAAAAQBAAAAAAAAA"})"))
+      << text;
+  tensor.with_statistics = false;
+  EXPECT_FALSE(Contains(TensorText(tensor), "\"sk\""));
   tensor.Clear();
-  EXPECT_TRUE(tensor.strides.empty() && tensor.unwritten.empty() && !tensor.rest);
+  EXPECT_TRUE(tensor.strides.empty() && tensor.unwritten.empty() && !tensor.rest && !tensor.sketch);
   EXPECT_TRUE(tensor.vmap.empty() && tensor.unreadable.empty());
 }
 

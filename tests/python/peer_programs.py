@@ -25,7 +25,7 @@ KINDS = (
 )
 STATISTICS = ("Max", "Min", "Mean", "Norm")
 # Members of a tensor.
-OURS_ONLY = {"nan", "pos_inf", "neg_inf", "zero", "fp", "stride", "unwritten"}
+OURS_ONLY = {"nan", "pos_inf", "neg_inf", "zero", "fp", "sk", "stride", "unwritten"}
 OURS_ONLY |= {"extremes", "rest_max", "rest_min", "rest_norm"}
 NARROW = {"torch.float32", "torch.float16", "torch.bfloat16"}
 # Members of a record; docs/dump_format.md marks them "ours".

@@ -97,6 +97,7 @@ class ConfigReader {
     if (key == "tensor_files") return TensorFiles(member);
     if (key == "enable_dataloader") return ReadBool(At(member), value, &config_.enable_dataloader);
     if (key == "reuse") return ReadBool(At(member), value, &config_.reuse);
+    if (key == "sketch") return ReadBool(At(member), value, &config_.sketch);
     if (key == "optimizer") return ReadBool(At(member), value, &config_.optimizer);
     if (key == "dump_enable") return ReadBool(At(member), value, &config_.dump_enable.emplace());
     if (key == "is_deterministic")

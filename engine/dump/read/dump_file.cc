@@ -139,6 +139,7 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
   append(&piece->unwritten, &all->unwritten);
   append(&piece->unreadable, &all->unreadable);
   append(&piece->strides, &all->strides);
+  append(&piece->sketches, &all->sketches);
   append(&piece->rests, &all->rests);
   for (RandomDraw& draw : piece->random_draws) draw.record += static_cast<uint32_t>(records);
   all->random_draws.insert(all->random_draws.end(), piece->random_draws.begin(),
@@ -335,6 +336,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     dump->unwritten = std::move(parsed.all.unwritten);
     dump->unreadable = std::move(parsed.all.unreadable);
     dump->strides = std::move(parsed.all.strides);
+    dump->sketches = std::move(parsed.all.sketches);
     dump->rests = std::move(parsed.all.rests);
     dump->random_draws = std::move(parsed.all.random_draws);
     *stack_keys = std::move(parsed.all.stack_keys);

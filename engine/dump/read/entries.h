@@ -29,7 +29,7 @@ struct Entries {
   std::vector<Leaf> leaves;
   std::vector<ProcessGroup> groups;  // Record::group counts from the start of this run
   // Of single leaves, which count from the start of this run.
-  LeafTexts unwritten, unreadable, strides;
+  LeafTexts unwritten, unreadable, strides, sketches;
   std::vector<LeafRest> rests;
   std::vector<RandomDraw> random_draws;      // RandomDraw::record counts from the start of this run
   std::vector<std::string_view> stack_keys;  // the "stack" member of each record; "" when absent
@@ -49,6 +49,7 @@ struct Entries {
     unwritten.clear();
     unreadable.clear();
     strides.clear();
+    sketches.clear();
     rests.clear();
     random_draws.clear();
     stack_keys.clear();

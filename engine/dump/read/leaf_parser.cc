@@ -257,6 +257,9 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
   } else if (Is(k, "fp") || Is(k, "fingerprint")) {
     if (!json_->String(&text)) return;
     leaf->fingerprint = parse_numbers_ ? FingerprintText(Text(text), &out_->arena) : Text(text);
+  } else if (Is(k, "sk") && json_->Peek() == '"') {
+    if (json_->String(&text))
+      out_->sketches.push_back({static_cast<uint32_t>(out_->leaves.size() - 1), Text(text)});
   } else if (Is(k, "data_name")) {
     if (json_->String(&text)) leaf->data_name = Text(text);
   } else if (int64_t* count = CountNamed(k, &read->counts); count != nullptr) {

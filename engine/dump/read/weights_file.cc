@@ -7,6 +7,7 @@
 #include "engine/base/file.h"
 #include "engine/formats/text/json.h"
 #include "engine/model/names.h"
+#include "engine/model/sketch_text.h"
 #include "engine/model/text_arena.h"
 
 namespace msprobe::dump {
@@ -36,6 +37,8 @@ void ReadWeight(formats::JsonCursor* json, StepWeight* weight) {
     if (next == '"' && (key == "dtype" || key == "fp")) {
       if (json->String(&text))
         (key == "dtype" ? weight->dtype : weight->fingerprint) = Decoded(text);
+    } else if (next == '"' && key == "sk") {
+      if (json->String(&text)) weight->sketch = ParseSketch(Decoded(text));
     } else if (next == '[' && key == "shape") {
       weight->dimensions = 0;
       for (json->BeginArray(); json->NextItem(); ++weight->dimensions) json->Skip();

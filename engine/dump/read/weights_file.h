@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/kernels/sketch.h"
 
 namespace msprobe::dump {
 
@@ -18,6 +20,7 @@ struct StepWeight {
   int dimensions = -1;      // -1: not known
   bool trained = false;     // it requires a gradient: a parameter that an optimizer may change
   std::string fingerprint;  // "" where its elements could not be read, or lie on a device
+  std::optional<kernels::Sketch> sketch;
   double max = NAN, min = NAN, mean = NAN, norm = NAN;  // NaN: not known
 };
 

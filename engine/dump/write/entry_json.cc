@@ -4,6 +4,7 @@
 
 #include "engine/base/text.h"
 #include "engine/model/guarded_text.h"
+#include "engine/model/sketch_text.h"
 
 namespace msprobe::dump {
 namespace {
@@ -294,6 +295,11 @@ void AppendTensorJson(std::string* out, const TensorValue& tensor) {
   if (tensor.with_fingerprint && tensor.numbers == TensorValue::Numbers::kHere) {
     *out += ",\"fp\":\"";
     AppendBase64(out, tensor.stats.fingerprint);
+    *out += '"';
+  }
+  if (tensor.sketch && tensor.with_statistics && tensor.numbers == TensorValue::Numbers::kHere) {
+    *out += ",\"sk\":\"";
+    AppendSketch(out, *tensor.sketch);
     *out += '"';
   }
   *out += '}';

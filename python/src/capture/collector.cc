@@ -95,6 +95,8 @@ void Collector::ApplyConfig(bool goes_on) {
   free_benchmark_.Configure();
   run_.options.numbers = config.task != Task::kNanCheck;
   run_.options.for_pkl = config.pkl.has_value();
+  run_.options.sketch =
+      config.sketch && (config.task == Task::kStatistics || config.task == Task::kTensor);
   // Other tasks need a tensor's numbers before the call goes on.
   run_.options.unwritten = &run_.unwritten;
   run_.known.Forget();
@@ -291,7 +293,8 @@ void Collector::WriteWeights(const NamedModels& models) {
   ValueOptions options;
   options.device = run_.options.device;
   options.bits = is_first || config.pkl;  // once in a run the fingerprints of all
-  options.known = run_.options.known;     // a forward pass reads most of them again
+  options.sketch = run_.options.sketch;
+  options.known = run_.options.known;  // a forward pass reads most of them again
   for (const auto& [prefix, model] : models) run_.weights.Read(prefix, model, options);
   if (!run_.weights.waits()) run_.session->WriteBeside("weights.json", run_.weights.Take());
 }

@@ -374,11 +374,18 @@ void DeviceReader::Read(const Piece& piece, const char* data) {
                         .shape = piece.shape.data()};
   const size_t bytes = BytesOf(piece.dtype, piece.shape);
   numbers.has_fingerprint = true;
-  numbers.stats = ComputeOver(
-      bytes, [&](ThreadPool* pool) { return kernels::ComputeStats(view, pool, asked.checksum); });
+  const bool sketched = asked.sketch && view.numel() > 1;
+  numbers.stats = ComputeOver(bytes, [&](ThreadPool* pool) {
+    return kernels::ComputeStats(view, pool, asked.checksum, sketched ? &numbers.sketch : nullptr);
+  });
   if (asked.rest) {
     numbers.rest = ComputeOver(bytes, [&](ThreadPool* pool) {
       return kernels::ComputeRestStats(view, numbers.stats, pool);
+    });
+  }
+  if (numbers.rest && sketched) {
+    numbers.sketch = ComputeOver(bytes, [&](ThreadPool* pool) {
+      return kernels::ComputeSketch(view, pool, kernels::SketchOf::kRest);
     });
   }
   const kernels::Stats& stats = numbers.stats;

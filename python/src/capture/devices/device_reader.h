@@ -56,6 +56,7 @@ class DeviceReader {
     kernels::Checksum checksum = kernels::Checksum::kNone;
     bool bits = false;    // the fingerprint is needed, however large the tensor is
     bool rest = false;    // RestStats
+    bool sketch = false;  // Sketch
     bool locate = false;  // the first NaN or infinity
     std::string file;     // the tensor file that gets the elements; "": none
   };

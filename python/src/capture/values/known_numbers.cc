@@ -46,7 +46,14 @@ std::optional<uint64_t> LayoutOf(const TensorView& view) {
 
 bool SameTensor(const KnownNumbers::Key& a, const KnownNumbers::Key& b) {
   return a.data == b.data && a.count == b.count && a.dtype == b.dtype && a.layout == b.layout &&
-         a.asked == b.asked;
+         a.asked == b.asked && a.shape == b.shape;
+}
+
+uint64_t ShapeOf(const TensorView& view) {
+  uint64_t shape = 1469598103934665603;
+  for (int i = 0; i < view.ndim; ++i)
+    shape = (shape ^ static_cast<uint64_t>(view.shape[i])) * 1099511628211;
+  return shape;
 }
 
 }  // namespace
@@ -96,6 +103,7 @@ const KnownNumbers::Numbers* KnownNumbers::Find(PyObject* tensor, const TensorVi
           .layout = *layout,
           .dtype = view.dtype,
           .asked = asked,
+          .shape = asked.sketch ? ShapeOf(view) : 0,
           .bytes = bytes};
   if (is_known) {
     for (const Entry& entry : at->second.entries) {

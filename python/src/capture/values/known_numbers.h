@@ -36,12 +36,13 @@ class KnownNumbers {
   // What is computed of a tensor. Numbers of one kind do not stand for another.
   struct Asked {
     kernels::Checksum checksum = kernels::Checksum::kNone;
-    bool rest = false;
+    bool rest = false, sketch = false;
     bool operator==(const Asked&) const = default;
   };
   struct Numbers {
     kernels::Stats stats;
     std::optional<kernels::RestStats> rest;
+    std::optional<kernels::Sketch> sketch;
   };
   // What is known of a tensor before it is read; opaque.
   struct Key {
@@ -51,6 +52,7 @@ class KnownNumbers {
     uint64_t layout = 0;
     DType dtype = DType::kFloat32;
     Asked asked;
+    uint64_t shape = 0;  // a sketch depends on it, other numbers do not
     size_t bytes = 0;
   };
 

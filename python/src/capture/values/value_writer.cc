@@ -36,18 +36,22 @@ auto ComputeOver(const TensorView& view, Compute compute) {
   return compute(pool);
 }
 
-// Takes no time for a tensor without extremes.
-std::optional<kernels::RestStats> MeasureRest(const TensorView& view, const kernels::Stats& stats) {
-  return ComputeOver(
-      view, [&](ThreadPool* pool) { return kernels::ComputeRestStats(view, stats, pool); });
+// The numbers that `asked` names, by reading the tensor.
+KnownNumbers::Numbers Measure(const TensorView& view, KnownNumbers::Asked asked, ThreadPool* pool) {
+  KnownNumbers::Numbers numbers;
+  // The statistics of one element say what it is.
+  const bool sketched = asked.sketch && view.numel() > 1;
+  numbers.stats =
+      kernels::ComputeStats(view, pool, asked.checksum, sketched ? &numbers.sketch : nullptr);
+  // Takes no time for a tensor without extremes.
+  if (asked.rest) numbers.rest = kernels::ComputeRestStats(view, numbers.stats, pool);
+  if (numbers.rest && sketched)
+    numbers.sketch = kernels::ComputeSketch(view, pool, kernels::SketchOf::kRest);
+  return numbers;
 }
 
-// The numbers that `options` ask for, by reading the tensor.
 KnownNumbers::Numbers ReadNumbers(const TensorView& view, const ValueOptions& options) {
-  const KnownNumbers::Asked asked = AskedBy(options);
-  KnownNumbers::Numbers numbers{.stats = MeasureTensor(view, asked.checksum)};
-  if (asked.rest) numbers.rest = MeasureRest(view, numbers.stats);
-  return numbers;
+  return ComputeOver(view, [&](ThreadPool* pool) { return Measure(view, AskedBy(options), pool); });
 }
 
 // The same without reading the tensor where its numbers are known.
@@ -107,6 +111,7 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
   KnownNumbers::Numbers numbers = NumbersOf(access, options);
   value->stats = numbers.stats;
   value->rest = numbers.rest;
+  value->sketch = numbers.sketch;
   value->numbers = TensorValue::Numbers::kHere;
   value->element_type = view.dtype;
   const kernels::Stats& stats = value->stats;
@@ -138,6 +143,7 @@ int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle 
                                                                 .checksum = asked.checksum,
                                                                 .bits = options.bits,
                                                                 .rest = asked.rest,
+                                                                .sketch = asked.sketch,
                                                                 .locate = style.locate,
                                                                 .file = file});
   if (ticket < 0) access->FetchNow();
@@ -155,15 +161,14 @@ bool Keep(PyObject* value, const TensorView& view, const kernels::Stats& stats,
 }  // namespace
 
 KnownNumbers::Asked AskedBy(const ValueOptions& options) {
+  const bool statistics = options.numbers && options.summary.statistics && !options.for_pkl;
   return {.checksum = options.numbers ? options.summary.checksum : kernels::Checksum::kNone,
-          .rest = options.numbers && options.summary.statistics && !options.for_pkl};
+          .rest = statistics,
+          .sketch = statistics && options.sketch};
 }
 
 KnownNumbers::Numbers MeasureWithoutGil(const TensorView& view, KnownNumbers::Asked asked) {
-  ThreadPool* pool = Bytes(view) >= kParallelBytes ? &ThreadPool::Default() : nullptr;
-  KnownNumbers::Numbers numbers{.stats = kernels::ComputeStats(view, pool, asked.checksum)};
-  if (asked.rest) numbers.rest = kernels::ComputeRestStats(view, numbers.stats, pool);
-  return numbers;
+  return Measure(view, asked, Bytes(view) >= kParallelBytes ? &ThreadPool::Default() : nullptr);
 }
 
 kernels::Stats MeasureTensor(const TensorView& view, kernels::Checksum checksum) {

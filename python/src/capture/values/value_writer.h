@@ -66,6 +66,7 @@ struct ValueOptions {
   // it.
   bool for_pkl = false;
   bool numbers = true;  // false: statistics are computed and not written (task nan_check)
+  bool sketch = false;  // recorded with the statistics
   // Reads tensors of a device without waiting for it; null: they are copied to the host at once.
   DeviceReader* device = nullptr;
   bool bits = false;  // the fingerprints of tensors of a device are needed, however large they are
