@@ -37,7 +37,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def environment_stays():
-    """What a test sets ends with it: seed_all sets PYTHONHASHSEED, and then no Python would fork."""
+    """What a test sets ends with it: after seed_all (PYTHONHASHSEED) no Python would be a fork."""
     before = dict(os.environ)
     yield
     for name in before.keys() | os.environ.keys() - {"PYTEST_CURRENT_TEST"}:
