@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -23,6 +24,7 @@
 #include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/measure/measure_tensors.h"
+#include "engine/compare/relations/carried.h"
 #include "engine/compare/repeat_spread.h"
 #include "engine/dump/read/reader.h"
 
@@ -133,7 +135,9 @@ class CompareVerb : public Verb {
     if (checkpoints) {
       output.Add(0, CompareCheckpointPair(pairs[0], memory, output));
     } else {
-      ForEachPair(pairs, log_rows_, memory, [&](size_t i, uint64_t part) {
+      // Relations are carried from step to step: one pair after the other.
+      const bool in_order = log_rows_ || options_.engine == compare::Engine::kRelations;
+      ForEachPair(pairs, in_order, memory, [&](size_t i, uint64_t part) {
         const uint64_t size = FileSizes(pairs[i]);
         const std::string label =
             fmt::format("reading {} and {}", pairs[i].target, pairs[i].golden);
@@ -354,6 +358,11 @@ class CompareVerb : public Verb {
     }
     MSPROBE_ASSIGN_OR_RETURN(std::deque<Dump> repeats, ReadRepeats(index, memory));
     LimitTensors(memory->left(), &options);
+    if (options.engine == compare::Engine::kRelations) {
+      auto& carried = carried_[pair.rank];
+      if (carried == nullptr) carried = std::make_shared<compare::relations::Carried>();
+      options.carried = carried;
+    }
     Result<compare::Comparison> comparison = compare::CompareWithRepeats(
         std::move(target), std::move(golden), options, std::move(repeats));
     if (comparison.ok()) {
@@ -439,6 +448,8 @@ class CompareVerb : public Verb {
   ExplainFlag explain_;
   std::vector<std::string> repeats_;
   std::vector<std::vector<std::string>> repeats_of_;  // of each pair
+  // Of each rank what the step before left.
+  mutable std::map<int32_t, std::shared_ptr<compare::relations::Carried>> carried_;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
   ReportFlags reports_;

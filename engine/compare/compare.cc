@@ -184,7 +184,7 @@ void ForgiveGradientOrder(Comparison* c) {
 }
 
 // Rows that say nothing of the two programs are taken out; the relations of the values decide.
-void DecideByRelations(const LeftGradients& left, Comparison* c) {
+void DecideByRelations(const LeftGradients& left, relations::Carried* carried, Comparison* c) {
   JudgeDTypeArguments(c);
   ForgiveOverwritten(c);
   ForgiveOtherForms(c);
@@ -192,7 +192,8 @@ void DecideByRelations(const LeftGradients& left, Comparison* c) {
   ForgiveGradientOrder(c);
   ForgiveUnwritten(c);
   FindCompiledCalls(c);
-  relations::Decide(c);
+  relations::Carried first_step;
+  relations::Decide(carried != nullptr ? carried : &first_step, c);
   const bool backward =
       c->first.pair >= 0 && RecordOf(*c, c->first.pair).direction != Direction::kForward;
   if (backward) left.Name(c);
@@ -240,7 +241,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   ForgiveImplementations(&c);
   ForgiveEqualArguments(&c);
   if (options.engine == Engine::kRelations) {
-    DecideByRelations(left, &c);
+    DecideByRelations(left, options.carried.get(), &c);
     return c;
   }
   const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);

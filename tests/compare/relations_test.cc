@@ -147,13 +147,15 @@ struct Runs {
   std::shared_ptr<const ContentIds> content;
   Paths paths;
   Graph target, golden;
+  Carried before;
   Relations relations;
-  Runs(Dump t, Dump g)
+  Runs(Dump t, Dump g, Carried left = {})
       : c(Compared(std::move(t), std::move(g))),
         content(ContentOf(c)),
         target(c, Side::kTarget, *content, &paths),
         golden(c, Side::kGolden, *content, &paths),
-        relations(c, target, golden) {}
+        before(std::move(left)),
+        relations(c, target, golden, before) {}
   ValueId Result(CallId call) const { return target.Makes(call)[0].value; }
 };
 

@@ -22,6 +22,10 @@ class ThreadPool;
 }
 namespace msprobe::compare {
 
+namespace relations {
+struct Carried;
+}
+
 // Names that differ on purpose. Keys are the target's spelling, values the golden's.
 struct NameMapping {
   // Record::api, whole: {"Cell.net.fc.Dense", "Module.net.fc.Linear"}, {"Functional.abs",
@@ -69,6 +73,9 @@ struct CompareOptions {
   Alignment alignment = Alignment::kAuto;
   Exactness exactness = Exactness::kAuto;
   Engine engine = Engine::kRules;
+  // Of kRelations: what the step before left to this one; then what this one leaves to the next
+  // (relations/carried.h). Null: the first step.
+  std::shared_ptr<relations::Carried> carried;
   NameMapping mapping;
   // true: calls are partners only when they have equally many values, of the same shapes.
   bool same_shapes = false;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -201,6 +202,9 @@ struct Comparison {
   RunStart run_start;
   FirstDivergence first;
   FirstBits first_bits;
+  // Set where relations decide (relations/): the names in weights.json of the weights with which the
+  // target began, and that are none of the golden's.
+  std::optional<std::vector<std::string>> unrelated_weights;
   std::string exact;  // why bits decide; "": differences within rounding are noise
   std::vector<FirstDivergence> runners_up;
   // Sentences on what this comparison cannot know: a killed run, a missing stack.json, records

@@ -207,11 +207,15 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
     const bool exact = bits || (same_bits && !trained && !computed);
     const std::string& name = c->first;
     const bool by_chance = MovesByChance(earlier.weights, name);
+    // Relations know the error with which each weight was left.
+    const auto& unrelated = later.weights.unrelated;
+    const bool related =
+        !same_bits && unrelated && std::ranges::find(*unrelated, name) == unrelated->end();
     updates.push_back({.name = name,
                        .dimensions = c->second.dimensions,
                        .trained = trained,
                        .by_chance = by_chance,
-                       .wrong = !by_chance &&
+                       .wrong = !by_chance && !related &&
                                 !Differs(limits, a->second, b->second, exact, one_update) &&
                                 Differs(limits, c->second, d->second, exact, one_update),
                        .before = {a->second.norm, b->second.norm},

@@ -17,16 +17,22 @@ constexpr size_t kMostRunnersUp = 5;
 
 class Decision {
  public:
-  explicit Decision(Comparison* c)
+  Decision(const Carried& before, Comparison* c)
       : c_(*c),
         content_(ContentOf(*c)),
         target_(*c, Side::kTarget, *content_, &paths_),
         golden_(*c, Side::kGolden, *content_, &paths_),
-        relations_(*c, target_, golden_),
+        relations_(*c, target_, golden_, before),
         exposure_(relations_) {}
+
+  Carried Left() const { return LeaveBehind(relations_); }
 
   void Write() {
     JudgeRows();
+    c_.unrelated_weights.emplace();
+    for (const auto& [v, name] : target_.NamedWeights()) {
+      if (!relations_.IsRight(v)) c_.unrelated_weights->push_back(name);
+    }
     ClassifyCalls(&c_);
     std::vector<FirstDivergence> named;
     for (const Candidate& candidate : exposure_.candidates) {
@@ -156,9 +162,11 @@ class Decision {
 
 }  // namespace
 
-void Decide(Comparison* c) {
-  Decision decision(c);
+void Decide(Carried* carried, Comparison* c) {
+  const Carried before = std::move(*carried);
+  Decision decision(before, c);
   decision.Write();
+  *carried = decision.Left();
 }
 
 }  // namespace msprobe::compare::relations

@@ -2,11 +2,13 @@
 #pragma once
 
 #include "engine/compare/model/comparison.h"
+#include "engine/compare/relations/carried.h"
 
 namespace msprobe::compare::relations {
 
 // Sets the verdicts of rows, the classes of calls and the first divergence of a comparison whose rows
-// were aligned and measured.
-void Decide(Comparison* comparison);
+// were aligned and measured. `carried`: what the step before left to this one, then what this one
+// leaves to the next.
+void Decide(Carried* carried, Comparison* comparison);
 
 }  // namespace msprobe::compare::relations

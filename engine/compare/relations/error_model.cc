@@ -134,6 +134,14 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
          std::min(4.0, std::max(least, 1000 * noise)) * moved / std::max(Rms(v), 1e-30);
 }
 
+// What a step leaves that nobody recorded, of a weight whose gradient had this noise.
+double Relations::BoundOfUnseen(ValueId v, ValueId w, const Carried::Unseen& moved) const {
+  const double own = kOwnRoundings * t.values[v].roundoff;
+  if (moved.noise == 0 || w == kNoId || !g.values[w].moments.known) return own;
+  const double far = Moved(g.values[w].moments, moved.before) / std::max(Rms(v), 1e-30);
+  return own + std::min(4.0, std::max(0.25, 1000 * moved.noise)) * far;
+}
+
 // A wrong value does not become right by being made smaller: what was made of it is right only if
 // nothing of its error is left.
 double Relations::NotHiding(ValueId v, double bound, double* wrong) const {
@@ -187,7 +195,10 @@ double Relations::TermsOf(ValueId v) const {
   const double n = static_cast<double>(value.moments.n);
   if (n == 0 || !value.IsFloat()) return 0;
   if (!t.PartsOf(v).empty() || value.maker == kNoId) {
-    double terms = 0;
+    const auto arrival = arrivals_.find(v);
+    double terms = arrival == arrivals_.end() || arrival->second.left == nullptr
+                       ? 0
+                       : arrival->second.left->terms;
     for (const ValueId w : t.InputsOf(v, false)) {
       const double rows = static_cast<double>(t.values[w].moments.n) / n;
       terms = std::max(terms, Terms(w) * std::sqrt(std::max(rows, 1.0)));

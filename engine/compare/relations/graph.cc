@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
+#include "engine/dump/read/weights_file.h"
 #include "engine/model/names.h"
+#include "engine/model/text_arena.h"
 
 namespace msprobe::compare::relations {
 namespace {
@@ -69,7 +72,27 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
   weight_.resize(values.size());
   Nest();
   Index();
+  NameWeights();
   AddUpGradients();
+}
+
+// A file that cannot be read names nothing.
+void Graph::NameWeights() {
+  std::vector<dump::StepWeight> weights;
+  if (!dump::ReadStepWeights(dump.folder, &weights).ok() || weights.empty()) return;
+  std::unordered_map<uint64_t, ValueId> arrivals;
+  for (const Port& port : taken) {
+    if (values[port.value].maker != kNoId || values[port.value].plain) continue;
+    arrivals.emplace(ContentKey(dump.leaves[port.leaf]), port.value);
+  }
+  TextArena arena;
+  for (dump::StepWeight& weight : weights) {
+    if (weight.fingerprint.empty()) continue;
+    const auto found = arrivals.find(HashText(FingerprintText(weight.fingerprint, &arena), 1));
+    if (found == arrivals.end()) continue;
+    weight_[found->second] = 1;
+    named_.emplace_back(found->second, std::move(weight.name));
+  }
 }
 
 void Graph::AddRecord(int32_t index, Paths* paths) {
@@ -262,6 +285,8 @@ ValueId Graph::Observe(int32_t leaf, CallId call, bool is_made) {
     }
   }
   value_of_leaf_[leaf] = known;
+  if (const RowSketch sketch = SketchOf(dump, leaf); sketch.known())
+    seen_.emplace_back(known, sketch);
   return known;
 }
 
@@ -317,6 +342,15 @@ void Graph::Index() {
   }
   uses_.Build(values.size(), uses);
   makers_.Build(values.size(), makers);
+  std::stable_sort(seen_.begin(), seen_.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first, a.second.columns) < std::tie(b.first, b.second.columns);
+  });
+  const auto again = std::unique(seen_.begin(), seen_.end(), [](const auto& a, const auto& b) {
+    return a.first == b.first && a.second.columns == b.second.columns;
+  });
+  seen_.erase(again, seen_.end());
+  sketches_.Build(values.size(), seen_);
+  seen_ = {};
 }
 
 ValueId Graph::ForwardOf(CallId backward, const Port& port) const {

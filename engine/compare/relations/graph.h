@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/relations/moments.h"
 #include "engine/compare/relations/operations.h"
+#include "engine/compare/relations/sketch.h"
 
 namespace msprobe::compare::relations {
 
@@ -134,8 +136,12 @@ class Graph {
   std::vector<ValueId> InputsOf(ValueId value, bool saved) const;
   // No recorded operation takes what the last call returned: code without records may.
   bool IsLoose(ValueId value) const;
+  // What is known of its elements; one for each length of rows in which it was seen.
+  std::span<const RowSketch> SketchesOf(ValueId value) const { return sketches_.Of(value); }
   // Whether it is a parameter or buffer with which the step began.
   bool IsWeight(ValueId value) const { return weight_[value] != 0; }
+  // The weights with which the step began, as weights.json names them.
+  const std::vector<std::pair<ValueId, std::string>>& NamedWeights() const { return named_; }
   ValueId ValueOfLeaf(int32_t leaf) const { return value_of_leaf_[leaf]; }
   CallId CallOfLeaf(int32_t leaf) const { return call_of_leaf_[leaf]; }
   ValueId WithContent(int32_t content) const { return content >= 0 ? by_content_[content] : kNoId; }
@@ -180,6 +186,7 @@ class Graph {
   Sums SumsOfParameters() const;
   std::vector<ValueId> PartsOfArrival(ValueId value) const;
   void AddUpGradients();
+  void NameWeights();
 
   const ContentIds& content_;
   const bool is_target_;
@@ -190,11 +197,14 @@ class Graph {
   std::vector<CallId> call_of_leaf_;
   std::vector<char> unwritten_leaf_;
   std::vector<char> weight_;
+  std::vector<std::pair<ValueId, std::string>> named_;
   std::unordered_map<std::string_view, ValueId> weight_of_;  // by the name of the parameter
   std::unordered_map<std::string_view, CallId> by_name_;
   Lists<Taker> uses_;
   Lists<CallId> makers_, children_;
   Lists<ValueId> gradients_, parts_;
+  std::vector<std::pair<ValueId, RowSketch>> seen_;  // until they are in sketches_
+  Lists<RowSketch> sketches_;
 };
 
 }  // namespace msprobe::compare::relations

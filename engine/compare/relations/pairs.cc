@@ -131,58 +131,71 @@ void Relations::PairRecomputed() {
   }
 }
 
-// Calls of one place that the runs make in different numbers, because one divides the batch, or the
-// time, in other parts.
-void Relations::FindDivided() {
-  std::map<std::tuple<CallKind, std::string_view, int32_t>, Group> places;
-  const auto collect = [&](const Graph& run, std::vector<CallId> Group::*side) {
+// Calls of one place, in their order: where the runs divide a batch, or the time, in other parts,
+// several of them do together what several of the golden's do.
+void Relations::FindPlaces() {
+  std::map<std::tuple<CallKind, std::string_view, int32_t>, int32_t> numbers;
+  place_of_.assign(t.calls.size(), {});
+  const auto collect = [&](const Graph& run, std::vector<CallId> Place::*side, bool mine) {
     for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
       const Call& call = run.calls[id];
       if (call.kind == CallKind::kGradients || call.kind == CallKind::kUpdate ||
           call.kind == CallKind::kTotalNorm)
         continue;
-      (places[{call.kind, run.ApiOf(id), call.path}].*side).push_back(id);
+      const auto [at, is_new] = numbers.try_emplace({call.kind, run.ApiOf(id), call.path},
+                                                    static_cast<int32_t>(places_.size()));
+      if (is_new) places_.emplace_back();
+      auto& calls = places_[at->second].*side;
+      if (mine) place_of_[id] = {at->second, static_cast<int32_t>(calls.size())};
+      calls.push_back(id);
     }
   };
-  collect(t, &Group::mine);
-  collect(g, &Group::others);
-  const auto add = [&](Group group) {
-    const auto number = static_cast<int32_t>(divided_.size());
-    for (const CallId id : group.mine) groups_of_[id].push_back(number);
-    divided_.push_back(std::move(group));
-  };
+  collect(t, &Place::mine, true);
+  collect(g, &Place::others, false);
+}
+
+// Whether the calls of a place, `calls` in one pass, take as many elements in each of them.
+bool Relations::AreDivided(Place* place, size_t calls) const {
+  const auto known = place->divided.find(calls);
+  if (known != place->divided.end()) return known->second;
   // Of the first argument: a reduction has one result, however many rows it takes.
-  const auto elements = [](const Graph& run, const std::vector<CallId>& calls) {
-    int64_t n = 0;
-    for (const CallId id : calls) {
-      const auto ports = run.Takes(id).empty() ? run.Makes(id) : run.Takes(id);
-      if (!ports.empty()) n += run.values[ports[0].value].moments.n;
+  const auto count = [calls](const Graph& run, const std::vector<CallId>& all) {
+    std::vector<int64_t> elements(calls, 0);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto ports = run.Takes(all[i]).empty() ? run.Makes(all[i]) : run.Takes(all[i]);
+      if (!ports.empty()) elements[i % calls] += run.values[ports[0].value].moments.n;
     }
-    return n;
+    return elements;
   };
-  for (const auto& [place, all] : places) {
-    const size_t m = all.mine.size(), k = all.others.size();
-    if (m == k) {
-      for (size_t i = 0; i < m; ++i) {
-        if (t.Makes(all.mine[i]).size() != g.Makes(all.others[i]).size())
-          add({{all.mine[i]}, {all.others[i]}});
-      }
-      continue;
-    }
-    if (m == 0 || k == 0) continue;
-    const size_t most = std::gcd(m, k);
-    for (size_t calls = most; calls >= 1; --calls) {  // how many one pass makes
-      if (most % calls != 0) continue;
-      std::vector<Group> groups(calls);
-      for (size_t i = 0; i < m; ++i) groups[i % calls].mine.push_back(all.mine[i]);
-      for (size_t i = 0; i < k; ++i) groups[i % calls].others.push_back(all.others[i]);
-      const bool fits = std::all_of(groups.begin(), groups.end(), [&](const Group& group) {
-        return elements(t, group.mine) == elements(g, group.others);
-      });
-      if (!fits) continue;
-      for (Group& group : groups) add(std::move(group));
-    }
+  const bool fits = count(t, place->mine) == count(g, place->others);
+  place->divided.emplace(calls, fits);
+  return fits;
+}
+
+// The calls that do together what a call does a part of, in each way to divide them; only for the
+// last one of them, when all that they take is known.
+std::vector<Relations::Group> Relations::GroupsOf(CallId call) {
+  constexpr size_t kMostParts = 64;  // of a batch
+  std::vector<Group> out;
+  const auto [number, index] = place_of_[call];
+  if (number < 0) return out;
+  Place& place = places_[number];
+  const size_t m = place.mine.size(), k = place.others.size();
+  if (k == 0) return out;
+  if (m == k && t.Makes(call).size() + g.Makes(place.others[index]).size() > 2)
+    out.push_back({{call}, {place.others[index]}});  // one call that divides
+  const size_t most = std::gcd(m, k);
+  const size_t least = std::max<size_t>((std::max(m, k) + kMostParts - 1) / kMostParts, 1);
+  for (size_t calls = most; calls >= least; --calls) {  // how many one pass makes
+    if (most % calls != 0 || (m == calls && k == calls)) continue;
+    const size_t r = static_cast<size_t>(index) % calls;
+    if (static_cast<size_t>(index) + calls < m || !AreDivided(&place, calls)) continue;
+    Group group;
+    for (size_t i = r; i < m; i += calls) group.mine.push_back(place.mine[i]);
+    for (size_t i = r; i < k; i += calls) group.others.push_back(place.others[i]);
+    out.push_back(std::move(group));
   }
+  return out;
 }
 
 }  // namespace msprobe::compare::relations

@@ -138,6 +138,11 @@ bool Exposure::SamePolicy() const {
 // turn a comparison.
 std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
   const Graph& t = r_.t;
+  const auto makes = t.Makes(id);
+  const auto is_float = [&t](const Port& port) { return t.values[port.value].IsFloat(); };
+  // What is only moved has its effect where it is used.
+  if (t.calls[id].facts->Moves() && std::none_of(makes.begin(), makes.end(), is_float))
+    return std::nullopt;
   for (const Port& port : t.Takes(id)) {
     const Value& x = t.values[port.value];
     const ValueId w = r_.AtPartner(port);
@@ -147,8 +152,9 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
     const Value& y = r_.g.values[w];
     if (x.dtype.dtype() != y.dtype.dtype() || x.shape.view() != y.shape.view()) continue;
     const std::vector<ValueId> inputs = t.InputsOf(port.value, false);
-    if (std::any_of(inputs.begin(), inputs.end(), [&](ValueId v) { return t.values[v].IsFloat(); }))
-      continue;
+    // Others that it was made of are named in its place, or came from outside.
+    const auto other = [&](ValueId v) { return t.values[v].IsFloat() || !r_.IsRight(v); };
+    if (std::any_of(inputs.begin(), inputs.end(), other)) continue;
     return Candidate{.call = x.maker,
                      .golden = r_.pair[x.maker],
                      .value = port.value,

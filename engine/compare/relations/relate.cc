@@ -14,7 +14,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kDouble = 0x1p-53;
-constexpr double kSurely = 8;        // an error of so many bounds is no rounding
 constexpr int kMostCandidates = 64;  // values of nearly the same norm that are looked at
 
 // A tensor that only tells k elements from the other n - k.
@@ -78,10 +77,12 @@ bool SameEnvironment(const Dump& a, const Dump& b) {
 
 }  // namespace
 
-Relations::Relations(const Comparison& comparison, const Graph& target, const Graph& golden)
+Relations::Relations(const Comparison& comparison, const Graph& target, const Graph& golden,
+                     const Carried& before)
     : c(comparison),
       t(target),
       g(golden),
+      carried(before),
       pair(target.calls.size(), kNoId),
       partner(golden.calls.size(), kNoId),
       relations_(target.values.size()),
@@ -91,6 +92,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       has_(golden.values.size(), 0),
       part_(target.values.size(), 0),
       covered_(golden.values.size(), 0),
+      taken_(golden.values.size(), 0),
       golden_leaf_(target.dump.leaves.size(), kNoId),
       target_leaf_(golden.dump.leaves.size(), kNoId),
       scalar_differs_(target.dump.leaves.size(), 0),
@@ -98,7 +100,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
   PairCalls();
   PairRecomputed();
   PairGradients();
-  FindDivided();
+  FindPlaces();
   for (ValueId w = 0; w < static_cast<ValueId>(g.values.size()); ++w) {
     const Value& value = g.values[w];
     if (value.plain || !value.moments.known || !std::isfinite(value.moments.norm)) continue;
@@ -112,7 +114,52 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       return std::tie(a.norm, a.value) < std::tie(b.norm, b.value);
     });
   }
+  FindArrivals();
   RelateAll();
+}
+
+// Values with which the step began, and of which the step before knows something.
+void Relations::FindArrivals() {
+  const auto each_arrival = [](const Graph& run, const auto& use) {
+    for (const Port& port : run.taken) {
+      if (run.values[port.value].maker == kNoId && !run.values[port.value].plain)
+        use(port.value, ContentKey(run.dump.leaves[port.leaf]));
+    }
+  };
+  if (!carried.left.empty()) {
+    std::unordered_map<uint64_t, ValueId> golden;
+    each_arrival(g, [&](ValueId w, uint64_t key) {
+      golden.emplace(key, w);
+      if (carried.covered.count(key) > 0) covered_[w] = 1;
+    });
+    each_arrival(t, [&](ValueId v, uint64_t key) {
+      const auto left = carried.left.find(key);
+      if (left == carried.left.end()) return;
+      const auto there = golden.find(left->second.golden);
+      if (left->second.golden != 0 && there == golden.end()) return;
+      arrivals_[v] = {.left = &left->second,
+                      .golden = left->second.golden == 0 ? kNoId : there->second};
+    });
+  }
+  for (const auto& [v, name] : t.NamedWeights()) {
+    const auto unseen = carried.unseen.find(name);
+    if (unseen != carried.unseen.end()) arrivals_[v].unseen = &unseen->second;
+  }
+}
+
+// As the step before left it.
+bool Relations::RelateAsLeft(ValueId v) {
+  const auto found = arrivals_.find(v);
+  if (found == arrivals_.end() || found->second.left == nullptr) return false;
+  const Carried::Left& left = *found->second.left;
+  Set(v, {.strength = left.in_order ? Strength::kNear : Strength::kSame,
+          .proof = Proof::kLeftSo,
+          .golden = found->second.golden,
+          .error = left.error,
+          .bound = left.bound,
+          .proven = true});
+  if (left.golden == 0) part_[v] = 1;
+  return true;
 }
 
 ValueId Relations::AtPartner(const Port& port) const {
@@ -185,7 +232,53 @@ void Relations::RelateCall(CallId call) {
     Relate(port.value, AtPartner(port), false);
     Settle(port.value);
   }
-  if (groups_of_.count(call) > 0) RelateDivided(call);
+  RelateDivided(call);
+  RelateIndices(call);
+}
+
+// Integers that a call takes as indices, of a result that has the rows of its partner's: they name the
+// same rows, which are numbered in another order.
+void Relations::RelateIndices(CallId call) {
+  const CallId golden = pair[call];
+  if (golden == kNoId || t.calls[call].kind != CallKind::kOperation || OtherApi(call)) return;
+  const auto known = [this](const Port& port) {
+    return t.values[port.value].plain || IsKnown(port.value);
+  };
+  if (t.calls[call].facts->Moves() && !OtherScalars(call)) {  // indices that are moved
+    const auto takes = t.Takes(call);
+    const auto index = [this](const Port& port) {
+      return !t.values[port.value].IsFloat() && of(port.value).proof == Proof::kIndex;
+    };
+    if (std::any_of(takes.begin(), takes.end(), index)) {
+      for (const Port& port : t.Makes(call)) RelateIndex(port);
+    }
+  }
+  bool in_another_order = false;
+  for (const Port& port : t.Makes(call)) {
+    if (!known(port)) return;
+    in_another_order |= of(port.value).strength == Strength::kSame;
+  }
+  for (const Port& port : t.Takes(call)) {
+    if (t.values[port.value].IsFloat()) {
+      if (!known(port)) return;
+      in_another_order |= of(port.value).strength == Strength::kSame;
+    }
+  }
+  if (in_another_order) {
+    for (const Port& port : t.Takes(call)) RelateIndex(port);
+  }
+}
+
+void Relations::RelateIndex(const Port& port) {
+  const Value& value = t.values[port.value];
+  const ValueId w = AtPartner(port);
+  if (value.IsFloat() || value.plain || IsKnown(port.value) || w == kNoId ||
+      value.dtype.dtype() != g.values[w].dtype.dtype() ||
+      value.shape.view() != g.values[w].shape.view())
+    return;
+  Set(port.value,
+      {.strength = Strength::kSame, .proof = Proof::kIndex, .golden = w, .proven = true});
+  wrong_[port.value] = 0;
 }
 
 void Relations::Relate(ValueId v, ValueId w, bool weight) {
@@ -197,17 +290,24 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   }
   if (old.strength == Strength::kEqual) return;
   if (const ValueId same = g.WithContent(value.content); same != kNoId) {
-    old = {.strength = Strength::kEqual, .proof = Proof::kSameContent, .golden = same};
+    Set(v, {.strength = Strength::kEqual, .proof = Proof::kSameContent, .golden = same});
     return;
   }
+  if (RelateAsLeft(v)) return;
   const bool began = weight && value.maker == kNoId && w != kNoId;
-  const Bound model = BoundOf(v);
+  Bound model = BoundOf(v);
+  const auto arrival = arrivals_.find(v);
+  const bool moved = arrival != arrivals_.end() && arrival->second.unseen != nullptr;
+  if (moved) model = {.error = BoundOfUnseen(v, w, *arrival->second.unseen)};
   double wrong = 0;
   const double bound = NotHiding(v, model.error, &wrong);
   Relation best{.proof = Proof::kNotFound, .bound = bound};
   if (w != kNoId) {
-    best = CompareWith(v, w, bound, model.exact, began ? Proof::kBeganSo : Proof::kPartner);
-    if (best.strength < Strength::kNear && std::isfinite(best.error) &&
+    best = CompareWith(v, w, bound, model.exact,
+                       moved   ? Proof::kMovedAlike
+                       : began ? Proof::kBeganSo
+                               : Proof::kPartner);
+    if (best.strength == Strength::kNone && std::isfinite(best.error) &&
         best.error > kSurely * bound)
       wrong = best.error;
   }
@@ -215,11 +315,15 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
     Relation other = Search(v, bound, model.exact);
     if (other.strength > best.strength) best = other;
   }
-  wrong_[v] = best.strength < Strength::kNear ? wrong : 0;
-  best.doubtful =
-      (best.strength == Strength::kSame || best.strength == Strength::kNear) && !Follows(v);
+  wrong_[v] = best.strength == Strength::kNone ? wrong : 0;
+  best.doubtful = IsDoubtful(v, best);
   best.like = best.like || wrong > 0;
-  if (best.strength > old.strength || old.proof == Proof::kNotTried) old = best;
+  if (best.strength > old.strength || old.proof == Proof::kNotTried) Set(v, best);
+}
+
+void Relations::Set(ValueId v, const Relation& r) {
+  relations_[v] = r;
+  if (r.strength >= Strength::kNear && r.golden != kNoId) taken_[r.golden] = 1;
 }
 
 // A constant is right unless its place in the golden has another content.
@@ -253,24 +357,50 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
     r.proof = Proof::kNotRecorded;
     return r;
   }
-  const bool like = SameElements(a.moments, b.moments);
+  bool like = SameElements(a.moments, b.moments);
   if (!a.IsFloat() || !b.IsFloat()) {  // integers do not round
+    const Apart apart = ApartOf(v, w, 0);
+    like = like && (!apart.proven || apart.rows <= kOwnRoundings * kDouble);
     r.strength = !like ? Strength::kNone : a.dtype != b.dtype ? Strength::kNear : Strength::kSame;
     r.error = like ? 0 : kInfinity;
     r.bound = 0;
     r.like = like;
+    r.proven = like && apart.proven &&
+               (r.strength == Strength::kSame || apart.in_order <= kOwnRoundings * kDouble);
     return r;
   }
   if (a.dtype.dtype() != b.dtype.dtype()) {
     r.bound = std::max(bound, kOwnRoundings * std::max(a.roundoff, b.roundoff));
     exact = false;
   }
-  r.error = Distance(a.moments, b.moments, Terms(v));
-  r.strength = r.error <= r.bound && !exact ? Strength::kNear
-               : like                       ? Strength::kSame
-                                            : Strength::kNone;
+  const Apart apart = ApartOf(v, w, Terms(v));
+  const bool near = apart.in_order <= r.bound && !exact;
+  const bool same_rows = apart.rows <= std::max(r.bound, kOwnRoundings * kDouble);
+  like = (like && !apart.proven) || (apart.proven && same_rows);
+  r.strength = near ? Strength::kNear : like ? Strength::kSame : Strength::kNone;
+  r.error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
   r.like = like && a.dtype.dtype() == b.dtype.dtype();
+  r.proven = apart.proven && r.strength != Strength::kNone;
   return r;
+}
+
+// By sketches of one length of rows, if both have them; else their moments decide.
+Apart Relations::ApartOf(ValueId v, ValueId w, double terms) const {
+  const Moments &a = t.values[v].moments, &b = g.values[w].moments;
+  const double moments = Distance(a, b, terms);
+  Apart apart{.in_order = moments, .rows = moments};
+  if (std::isinf(moments)) return apart;
+  for (const RowSketch& mine : t.SketchesOf(v)) {
+    for (const RowSketch& other : g.SketchesOf(w)) {
+      if (mine.columns != other.columns || mine.rows != other.rows) continue;
+      const double norm = std::max(b.Rms(), terms) * std::sqrt(static_cast<double>(b.n));
+      const Apart by = DistanceOf(mine, other, norm);
+      return {.in_order = std::max(moments, by.in_order),
+              .rows = std::max(moments, by.rows),
+              .proven = true};
+    }
+  }
+  return apart;
 }
 
 // A golden value with the same moments, whatever call made it.
@@ -288,12 +418,17 @@ Relation Relations::Search(ValueId v, double bound, bool exact) const {
       }
     }
   }
+  // What stands elsewhere must be proven, if it has a sketch.
+  const auto counts = [&](const Relation& r) {
+    return r.proven || m.n == 1 || t.SketchesOf(v).empty();
+  };
   if (const auto found = by_elements_.find(ElementsKey(m)); found != by_elements_.end()) {
     int looked = 0;
     for (const ValueId w : found->second) {
       if (++looked > kMostCandidates) break;
       Relation near = CompareWith(v, w, bound, exact, Proof::kSameNumbers);
-      if (near.strength > best.strength && near.proof == Proof::kSameNumbers) best = near;
+      if (near.strength > best.strength && near.proof == Proof::kSameNumbers && counts(near))
+        best = near;
     }
   }
   if (best.strength >= Strength::kNear || exact || !value.IsFloat() || m.norm == 0) return best;
@@ -306,17 +441,35 @@ Relation Relations::Search(ValueId v, double bound, bool exact) const {
     if (at->norm > m.norm * (1 + 2 * bound)) break;
     if (!g.values[at->value].IsFloat()) continue;
     Relation near = CompareWith(v, at->value, bound, exact, Proof::kNearNumbers);
-    if (near.strength >= Strength::kNear && near.proof == Proof::kNearNumbers &&
+    if (near.strength >= Strength::kNear && near.proof == Proof::kNearNumbers && counts(near) &&
         (best.strength < Strength::kNear || near.error < best.error))
       best = near;
   }
   // Each of the statistics agrees by chance with a probability of `bound`.
-  if (best.strength == Strength::kNear && best.proof == Proof::kNearNumbers) {
+  if (best.strength == Strength::kNear && best.proof == Proof::kNearNumbers && !best.proven) {
     const double chance = -std::min<double>(4, static_cast<double>(m.n)) * std::log10(bound);
     if (chance < std::log10(static_cast<double>(norms.size())) + 3)
       return {.proof = Proof::kNotFound, .bound = bound};
   }
   return best;
+}
+
+// Whether only moments agree; or whether the step has put the rows into another order here. A batch
+// that came in another order keeps it, and nothing of the target has the order of the golden.
+bool Relations::IsDoubtful(ValueId v, const Relation& r) const {
+  if (r.strength != Strength::kSame && r.strength != Strength::kNear) return false;
+  const Value& value = t.values[v];
+  if (!r.proven && (r.strength == Strength::kNear || t.SketchesOf(v).empty())) return !Follows(v);
+  if (r.strength == Strength::kNear) return false;
+  if (!r.proven) return true;
+  if (value.maker == kNoId) return r.golden != kNoId && taken_[r.golden] != 0;
+  const std::vector<ValueId> inputs = t.InputsOf(v, false);
+  const auto doubtful = [this](ValueId w) { return of(w).doubtful; };
+  const auto in_order = [this](ValueId w) {
+    return of(w).strength != Strength::kSame && part_[w] == 0;
+  };
+  return std::any_of(inputs.begin(), inputs.end(), doubtful) ||
+         std::all_of(inputs.begin(), inputs.end(), in_order);
 }
 
 // The same operation, called alike with related arguments, keeps the order of elements.
@@ -395,126 +548,15 @@ bool Relations::Fits(ValueId v, ValueId w) const {
            Distance(a.moments, b.moments, 0) <= kOwnRoundings * std::max(a.roundoff, b.roundoff);
   }
   if (r.strength < Strength::kSame) return false;
-  const double error = Distance(a.moments, b.moments, Terms(v));
-  if (r.strength == Strength::kEqual && a.dtype.dtype() == b.dtype.dtype())
-    return Distance(a.moments, b.moments, 0) <= kOwnRoundings * a.roundoff &&
-           !SameElements(a.moments, b.moments);
-  return error <= std::max({r.bound, kOwnRoundings * std::max(a.roundoff, b.roundoff), kDouble});
-}
-
-// Parameters that one run has in one piece and the other in several, one after the other.
-void Relations::FindPieces() {
-  const auto lone = [](const Graph& run, const std::vector<int32_t>& partners) {
-    std::vector<ValueId> out;
-    for (const Port& port : run.taken) {
-      const Leaf& leaf = run.dump.leaves[port.leaf];
-      const bool weight = leaf.slot == Slot::kParameter || run.IsWeight(port.value);
-      if (weight && partners[port.leaf] < 0 && !run.values[port.value].plain &&
-          run.values[port.value].maker == kNoId &&
-          std::find(out.begin(), out.end(), port.value) == out.end())
-        out.push_back(port.value);
-      if (out.size() > 4096) break;  // so many have no partner: the models are other ones
-    }
-    return out;
-  };
-  const std::vector<ValueId> mine = lone(t, golden_leaf_), others = lone(g, target_leaf_);
-  const auto search = [&](const Graph& one, const std::vector<ValueId>& wholes, const Graph& many,
-                          const std::vector<ValueId>& parts, bool whole_in_target) {
-    for (const ValueId whole : wholes) {
-      const Value& value = one.values[whole];
-      for (size_t i = 0; i < parts.size(); ++i) {
-        std::vector<ValueId> group;
-        int64_t n = 0;
-        for (size_t j = i; j < parts.size() && n < value.shape.elements(); ++j) {
-          if (many.values[parts[j]].shape.extents().size() != value.shape.extents().size()) break;
-          group.push_back(parts[j]);
-          n += many.values[parts[j]].shape.elements();
-        }
-        if (n != value.shape.elements() || group.size() < 2) continue;
-        const std::vector<ValueId> single = {whole};
-        const double left = whole_in_target
-                                ? RelateParts(single, group, 4 * kDigits, Proof::kPieceOfWeight)
-                                : RelateParts(group, single, 4 * kDigits, Proof::kPieceOfWeight);
-        if (left == 0) break;
-      }
-    }
-  };
-  search(g, others, t, mine, false);
-  search(t, mine, g, others, true);
-}
-
-double Relations::RelateParts(std::span<const ValueId> mine, std::span<const ValueId> others,
-                              double bound, Proof proof) {
-  if (mine.empty() || others.empty() || mine.size() == others.size()) return kInfinity;
-  std::vector<Moments> a, b;
-  double roundoff = 0, terms = 0, allowed = bound;
-  for (const ValueId v : mine) {
-    a.push_back(t.values[v].moments);
-    roundoff = std::max(roundoff, t.values[v].roundoff);
-    terms = std::max(terms, Terms(v));
+  if (r.strength == Strength::kEqual && a.dtype.dtype() == b.dtype.dtype()) {
+    const Apart apart = ApartOf(v, w, 0);
+    return apart.in_order <= kOwnRoundings * a.roundoff &&
+           (apart.proven || !SameElements(a.moments, b.moments));
   }
-  for (const ValueId w : others) {
-    b.push_back(g.values[w].moments);
-    roundoff = std::max(roundoff, g.values[w].roundoff);
-  }
-  const auto known = [](const Moments& m) { return m.known; };
-  if (!std::all_of(a.begin(), a.end(), known) || !std::all_of(b.begin(), b.end(), known))
-    return kInfinity;
-  if (bound <= 0) {
-    allowed = kOwnRoundings * roundoff;
-    for (const ValueId v : mine) {
-      double wrong = 0;
-      allowed = std::max(allowed, NotHiding(v, BoundOf(v).error, &wrong));
-    }
-  }
-  const double error = Distance(Join(a), Join(b), terms);
-  if (!(error <= (roundoff > 0 ? allowed : 1e-12))) return error;
-  for (const ValueId v : mine) {
-    if (of(v).strength < Strength::kNear) {
-      relations_[v] = {.strength = Strength::kNear,
-                       .proof = proof,
-                       .error = std::max(error, 4 * roundoff),
-                       .bound = allowed};
-    }
-    part_[v] = 1;
-  }
-  for (const ValueId w : others) covered_[w] = 1;
-  return 0;
-}
-
-void Relations::RelateDivided(CallId call) {
-  // What calls take or make in one slot, with rows as `like` has them.
-  const auto in_slot = [](const Graph& run, const std::vector<CallId>& calls, const Port& port,
-                          bool made, const Value& like) {
-    std::vector<ValueId> out;
-    for (const CallId id : calls) {
-      for (const Port& other : made ? run.Makes(id) : run.Takes(id)) {
-        const Value& value = run.values[other.value];
-        const auto a = value.shape.extents(), b = like.shape.extents();
-        const bool rows =
-            a.size() > 1 && b.size() > 1 ? a.back() == b.back() : a.size() == b.size();
-        if (other.place == port.place && rows && value.dtype.dtype() == like.dtype.dtype())
-          out.push_back(other.value);
-      }
-    }
-    return out;
-  };
-  for (const bool made : {false, true}) {
-    for (const Port& port : made ? t.Makes(call) : t.Takes(call)) {
-      const ValueId v = port.value;
-      if (of(v).strength >= Strength::kNear && part_[v] != 0) continue;
-      double best = kInfinity;
-      for (const int32_t number : groups_of_[call]) {
-        const Group& group = divided_[number];
-        const std::vector<ValueId> a = in_slot(t, group.mine, port, made, t.values[v]);
-        const std::vector<ValueId> b = in_slot(g, group.others, port, made, t.values[v]);
-        best = std::min(best, RelateParts(a, b, 0, Proof::kPartOfBatch));
-        if (best == 0) break;
-      }
-      if (kSurely * of(v).bound < best && best < kInfinity && of(v).strength < Strength::kNear)
-        wrong_[v] = best;
-    }
-  }
+  const Apart apart = ApartOf(v, w, Terms(v));
+  const double error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
+  return error <= std::max({r.bound, kOwnRoundings * std::max(a.roundoff, b.roundoff),
+                            kOwnRoundings * kDouble});
 }
 
 }  // namespace msprobe::compare::relations

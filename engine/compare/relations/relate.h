@@ -6,7 +6,7 @@
 // stronger one, so the order in which values are looked at decides nothing. Values that no
 // constructor relates are not wrong: whether they matter is decided by where they lead (expose.h).
 //
-//   const Relations relations(comparison, target, golden);
+//   const Relations relations(comparison, target, golden, carried);
 //   relations.of(7).strength;    // Strength::kNear
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "engine/compare/relations/carried.h"
 #include "engine/compare/relations/graph.h"
 
 namespace msprobe::compare::relations {
@@ -38,7 +39,10 @@ enum class Proof : uint8_t {
   kMask,         // the same mask in another coding
   kPartOfBatch,  // together with other parts it is what the golden has whole, or the other way
   kPieceOfWeight,
-  kBeganSo,  // a weight that the step began with
+  kIndex,       // by what is taken with it
+  kBeganSo,     // a weight that the step began with
+  kLeftSo,      // the step before left it with this error
+  kMovedAlike,  // a weight that a step moved that nobody recorded
 };
 
 struct Relation {
@@ -47,24 +51,32 @@ struct Relation {
   ValueId golden = kNoId;
   double error = 0;  // measured, relative to the terms of the value
   double bound = 0;  // what rounding explains
-  // The moments agree, and nothing says that the elements do.
+  // Nothing says that its elements stand where those of the golden value do: only moments agree, or
+  // the step has put its rows into another order.
   bool doubtful = false;
-  // The moments of the same elements and other bits; or something wrong went in.
+  // The same elements and other bits; or something wrong went in.
   bool like = false;
+  // Sketches say so, which tell the elements.
+  bool proven = false;
 };
 
 // Roundings of one call that nothing else is known of.
 inline constexpr double kOwnRoundings = 16;
+// An error of so many bounds is no rounding.
+inline constexpr double kSurely = 8;
 
 inline uint64_t MixKeys(uint64_t h, uint64_t x) { return (h ^ x) * 0x9e3779b97f4a7c15 + (h >> 29); }
 
 class Relations {
  public:
-  Relations(const Comparison& comparison, const Graph& target, const Graph& golden);
+  // Keeps references to its arguments.
+  Relations(const Comparison& comparison, const Graph& target, const Graph& golden,
+            const Carried& before);
 
   const Comparison& c;
   const Graph& t;
   const Graph& g;
+  const Carried& carried;
   std::vector<CallId> pair;     // of each call of the target; kNoId
   std::vector<CallId> partner;  // of each call of the golden
 
@@ -85,31 +97,56 @@ class Relations {
   bool OtherApi(CallId call) const;
   // The size of the terms that were added up to a value of the target: its rounding is relative to it.
   double Terms(ValueId value) const;
+  Apart ApartOf(ValueId value, ValueId w, double terms) const;
+  // The error of a value, relative to its terms.
+  double RelativeErrorOf(ValueId value) const { return ErrorOf(value) * Ratio(value); }
+  // Whether nothing stronger is looked for.
+  bool IsKnown(ValueId value) const {
+    const Relation& r = of(value);
+    return r.strength >= Strength::kNear || (r.strength == Strength::kSame && r.proven);
+  }
+  // Whether values of the target are together what values of the golden are together.
+  bool IsPart(ValueId value) const { return part_[value] != 0; }
+  bool IsCovered(ValueId golden) const { return covered_[golden] != 0; }
   bool same_environment() const { return same_environment_; }
   // Relates values that are together what others are together; the distance, 0: near.
   double RelateParts(std::span<const ValueId> mine, std::span<const ValueId> others, double bound,
                      Proof proof);
 
  private:
-  struct Group {  // calls of one place that do the same work, in other numbers
+  struct Group {  // calls of one place that do the same work together
     std::vector<CallId> mine, others;
   };
+  struct Place {  // a place of the program: all calls of one kind and name in one module
+    std::vector<CallId> mine, others;
+    std::unordered_map<size_t, bool> divided;  // AreDivided
+  };
+  bool AreDivided(Place* place, size_t calls) const;
+  std::vector<Group> GroupsOf(CallId call);
 
   void PairCalls();
   void PairRecomputed();
   void PairGradients();
   void PairByPlace(CallId call, CallId golden);
   void Unpair(CallId call);
-  void FindDivided();
+  void FindPlaces();
   void FindPieces();
+  void FindArrivals();
+  bool RelateAsLeft(ValueId value);
   void RelateAll();
   std::vector<CallId> Order() const;
   void RelateCall(CallId call);
   void Relate(ValueId value, ValueId w, bool weight);
+  void Set(ValueId value, const Relation& relation);
   void RelateConstant(ValueId value, ValueId w);
   Relation CompareWith(ValueId value, ValueId w, double bound, bool exact, Proof proof) const;
   Relation Search(ValueId value, double bound, bool exact) const;
+  double TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others, double terms,
+                       bool* proven) const;
+  bool IsDoubtful(ValueId value, const Relation& relation) const;
   void RelateDivided(CallId call);
+  void RelateIndices(CallId call);
+  void RelateIndex(const Port& port);
   bool Follows(ValueId value) const;
   bool FitsOrWrong(ValueId value, ValueId w) const;
 
@@ -121,6 +158,7 @@ class Relations {
   Bound BoundOf(ValueId value) const;
   double ScaleOf(ValueId value) const;
   double BoundOfUpdate(ValueId value, const Call& call) const;
+  double BoundOfUnseen(ValueId value, ValueId w, const Carried::Unseen& moved) const;
   double NotHiding(ValueId value, double bound, double* wrong) const;
   double ErrorOf(ValueId value) const;
   struct Arguments {  // floats that a call takes
@@ -149,13 +187,23 @@ class Relations {
   std::vector<double> wrong_;           // of each value the error that rounding cannot explain; 0
   std::vector<double> terms_, coarse_;  // -1: not known yet
   std::vector<char> has_, part_, covered_;
+  std::vector<char> taken_;  // golden values that a value of the target is near
   std::vector<int32_t> golden_leaf_, target_leaf_;  // the partner of each leaf
   std::vector<char> scalar_differs_;                // of each leaf of the target
-  std::vector<Group> divided_;
-  std::unordered_map<CallId, std::vector<int32_t>> groups_of_;
+  struct AtPlace {
+    int32_t place = -1, index = -1;
+  };
+  std::vector<Place> places_;
+  std::vector<AtPlace> place_of_;                           // of each call of the target
   std::unordered_map<int64_t, std::vector<Norm>> by_norm_;  // of the golden, by elements
   std::unordered_map<uint64_t, std::vector<ValueId>> by_elements_;
-  mutable double noise_ = 0;  // the largest error of a related value so far
+  struct Arrival {
+    const Carried::Left* left = nullptr;
+    const Carried::Unseen* unseen = nullptr;
+    ValueId golden = kNoId;  // of `left`
+  };
+  std::unordered_map<ValueId, Arrival> arrivals_;  // what the step before knew of them
+  mutable double noise_ = 0;                       // the largest error of a related value so far
   bool same_environment_ = false;
 };
 

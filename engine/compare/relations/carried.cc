@@ -1,0 +1,70 @@
+#include "engine/compare/relations/carried.h"
+
+#include <algorithm>
+
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/relations/relate.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+// Whether a call left the value in memory that may outlive the step.
+bool IsLeft(const Graph& run, const Value& value) {
+  if (value.maker == kNoId || value.plain) return false;
+  const Call& call = run.calls[value.maker];
+  return call.kind == CallKind::kUpdate || run.made[value.port].changed ||
+         (call.facts->in_place && call.kind == CallKind::kOperation);
+}
+
+uint64_t KeyOf(const Graph& run, ValueId value) {
+  const Value& v = run.values[value];
+  return v.maker == kNoId ? 0 : ContentKey(run.dump.leaves[run.made[v.port].leaf]);
+}
+
+// The error of the gradient of a weight, relative to the terms that were added up to it; below 0: no
+// gradient was recorded.
+double NoiseOf(const Relations& r, ValueId weight) {
+  double noise = -1;
+  for (const ValueId gradient : r.t.GradientsOf(weight))
+    noise = std::max(noise, r.RelativeErrorOf(gradient));
+  return noise;
+}
+
+}  // namespace
+
+Carried LeaveBehind(const Relations& r) {
+  Carried out;
+  bool updates = false;
+  for (const Call& call : r.t.calls) updates |= call.kind == CallKind::kUpdate;
+  for (ValueId v = 0; v < static_cast<ValueId>(r.t.values.size()); ++v) {
+    const Relation& known = r.of(v);
+    if (!IsLeft(r.t, r.t.values[v]) || !r.IsRight(v) || known.strength == Strength::kEqual)
+      continue;
+    const uint64_t golden = known.golden == kNoId ? 0 : KeyOf(r.g, known.golden);
+    if (golden == 0 && !r.IsPart(v)) continue;
+    out.left[KeyOf(r.t, v)] = {.golden = golden,
+                               .error = known.error,
+                               .bound = known.bound,
+                               .terms = r.Terms(v),
+                               .in_order = known.strength == Strength::kNear};
+  }
+  for (ValueId w = 0; w < static_cast<ValueId>(r.g.values.size()); ++w) {
+    if (r.IsCovered(w) && IsLeft(r.g, r.g.values[w])) out.covered.insert(KeyOf(r.g, w));
+  }
+  if (updates) return out;
+  double common = 0;  // of a weight whose gradient was not recorded
+  for (const auto& [v, name] : r.t.NamedWeights()) common = std::max(common, NoiseOf(r, v));
+  for (const auto& [v, name] : r.t.NamedWeights()) {
+    const ValueId w = r.of(v).golden;
+    if (w == kNoId || !r.g.values[w].moments.known) continue;
+    const double noise = NoiseOf(r, v);
+    const auto earlier = r.carried.unseen.find(name);
+    out.unseen[name] = {
+        .noise = std::max(noise < 0 ? common : noise,
+                          earlier == r.carried.unseen.end() ? 0 : earlier->second.noise),
+        .before = r.g.values[w].moments};
+  }
+  return out;
+}
+
+}  // namespace msprobe::compare::relations

@@ -1,0 +1,177 @@
+// Values that are together what others are together: pieces of a weight, parts of a batch, addends
+// (relate.h).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/compare/relations/relate.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// What the calls of a group take or make in one slot, with rows as `like` has them; of one call in all
+// slots, which it divides its argument into.
+std::vector<ValueId> InSlot(const Graph& run, const std::vector<CallId>& calls, int32_t place,
+                            bool made, const Value& like) {
+  std::vector<ValueId> out;
+  for (const CallId id : calls) {
+    for (const Port& other : made ? run.Makes(id) : run.Takes(id)) {
+      const Value& value = run.values[other.value];
+      const auto a = value.shape.extents(), b = like.shape.extents();
+      const bool rows = a.size() > 1 && b.size() > 1 ? a.back() == b.back() : a.size() == b.size();
+      if ((other.place == place || calls.size() == 1) && rows &&
+          value.dtype.dtype() == like.dtype.dtype())
+        out.push_back(other.value);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+// How far values are together from what others are together: as parts of a batch, as addends, or
+// side by side.
+double Relations::TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others,
+                                double terms, bool* proven) const {
+  std::vector<Moments> a, b;
+  for (const ValueId v : mine) a.push_back(t.values[v].moments);
+  for (const ValueId w : others) b.push_back(g.values[w].moments);
+  const Moments whole = Join(b);
+  const double moments = Distance(Join(a), whole, terms);
+  *proven = false;
+  std::vector<RowSketch> x, y;
+  const auto collect = [](const Graph& run, std::span<const ValueId> values, int64_t columns,
+                          std::vector<RowSketch>* out) {
+    for (const ValueId v : values) {
+      for (const RowSketch& sketch : run.SketchesOf(v)) {
+        if (columns != 0 && sketch.columns != columns) continue;
+        out->push_back(sketch);
+        break;
+      }
+    }
+    return out->size() == values.size();
+  };
+  const double size = std::max(whole.Rms(), terms) * std::sqrt(static_cast<double>(whole.n));
+  for (const RowSketch& first : t.SketchesOf(mine[0])) {
+    x.clear(), y.clear();
+    if (!collect(t, mine, first.columns, &x) || !collect(g, others, first.columns, &y)) continue;
+    *proven = true;
+    const double rows = std::max(moments, DistanceOfRows(x, y, size));
+    // As many values may have one sum by chance: a and 1 - a.
+    const bool may_add_up = mine.size() != others.size() && Join(a).extremes == 0;
+    return may_add_up ? std::min(rows, DistanceOfSums(x, y, size)) : rows;
+  }
+  x.clear(), y.clear();
+  if (!collect(t, mine, 0, &x) || !collect(g, others, 0, &y)) return moments;
+  *proven = true;
+  return std::max(moments, DistanceSideBySide(x, y, size));
+}
+
+// Parameters that one run has in one piece and the other in several, one after the other.
+void Relations::FindPieces() {
+  const auto lone = [](const Graph& run, const std::vector<int32_t>& partners) {
+    std::vector<ValueId> out;
+    for (const Port& port : run.taken) {
+      const Leaf& leaf = run.dump.leaves[port.leaf];
+      const bool weight = leaf.slot == Slot::kParameter || run.IsWeight(port.value);
+      if (weight && partners[port.leaf] < 0 && !run.values[port.value].plain &&
+          run.values[port.value].maker == kNoId &&
+          std::find(out.begin(), out.end(), port.value) == out.end())
+        out.push_back(port.value);
+      if (out.size() > 4096) break;  // so many have no partner: the models are other ones
+    }
+    return out;
+  };
+  const std::vector<ValueId> mine = lone(t, golden_leaf_), others = lone(g, target_leaf_);
+  const auto search = [&](const Graph& one, const std::vector<ValueId>& wholes, const Graph& many,
+                          const std::vector<ValueId>& parts, bool whole_in_target) {
+    for (const ValueId whole : wholes) {
+      const Value& value = one.values[whole];
+      for (size_t i = 0; i < parts.size(); ++i) {
+        std::vector<ValueId> group;
+        int64_t n = 0;
+        for (size_t j = i; j < parts.size() && n < value.shape.elements(); ++j) {
+          if (many.values[parts[j]].shape.extents().size() != value.shape.extents().size()) break;
+          group.push_back(parts[j]);
+          n += many.values[parts[j]].shape.elements();
+        }
+        if (n != value.shape.elements() || group.size() < 2) continue;
+        const std::vector<ValueId> single = {whole};
+        const double left = whole_in_target
+                                ? RelateParts(single, group, 4 * kDigits, Proof::kPieceOfWeight)
+                                : RelateParts(group, single, 4 * kDigits, Proof::kPieceOfWeight);
+        if (left == 0) break;
+      }
+    }
+  };
+  search(g, others, t, mine, false);
+  search(t, mine, g, others, true);
+}
+
+double Relations::RelateParts(std::span<const ValueId> mine, std::span<const ValueId> others,
+                              double bound, Proof proof) {
+  if (mine.empty() || others.empty() || (mine.size() == 1 && others.size() == 1)) return kInfinity;
+  double roundoff = 0, terms = 0, allowed = bound;
+  for (const ValueId v : mine) {
+    if (!t.values[v].moments.known) return kInfinity;
+    roundoff = std::max(roundoff, t.values[v].roundoff);
+    terms = std::max(terms, Terms(v));
+  }
+  for (const ValueId w : others) {
+    if (!g.values[w].moments.known) return kInfinity;
+    roundoff = std::max(roundoff, g.values[w].roundoff);
+  }
+  if (bound <= 0) {
+    allowed = kOwnRoundings * roundoff;
+    for (const ValueId v : mine) {
+      double wrong = 0;
+      allowed = std::max(allowed, NotHiding(v, BoundOf(v).error, &wrong));
+    }
+  }
+  bool proven = false;
+  const double error = TogetherApart(mine, others, terms, &proven);
+  // Moments alone do not tell rows that were dealt to as many parts.
+  if (!proven && mine.size() == others.size()) return kInfinity;
+  if (!(error <= (roundoff > 0 ? allowed : 1e-12))) return error;
+  for (const ValueId v : mine) {
+    if (!IsKnown(v)) {
+      relations_[v] = {.strength = Strength::kNear,
+                       .proof = proof,
+                       .error = std::max(error, 4 * roundoff),
+                       .bound = allowed,
+                       .proven = proven};
+    }
+    part_[v] = 1;
+  }
+  for (const ValueId w : others) covered_[w] = 1;
+  return 0;
+}
+
+void Relations::RelateDivided(CallId call) {
+  const std::vector<Group> groups = GroupsOf(call);
+  if (groups.empty()) return;
+  const auto known = [this](ValueId v) { return IsKnown(v); };
+  for (const bool made : {false, true}) {
+    for (const Port& port : made ? t.Makes(call) : t.Takes(call)) {
+      const Value& like = t.values[port.value];
+      double best = kInfinity;
+      std::vector<ValueId> all;
+      for (const Group& group : groups) {
+        const std::vector<ValueId> mine = InSlot(t, group.mine, port.place, made, like);
+        if (std::all_of(mine.begin(), mine.end(), known)) continue;
+        const std::vector<ValueId> others = InSlot(g, group.others, port.place, made, like);
+        best = std::min(best, RelateParts(mine, others, 0, Proof::kPartOfBatch));
+        if (best == 0) break;
+        all.insert(all.end(), mine.begin(), mine.end());
+      }
+      if (best == 0 || std::isinf(best)) continue;
+      for (const ValueId v : all) {
+        if (!known(v) && best > kSurely * of(v).bound) wrong_[v] = best;
+      }
+    }
+  }
+}
+
+}  // namespace msprobe::compare::relations

@@ -1,0 +1,260 @@
+// What sketches and the step before add to the relations of engine/compare/relations.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "engine/compare/relations/carried.h"
+#include "engine/compare/relations/relate.h"
+#include "engine/compare/relations/sketch.h"
+#include "engine/kernels/sketch.h"
+#include "engine/model/sketch_text.h"
+#include "tests/compare/dump_builder.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+using test::DumpBuilder;
+
+constexpr int kRows = 8, kColumns = 8;
+
+// Rows of eight elements.
+struct Matrix {
+  std::vector<float> x;
+
+  static Matrix Random(int rows, unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    Matrix m{std::vector<float>(static_cast<size_t>(rows * kColumns))};
+    for (float& each : m.x) each = normal(random);
+    return m;
+  }
+  int rows() const { return static_cast<int>(x.size()) / kColumns; }
+  Matrix Take(const std::vector<int>& which) const {
+    Matrix m;
+    for (const int row : which)
+      m.x.insert(m.x.end(), x.begin() + row * kColumns, x.begin() + (row + 1) * kColumns);
+    return m;
+  }
+  Matrix Map(const std::function<float(float)>& f) const {
+    Matrix m = *this;
+    std::transform(x.begin(), x.end(), m.x.begin(), f);
+    return m;
+  }
+  test::Tensor Recorded() const {
+    test::Tensor t;
+    double sum = 0, squares = 0;
+    uint64_t hash = 14695981039346656037U;
+    for (const float each : x) {
+      sum += each;
+      squares += double{each} * each;
+      hash = (hash ^ std::hash<float>()(each)) * 1099511628211U;
+    }
+    t.max = *std::max_element(x.begin(), x.end());
+    t.min = *std::min_element(x.begin(), x.end());
+    t.mean = sum / static_cast<double>(x.size());
+    t.norm = std::sqrt(squares);
+    t.shape = "[" + std::to_string(rows()) + ", " + std::to_string(kColumns) + "]";
+    t.fingerprint = std::to_string(hash);
+    return t;
+  }
+};
+
+// Records the sketch of the last value, too.
+void Sketch(DumpBuilder& b, const Matrix& m) {
+  const int64_t extents[] = {m.rows(), kColumns};
+  const TensorView view{.data = m.x.data(), .dtype = DType::kFloat32, .ndim = 2, .shape = extents};
+  std::string text;
+  AppendSketch(&text, kernels::ComputeSketch(view).value());
+  const auto leaf = static_cast<uint32_t>(b.dump().leaves.size() - 1);
+  b.dump().sketches.push_back({leaf, b.dump().arena.emplace_back(text)});
+}
+
+void In(DumpBuilder& b, const Matrix& m) {
+  b.In(m.Recorded());
+  Sketch(b, m);
+}
+
+void Out(DumpBuilder& b, const Matrix& m) {
+  b.Out(m.Recorded());
+  Sketch(b, m);
+}
+
+struct Runs {
+  Comparison c;
+  std::shared_ptr<const ContentIds> content;
+  Paths paths;
+  Graph target, golden;
+  Carried before;
+  Relations relations;
+  Runs(Dump t, Dump g, Carried left = {})
+      : c(test::MustCompare(std::move(t), std::move(g), {.engine = Engine::kRelations})),
+        content(ContentOf(c)),
+        target(c, Side::kTarget, *content, &paths),
+        golden(c, Side::kGolden, *content, &paths),
+        before(std::move(left)),
+        relations(c, target, golden, before) {}
+  const Relation& Result(CallId call) const { return relations.of(target.Makes(call)[0].value); }
+};
+
+std::vector<int> Reversed() { return {7, 6, 5, 4, 3, 2, 1, 0}; }
+
+Runs OneCall(const Matrix& mine, const Matrix& other) {
+  DumpBuilder t, g;
+  for (auto [b, m] : {std::pair{&t, &mine}, std::pair{&g, &other}}) {
+    b->Call("Torch.f.0.forward");
+    In(*b, *m);
+    Out(*b, m->Map([](float v) { return std::sin(3 * v); }));
+  }
+  return {t.Take(), g.Take()};
+}
+
+TEST(RowSketch, TellsRowsInAnotherOrderFromOtherElements) {
+  const Matrix x = Matrix::Random(kRows, 1);
+  const Runs reversed = OneCall(x.Take(Reversed()), x);
+  EXPECT_EQ(reversed.Result(0).strength, Strength::kSame);
+  EXPECT_TRUE(reversed.Result(0).proven);
+  EXPECT_FALSE(reversed.Result(0).doubtful);  // the data came so
+  Matrix swapped = x;  // the same moments, and two elements in the rows of each other
+  std::swap(swapped.x[3], swapped.x[3 + 5 * kColumns]);
+  const Runs other = OneCall(swapped, x);
+  EXPECT_EQ(other.Result(0).strength, Strength::kNone);
+}
+
+TEST(RowSketch, OrderThatTheStepChangesIsDoubtful) {
+  const Matrix x = Matrix::Random(kRows, 1);
+  DumpBuilder t, g;
+  t.Call("Torch.f.0.forward");
+  In(t, x);
+  Out(t, x.Take(Reversed()));
+  g.Call("Torch.f.0.forward");
+  In(g, x);
+  Out(g, x.Take({1, 0, 2, 3, 4, 5, 6, 7}));
+  const Runs runs(t.Take(), g.Take());
+  EXPECT_EQ(runs.Result(0).strength, Strength::kSame);
+  EXPECT_TRUE(runs.Result(0).doubtful);
+}
+
+// Two calls that take four rows each.
+Dump Dealt(const Matrix& x, const std::vector<int>& first, const std::vector<int>& second) {
+  DumpBuilder b;
+  int call = 0;
+  for (const std::vector<int>& rows : {first, second}) {
+    b.Call("Torch.f." + std::to_string(call++) + ".forward");
+    In(b, x.Take(rows));
+    Out(b, x.Take(rows).Map([](float v) { return std::sin(3 * v); }));
+  }
+  return b.Take();
+}
+
+TEST(RowSketch, RowsMayBeDealtToTheCallsInAnotherWay) {
+  const Matrix x = Matrix::Random(kRows, 1);
+  const Runs runs(Dealt(x, {2, 0, 7, 5}, {1, 3, 4, 6}), Dealt(x, {0, 1, 2, 3}, {4, 5, 6, 7}));
+  for (const CallId call : {0, 1}) {
+    EXPECT_EQ(runs.Result(call).proof, Proof::kPartOfBatch);
+    EXPECT_TRUE(runs.relations.IsPart(runs.target.Makes(call)[0].value));
+  }
+  // One row twice, another never.
+  const Runs other(Dealt(x, {2, 0, 7, 5}, {1, 3, 4, 5}), Dealt(x, {0, 1, 2, 3}, {4, 5, 6, 7}));
+  EXPECT_EQ(other.Result(1).strength, Strength::kNone);
+}
+
+TEST(RowSketch, AValueAndItsRestAddUpToOneByChance) {
+  const Matrix x = Matrix::Random(4, 1), y = Matrix::Random(4, 2);
+  const auto run = [](const Matrix& m) {
+    const Matrix rest = m.Map([](float v) { return 1 - v; });
+    DumpBuilder b;
+    int call = 0;
+    for (const Matrix* each : {&m, &rest}) {
+      b.Call("Torch.f." + std::to_string(call++) + ".forward");
+      In(b, *each);
+    }
+    return b.Take();
+  };
+  const Runs runs(run(x), run(y));
+  EXPECT_EQ(runs.relations.of(runs.target.Takes(0)[0].value).strength, Strength::kNone);
+}
+
+TEST(RowSketch, PiecesOfAWeightLieSideBySide) {
+  const Matrix a = Matrix::Random(4, 1);
+  const int64_t wide[] = {4, 8}, half[] = {4, 4};
+  std::vector<float> left, right;
+  for (int i = 0; i < 4; ++i) {
+    left.insert(left.end(), a.x.begin() + 8 * i, a.x.begin() + 8 * i + 4);
+    right.insert(right.end(), a.x.begin() + 8 * i + 4, a.x.begin() + 8 * i + 8);
+  }
+  const auto sketch = [](const std::vector<float>& x, const int64_t* extents) {
+    const TensorView view{.data = x.data(), .dtype = DType::kFloat32, .ndim = 2, .shape = extents};
+    return RowSketch{extents[0], extents[1], kernels::ComputeSketch(view).value()};
+  };
+  const std::vector<RowSketch> whole = {sketch(a.x, wide)};
+  const std::vector<RowSketch> parts = {sketch(left, half), sketch(right, half)};
+  const std::vector<RowSketch> exchanged = {parts[1], parts[0]};
+  EXPECT_LT(DistanceSideBySide(parts, whole, 1), 1e-6);
+  EXPECT_GT(DistanceSideBySide(exchanged, whole, 1), 0.1);
+}
+
+// Row i of the result is row index[i] of the table.
+Dump Selected(const Matrix& table, const std::vector<int>& index) {
+  DumpBuilder b;
+  b.Call("Torch.index_select.0.forward");
+  In(b, table);
+  test::Tensor numbers;
+  double sum = 0, squares = 0;
+  std::string text;
+  for (const int i : index) sum += i, squares += i * i, text += std::to_string(i);
+  numbers.max = *std::max_element(index.begin(), index.end());
+  numbers.min = *std::min_element(index.begin(), index.end());
+  numbers.mean = sum / static_cast<double>(index.size()), numbers.norm = std::sqrt(squares);
+  b.In(numbers.Shape("[" + std::to_string(index.size()) + "]").DType("torch.int64").Print(text));
+  Out(b, table.Take(index));
+  return b.Take();
+}
+
+TEST(RowSketch, IndicesNameTheRowsOfATableInAnotherOrder) {
+  const Matrix x = Matrix::Random(kRows, 1);
+  const Runs runs(Selected(x.Take(Reversed()), {5, 3, 0}), Selected(x, {2, 4, 7}));
+  EXPECT_EQ(runs.Result(0).strength, Strength::kEqual);
+  const ValueId index = runs.target.Takes(0)[1].value;
+  EXPECT_EQ(runs.relations.of(index).proof, Proof::kIndex);
+  const Runs other(Selected(x.Take(Reversed()), {5, 3, 1}), Selected(x, {2, 4, 7}));
+  EXPECT_EQ(other.relations.of(other.target.Takes(0)[1].value).strength, Strength::kNone);
+}
+
+// A step of an optimizer, and the call of the next step that takes the weight.
+Dump Updated(const Matrix& weight, const Matrix& gradient) {
+  DumpBuilder b;
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", gradient.Recorded());
+  b.Kwarg("weights.w", weight.Recorded());
+  Matrix after = weight;
+  for (size_t i = 0; i < after.x.size(); ++i) after.x[i] -= gradient.x[i];
+  b.OutAt("0.weights.w", after.Recorded());
+  return b.Take();
+}
+
+TEST(Carried, AWeightBeginsAStepWithTheErrorWithWhichItWasLeft) {
+  const Matrix weight = Matrix::Random(kRows, 1), gradient = Matrix::Random(kRows, 2);
+  const Matrix rounded = gradient.Map([](float v) { return v * (1 + 0x1p-22F); });
+  const Runs first(Updated(weight, rounded), Updated(weight, gradient));
+  const Carried left = LeaveBehind(first.relations);
+  ASSERT_EQ(left.left.size(), 1U);
+  const auto next = [&](const Matrix& moved_by) {
+    Matrix after = weight;
+    for (size_t i = 0; i < after.x.size(); ++i) after.x[i] -= moved_by.x[i];
+    DumpBuilder b;
+    b.Call("Torch.f.0.forward").In(after.Recorded());
+    return b.Take();
+  };
+  const Runs second(next(rounded), next(gradient), left);
+  const Relation& r = second.relations.of(second.target.Takes(0)[0].value);
+  EXPECT_EQ(r.proof, Proof::kLeftSo);
+  EXPECT_EQ(r.strength, Strength::kNear);
+  EXPECT_EQ(r.error, left.left.begin()->second.error);
+  EXPECT_GT(r.error, 0);
+}
+
+}  // namespace
+}  // namespace msprobe::compare::relations
