@@ -83,6 +83,8 @@ def config(job, folder):
     path = Path(folder) / "config.json"
     section = {"summary_mode": job["summary_mode"]} if job["summary_mode"] != "statistics" else {}
     content = {"task": job["task"], "level": job["level"], "dump_path": job["folder"]}
+    if job["summary_mode"] == "statistics":
+        content["sketch"] = True  # which relations use (compare --engine relations)
     if "baseline" in job:
         content["baseline"] = job["baseline"]
     path.write_text(json.dumps(content | {job["task"]: section}))
