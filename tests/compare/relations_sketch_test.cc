@@ -161,6 +161,36 @@ TEST(RowSketch, RowsMayBeDealtToTheCallsInAnotherWay) {
   EXPECT_EQ(other.Result(1).strength, Strength::kNone);
 }
 
+TEST(RowSketch, OneCallMayDivideItsRowsInAnotherWay) {
+  const Matrix x = Matrix::Random(kRows, 1);
+  const auto run = [&x](const std::vector<int>& first, const std::vector<int>& second) {
+    DumpBuilder b;
+    b.Call("Tensor.chunk.0.forward");
+    In(b, x);
+    Out(b, x.Take(first));
+    Out(b, x.Take(second));
+    return b.Take();
+  };
+  const Runs runs(run({0, 2, 4, 6}, {1, 3, 5, 7}), run({0, 1, 2, 3}, {4, 5, 6, 7}));
+  for (const Port& port : runs.target.Makes(0)) EXPECT_TRUE(runs.relations.IsPart(port.value));
+}
+
+TEST(RowSketch, WhatAllPartsTakeDoesNotHideThatTheyAreParts) {
+  const Matrix mask = Matrix::Random(1, 3), x = Matrix::Random(kRows, 1);
+  DumpBuilder t, g;
+  const auto call = [&mask](DumpBuilder& b, int number, const Matrix& rows) {
+    b.Call("Torch.f." + std::to_string(number) + ".forward");
+    In(b, mask);
+    In(b, rows);
+    Out(b, rows.Map([](float v) { return std::sin(3 * v); }));
+  };
+  call(t, 0, x);
+  call(g, 0, x.Take({0, 1, 2, 3}));
+  call(g, 1, x.Take({4, 5, 6, 7}));
+  const Runs runs(t.Take(), g.Take());
+  EXPECT_EQ(runs.Result(0).proof, Proof::kPartOfBatch);
+}
+
 TEST(RowSketch, AValueAndItsRestAddUpToOneByChance) {
   const Matrix x = Matrix::Random(4, 1), y = Matrix::Random(4, 2);
   const auto run = [](const Matrix& m) {

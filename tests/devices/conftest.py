@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE / "simnpu"), str(HERE), str(HERE.parent / "python")]
+# Not simnpu/ itself: its torch_npu would hide that of the older tools from other tests.
+sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
-import build  # noqa: E402
+import simnpu_build  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def simulated():
     """The folder that has the package torch_npu."""
-    if reason := build.why_not():
+    if reason := simnpu_build.why_not():
         pytest.skip(f"no simulated NPU: {reason}")
-    return build.build()
+    return simnpu_build.build()
 
 
 def _in_child(folder, settings, function, args):

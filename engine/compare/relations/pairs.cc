@@ -158,16 +158,20 @@ void Relations::FindPlaces() {
 bool Relations::AreDivided(Place* place, size_t calls) const {
   const auto known = place->divided.find(calls);
   if (known != place->divided.end()) return known->second;
-  // Of the first argument: a reduction has one result, however many rows it takes.
-  const auto count = [calls](const Graph& run, const std::vector<CallId>& all) {
+  // Of the first argument, since a reduction has one result however many rows it takes; or of the
+  // first result, since the first argument may be the same for all rows.
+  const auto count = [calls](const Graph& run, const std::vector<CallId>& all, bool made) {
     std::vector<int64_t> elements(calls, 0);
     for (size_t i = 0; i < all.size(); ++i) {
-      const auto ports = run.Takes(all[i]).empty() ? run.Makes(all[i]) : run.Takes(all[i]);
+      const auto ports = made || run.Takes(all[i]).empty() ? run.Makes(all[i]) : run.Takes(all[i]);
       if (!ports.empty()) elements[i % calls] += run.values[ports[0].value].moments.n;
     }
     return elements;
   };
-  const bool fits = count(t, place->mine) == count(g, place->others);
+  const auto agree = [&](bool made) {
+    return count(t, place->mine, made) == count(g, place->others, made);
+  };
+  const bool fits = agree(false) || agree(true);
   place->divided.emplace(calls, fits);
   return fits;
 }

@@ -11,18 +11,16 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// What the calls of a group take or make in one slot, with rows as `like` has them; of one call in all
-// slots, which it divides its argument into.
+// What the calls of a group take or make in one slot, or in any, with rows as `like` has them.
 std::vector<ValueId> InSlot(const Graph& run, const std::vector<CallId>& calls, int32_t place,
-                            bool made, const Value& like) {
+                            bool made, bool any, const Value& like) {
   std::vector<ValueId> out;
   for (const CallId id : calls) {
     for (const Port& other : made ? run.Makes(id) : run.Takes(id)) {
       const Value& value = run.values[other.value];
       const auto a = value.shape.extents(), b = like.shape.extents();
       const bool rows = a.size() > 1 && b.size() > 1 ? a.back() == b.back() : a.size() == b.size();
-      if ((other.place == place || calls.size() == 1) && rows &&
-          value.dtype.dtype() == like.dtype.dtype())
+      if ((any || other.place == place) && rows && value.dtype.dtype() == like.dtype.dtype())
         out.push_back(other.value);
     }
   }
@@ -159,9 +157,11 @@ void Relations::RelateDivided(CallId call) {
       double best = kInfinity;
       std::vector<ValueId> all;
       for (const Group& group : groups) {
-        const std::vector<ValueId> mine = InSlot(t, group.mine, port.place, made, like);
+        // One call may divide its argument into its results.
+        const bool any = made && group.mine.size() == 1 && group.others.size() == 1;
+        const std::vector<ValueId> mine = InSlot(t, group.mine, port.place, made, any, like);
         if (std::all_of(mine.begin(), mine.end(), known)) continue;
-        const std::vector<ValueId> others = InSlot(g, group.others, port.place, made, like);
+        const std::vector<ValueId> others = InSlot(g, group.others, port.place, made, any, like);
         best = std::min(best, RelateParts(mine, others, 0, Proof::kPartOfBatch));
         if (best == 0) break;
         all.insert(all.end(), mine.begin(), mine.end());

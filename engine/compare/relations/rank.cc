@@ -11,6 +11,13 @@ namespace {
 
 constexpr size_t kMostWeighed = 32;  // candidates that are weighed against each other
 
+// Whether two ascending lists have a value in common.
+bool Intersect(const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
+  auto i = a.begin(), j = b.begin();
+  while (i != a.end() && j != b.end() && *i != *j) *i < *j ? ++i : ++j;
+  return i != a.end() && j != b.end();
+}
+
 }  // namespace
 
 Exposure::Causes Exposure::Reversed(const Causes& graph) {
@@ -62,6 +69,10 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
       const bool less =
           within && (effects[i].size() < effects[j].size() || a.Evidence() < b.Evidence());
       if (less && (b.Evidence() != 1 || (a.Evidence() == 0 && b.order < a.order))) return true;
+      // Of a call that only one run makes nothing tells that it is wrong but what it leads to.
+      if (a.Evidence() == 0 && b.Evidence() > 0 && b.order < a.order &&
+          Intersect(effects[i], effects[j]))
+        return true;
     }
     return false;
   };

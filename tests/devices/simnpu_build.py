@@ -1,6 +1,6 @@
 """Compiles the simulated NPU for the PyTorch of the Python that runs this file, once:
 
-    python tests/devices/simnpu/build.py        # prints the folder that has the package torch_npu
+    python tests/devices/simnpu_build.py        # prints the folder that has the package torch_npu
 
 The folder lies in .cache/simnpu/. Its name has the version of PyTorch and a digest of the sources.
 """
@@ -14,8 +14,8 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-CACHE = HERE.parents[2] / ".cache" / "simnpu"
+SOURCES = Path(__file__).resolve().parent / "simnpu"
+CACHE = SOURCES.parents[2] / ".cache" / "simnpu"
 
 
 def why_not():
@@ -40,7 +40,7 @@ def _command(torch, to):
         *("g++", "-std=c++20", "-O1", "-g0", "-fPIC", "-shared", "-w"),
         *(f"-I{each}" for each in [*include_paths(), sysconfig.get_path("include")]),
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
-        *(str(HERE / "sim.cc"), "-o", str(to)),
+        *(str(SOURCES / "sim.cc"), "-o", str(to)),
         *(f"-L{library}", f"-Wl,-rpath,{library}"),
         *("-ltorch", "-ltorch_cpu", "-lc10", "-ltorch_python"),
     ]
@@ -48,7 +48,9 @@ def _command(torch, to):
 
 def _name(torch):
     digest = hashlib.sha256()
-    for source in sorted([*HERE.glob("*.h"), *HERE.glob("*.cc"), *HERE.glob("torch_npu/*.py")]):
+    for source in sorted(
+        [*SOURCES.glob("*.h"), *SOURCES.glob("*.cc"), *SOURCES.glob("torch_npu/*.py")]
+    ):
         digest.update(source.read_bytes())
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     return f"torch-{torch.__version__}-python-{python}-{digest.hexdigest()[:12]}"
@@ -66,7 +68,7 @@ def build():
     try:
         package = made / "torch_npu"
         package.mkdir()
-        shutil.copy(HERE / "torch_npu" / "__init__.py", package)
+        shutil.copy(SOURCES / "torch_npu" / "__init__.py", package)
         subprocess.run(_command(torch, package / "_sim.so"), check=True)
         made.chmod(0o755)
         os.rename(made, folder)
