@@ -142,5 +142,5 @@ def test_it_is_compiled_once(simulated, monkeypatch):
     def compiles(*_arguments, **_keywords):
         raise AssertionError("it is compiled again")
 
-    monkeypatch.setattr(build.subprocess, "run", compiles)
+    monkeypatch.setattr(simnpu_build.subprocess, "run", compiles)
     assert simnpu_build.build() == simulated
