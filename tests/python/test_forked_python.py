@@ -83,7 +83,12 @@ SLEEP = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_a_signal_ends_both_processes(forked_python, number):
     process = subprocess.Popen(
-        [forked_python, "-c", SLEEP], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [forked_python, "-c", SLEEP],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # The tests themselves may run where SIGINT is ignored, as in the background of a shell.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     child = int(process.stdout.readline())
     assert child != process.pid
