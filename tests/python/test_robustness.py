@@ -21,7 +21,8 @@ def exists(name):
         return name.removeprefix("programs/") in PROGRAMS
     if "::" in name:
         file, function = name.split("::")
-        return f"\ndef {function}(" in (ROOT / f"tests/python/{file}.py").read_text()
+        folder = "tests" if "/" in file else "tests/python"
+        return f"\ndef {function}(" in (ROOT / folder / f"{file}.py").read_text()
     suite, test = name.split(".")
     wanted = re.compile(rf"^TEST(?:_F|_P)?\({suite}, {test}\)", re.MULTILINE)
     return any(wanted.search(path.read_text()) for path in ROOT.glob("tests/*/*_test.cc"))
