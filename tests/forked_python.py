@@ -272,8 +272,9 @@ def _take(job):
     os.umask(job["mask"])
     for which, limit in zip(LIMITS, job["limits"], strict=True):
         resource.setrlimit(which, limit)
-    if not job["interrupted"]:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The server may ignore it, as what a shell starts in the background does.
+    interrupt = signal.default_int_handler if job["interrupted"] else signal.SIG_IGN
+    signal.signal(signal.SIGINT, interrupt)
     os.environb.clear()
     os.environb.update(job["environment"])
     open_streams(job["unbuffered"] or bool(os.environ.get("PYTHONUNBUFFERED")))
