@@ -12,6 +12,7 @@
 #include "engine/kernels/sketch.h"
 #include "engine/model/sketch_text.h"
 #include "tests/compare/dump_builder.h"
+#include "tests/compare/recorded.h"
 
 namespace msprobe::compare::relations {
 namespace {
@@ -44,21 +45,7 @@ struct Matrix {
     return m;
   }
   test::Tensor Recorded() const {
-    test::Tensor t;
-    double sum = 0, squares = 0;
-    uint64_t hash = 14695981039346656037U;
-    for (const float each : x) {
-      sum += each;
-      squares += double{each} * each;
-      hash = (hash ^ std::hash<float>()(each)) * 1099511628211U;
-    }
-    t.max = *std::max_element(x.begin(), x.end());
-    t.min = *std::min_element(x.begin(), x.end());
-    t.mean = sum / static_cast<double>(x.size());
-    t.norm = std::sqrt(squares);
-    t.shape = "[" + std::to_string(rows()) + ", " + std::to_string(kColumns) + "]";
-    t.fingerprint = std::to_string(hash);
-    return t;
+    return test::Recorded(x, "[" + std::to_string(rows()) + ", " + std::to_string(kColumns) + "]");
   }
 };
 
@@ -251,6 +238,28 @@ TEST(RowSketch, IndicesNameTheRowsOfATableInAnotherOrder) {
   EXPECT_EQ(runs.relations.of(index).proof, Proof::kIndex);
   const Runs other(Selected(x.Take(Reversed()), {5, 3, 1}), Selected(x, {2, 4, 7}));
   EXPECT_EQ(other.relations.of(other.target.Takes(0)[1].value).strength, Strength::kNone);
+}
+
+TEST(RowSketch, AnIndexThatIsTakenByAWrongOneIsNotRight) {
+  const Matrix x = Matrix::Random(kRows, 1);
+  const auto run = [](const Matrix& table, const std::vector<int>& index, int wrong) {
+    DumpBuilder b;
+    const auto numbers = [](const std::vector<int>& n) {
+      test::Tensor t = test::Recorded(std::vector<float>(n.begin(), n.end()));
+      return t.DType("torch.int64");
+    };
+    b.Call("Torch.index_select.0.forward");
+    In(b, table);
+    b.In(numbers(index));
+    Out(b, table.Take(index));
+    const std::vector<int> which = {wrong, 0, 3};
+    b.Call("Torch.index_select.1.forward").In(numbers(index)).In(numbers(which));
+    b.Out(numbers({index[which[0]], index[which[1]], index[which[2]]}));
+    return b.Take();
+  };
+  const Runs runs(run(x.Take(Reversed()), {5, 3, 0, 6}, 2), run(x, {2, 4, 7, 1}, 1));
+  EXPECT_EQ(runs.relations.of(runs.target.Takes(0)[1].value).proof, Proof::kIndex);
+  EXPECT_EQ(runs.Result(1).strength, Strength::kNone);
 }
 
 // A step of an optimizer, and the call of the next step that takes the weight.

@@ -13,31 +13,14 @@
 #include "engine/compare/relations/operations.h"
 #include "engine/compare/relations/relate.h"
 #include "tests/compare/dump_builder.h"
+#include "tests/compare/recorded.h"
 
 namespace msprobe::compare::relations {
 namespace {
 
 using test::DumpBuilder;
+using test::Recorded;
 using Elements = std::vector<float>;
-
-// What a recorder writes of these elements.
-test::Tensor Recorded(const Elements& x, std::string shape = "") {
-  test::Tensor t;
-  double sum = 0, squares = 0;
-  uint64_t hash = 14695981039346656037U;
-  for (const float each : x) {
-    sum += each;
-    squares += double{each} * each;
-    hash = (hash ^ std::hash<float>()(each)) * 1099511628211U;
-  }
-  t.max = *std::max_element(x.begin(), x.end());
-  t.min = *std::min_element(x.begin(), x.end());
-  t.mean = sum / static_cast<double>(x.size());
-  t.norm = std::sqrt(squares);
-  t.shape = shape.empty() ? "[" + std::to_string(x.size()) + "]" : std::move(shape);
-  t.fingerprint = std::to_string(hash);
-  return t;
-}
 
 Elements Random(int n, unsigned seed) {
   std::mt19937 random(seed);

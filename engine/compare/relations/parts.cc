@@ -36,8 +36,8 @@ double Relations::TogetherApart(std::span<const ValueId> mine, std::span<const V
   std::vector<Moments> a, b;
   for (const ValueId v : mine) a.push_back(t.values[v].moments);
   for (const ValueId w : others) b.push_back(g.values[w].moments);
-  const Moments whole = Join(b);
-  const double moments = Distance(Join(a), whole, terms);
+  const Moments all = Join(a), whole = Join(b);
+  const double moments = Distance(all, whole, terms);
   *proven = false;
   std::vector<RowSketch> x, y;
   const auto collect = [](const Graph& run, std::span<const ValueId> values, int64_t columns,
@@ -58,7 +58,7 @@ double Relations::TogetherApart(std::span<const ValueId> mine, std::span<const V
     *proven = true;
     const double rows = std::max(moments, DistanceOfRows(x, y, size));
     // As many values may have one sum by chance: a and 1 - a.
-    const bool may_add_up = mine.size() != others.size() && Join(a).extremes == 0;
+    const bool may_add_up = mine.size() != others.size() && all.extremes == 0;
     return may_add_up ? std::min(rows, DistanceOfSums(x, y, size)) : rows;
   }
   x.clear(), y.clear();

@@ -246,10 +246,9 @@ void Relations::RelateIndices(CallId call) {
   };
   if (t.calls[call].facts->Moves() && !OtherScalars(call)) {  // indices that are moved
     const auto takes = t.Takes(call);
-    const auto index = [this](const Port& port) {
-      return !t.values[port.value].IsFloat() && of(port.value).proof == Proof::kIndex;
-    };
-    if (std::any_of(takes.begin(), takes.end(), index)) {
+    const auto index = [this](const Port& port) { return of(port.value).proof == Proof::kIndex; };
+    if (std::all_of(takes.begin(), takes.end(), known) &&
+        std::any_of(takes.begin(), takes.end(), index)) {
       for (const Port& port : t.Makes(call)) RelateIndex(port);
     }
   }
