@@ -1,11 +1,10 @@
 // msprobe_graph_tap: what a graph that MindSpore has compiled calls behind each Cell, as a kernel
 // (ops.Custom with func_type="aot"; python/msprobe/mindspore/graph.py). MindSpore finds it by its
 // name in the file of the extension, which this process has loaded already.
-#include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "capture/collector.h"
 #include "capture/recorders/graph_recorder.h"
