@@ -213,6 +213,15 @@ TEST(RowSketch, PiecesOfAWeightLieSideBySide) {
   EXPECT_GT(DistanceSideBySide(exchanged, whole, 1), 0.1);
 }
 
+TEST(RowSketch, SumsThatOverflowAreFarApart) {
+  constexpr double kHuge = 1.7e308;
+  const RowSketch a{8, 8, {.rows = 1, .wave = {kHuge, 0}, .squares = 1}},
+      b{8, 8, {.rows = 1, .wave = {-kHuge, kHuge}, .squares = 1}};
+  EXPECT_EQ(DistanceOf(a, b, 1).in_order, test::kInf);
+  const std::vector<RowSketch> many = {a, a, b}, two = {b, b};
+  EXPECT_EQ(DistanceOfSums(many, two, 1), test::kInf);
+}
+
 // Row i of the result is row index[i] of the table.
 Dump Selected(const Matrix& table, const std::vector<int>& index) {
   DumpBuilder b;

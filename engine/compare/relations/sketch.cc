@@ -14,9 +14,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double Root(double squares) { return std::sqrt(std::max(squares, 0.0)); }
 
+// Sums of a damaged file may overflow: what is no number is far apart.
 double Relative(double difference, double size) {
   if (difference == 0) return 0;
-  return size > 0 ? difference / size : kInfinity;
+  const double by = size > 0 ? difference / size : kInfinity;
+  return std::isnan(by) ? kInfinity : by;
 }
 
 // Several tensors as one.
@@ -43,8 +45,9 @@ Together Join(std::span<const RowSketch> parts) {
   return all;
 }
 
-double RowsApart(const kernels::Sketch& a, const kernels::Sketch& b) {
-  return std::max(std::abs(a.rows - b.rows), std::abs(Root(a.squares) - Root(b.squares)));
+double RowsApart(const kernels::Sketch& a, const kernels::Sketch& b, double size) {
+  return std::max(Relative(std::abs(a.rows - b.rows), size),
+                  Relative(std::abs(Root(a.squares) - Root(b.squares)), size));
 }
 
 }  // namespace
@@ -52,22 +55,24 @@ double RowsApart(const kernels::Sketch& a, const kernels::Sketch& b) {
 RowSketch SketchOf(const Dump& dump, int32_t index) {
   const Leaf& leaf = dump.leaves[index];
   const std::optional<DType> dtype = leaf.dtype.dtype();
-  if (leaf.kind != LeafKind::kTensor || !dtype) return {};
+  // The shape of a damaged file may have more elements than can be counted.
+  constexpr int64_t kMost = int64_t{1} << 60;
+  const int64_t elements = leaf.shape.elements();
+  if (leaf.kind != LeafKind::kTensor || !dtype || elements <= 0 || elements > kMost) return {};
   if (const std::optional<kernels::Sketch> sums = dump.SketchOf(index)) {
     const kernels::SketchShape shape = kernels::SketchShapeOf(*dtype, leaf.shape.extents());
     return {.rows = shape.rows, .columns = shape.columns, .sums = *sums};
   }
   const double x = leaf.max_value;
-  if (leaf.shape.elements() != 1 || !leaf.has_stats || leaf.max_value != leaf.min_value ||
-      !std::isfinite(x))
+  if (elements != 1 || !leaf.has_stats || leaf.max_value != leaf.min_value || !std::isfinite(x))
     return {};
   return {.rows = 1, .columns = 1, .sums = {.rows = x, .wave = x, .squares = x * x}};
 }
 
 Apart DistanceOf(const RowSketch& a, const RowSketch& b, double size) {
-  const double rows = RowsApart(a.sums, b.sums);
-  return {.in_order = Relative(std::max(rows, std::abs(a.sums.wave - b.sums.wave)), size),
-          .rows = Relative(rows, size),
+  const double rows = RowsApart(a.sums, b.sums, size);
+  return {.in_order = std::max(rows, Relative(std::abs(a.sums.wave - b.sums.wave), size)),
+          .rows = rows,
           .proven = true};
 }
 
@@ -75,7 +80,7 @@ double DistanceOfRows(std::span<const RowSketch> a, std::span<const RowSketch> b
   const Together x = Join(a), y = Join(b);
   if (!x.one_width || !y.one_width || a.front().columns != b.front().columns || x.rows != y.rows)
     return kInfinity;
-  return Relative(RowsApart(x.sums, y.sums), size);
+  return RowsApart(x.sums, y.sums, size);
 }
 
 double DistanceOfSums(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {
@@ -83,9 +88,9 @@ double DistanceOfSums(std::span<const RowSketch> a, std::span<const RowSketch> b
   if (!x.one_width || !y.one_width || a.front().columns != b.front().columns || !x.one_height ||
       !y.one_height || a.front().rows != b.front().rows)
     return kInfinity;
-  const double apart =
-      std::max(std::abs(x.sums.rows - y.sums.rows), std::abs(x.sums.wave - y.sums.wave));
-  return Relative(apart * std::sqrt(static_cast<double>(b.size())), size);
+  const double apart = std::max(Relative(std::abs(x.sums.rows - y.sums.rows), size),
+                                Relative(std::abs(x.sums.wave - y.sums.wave), size));
+  return apart * std::sqrt(static_cast<double>(b.size()));
 }
 
 double DistanceSideBySide(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {
