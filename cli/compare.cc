@@ -246,10 +246,6 @@ class CompareVerb : public Verb {
       return InvalidArgument(fmt::format("--explain cannot be combined with --format {}", format_))
           .Hint("the chain is text: leave --format out");
     }
-    if (engine_ == "relations" && (exact_ || tolerant_ || !repeats_.empty())) {
-      return Unsupported("--exact, --tolerant and --noise apply to --engine rules alone")
-          .Hint("leave the flag out, or --engine");
-    }
     if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
       return InvalidArgument(fmt::format("--half-cosine cannot be combined with --table-format {}",
                                          generation_))

@@ -184,7 +184,13 @@ void ForgiveGradientOrder(Comparison* c) {
 }
 
 // Rows that say nothing of the two programs are taken out; the relations of the values decide.
-void DecideByRelations(const LeftGradients& left, relations::Carried* carried, Comparison* c) {
+void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
+                       const RepeatSpread& spread, Comparison* c) {
+  c->tolerant = options.exactness == Exactness::kTolerant;
+  // Measured noise goes before bits: the repeats have the environment of the golden, too.
+  if (spread.empty() || options.exactness == Exactness::kExact)
+    c->exact = WhyBitsDecide(options, *c);
+  if (c->exact.empty()) spread.Judge(c);
   JudgeDTypeArguments(c);
   ForgiveOverwritten(c);
   ForgiveOtherForms(c);
@@ -193,7 +199,8 @@ void DecideByRelations(const LeftGradients& left, relations::Carried* carried, C
   ForgiveUnwritten(c);
   FindCompiledCalls(c);
   relations::Carried first_step;
-  relations::Decide(carried != nullptr ? carried : &first_step, c);
+  relations::Decide(options.carried != nullptr ? options.carried.get() : &first_step, c);
+  c->first.why += spread.Sentence(*c, c->first.row);
   const bool backward =
       c->first.pair >= 0 && RecordOf(*c, c->first.pair).direction != Direction::kForward;
   if (backward) left.Name(c);
@@ -240,11 +247,11 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   ForgiveUnrecordedChanges(&c);
   ForgiveImplementations(&c);
   ForgiveEqualArguments(&c);
+  const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);
   if (options.engine == Engine::kRelations) {
-    DecideByRelations(left, options.carried.get(), &c);
+    DecideByRelations(options, left, spread, &c);
     return c;
   }
-  const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);
   // Measured noise goes before bits: the repeats have the environment of the golden, too.
   if (spread.empty() || options.exactness == Exactness::kExact) c.exact = WhyBitsDecide(options, c);
   if (!c.exact.empty()) JudgeByBits(&c);

@@ -88,6 +88,7 @@ RepeatSpread RepeatSpread::Measure(const CompareOptions& options, std::deque<Dum
 }
 
 void RepeatSpread::Judge(Comparison* c) const {
+  if (!empty()) c->by_repeats.assign(c->rows.size(), RowVerdict::kUnknown);
   for (size_t i = 0; i < spreads_.size(); ++i) {
     compare::Measure& m = c->measures[i];
     const bool open = m.verdict == RowVerdict::kNoise || m.verdict == RowVerdict::kDiffers;
@@ -95,12 +96,12 @@ void RepeatSpread::Judge(Comparison* c) const {
     if (spreads_[i] == 0) {
       const Leaf& target = c->target.leaves[c->rows[i].target];
       const Leaf& golden = c->golden.leaves[c->rows[i].golden];
-      if (target.dtype == golden.dtype) m.verdict = RowVerdict::kDiffers;
+      if (target.dtype == golden.dtype) c->by_repeats[i] = m.verdict = RowVerdict::kDiffers;
       continue;
     }
     // Kinds, shapes, texts: no number says how far they are apart.
     if (std::isnan(m.severity)) continue;
-    m.verdict =
+    c->by_repeats[i] = m.verdict =
         m.severity <= kSpreadFactor * spreads_[i] ? RowVerdict::kNoise : RowVerdict::kDiffers;
   }
 }

@@ -13,6 +13,7 @@
 #include "engine/formats/tensors/npy.h"
 #include "engine/formats/tensors/pt.h"
 #include "tests/base/temporary_folder.h"
+#include "tests/compare/divergence_values.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
@@ -72,6 +73,25 @@ TEST_F(MeasureTensorsTest, ElementsDecideNotStatistics) {
   EXPECT_EQ(c.diffs[1].max_abs_error, 0.5);
   EXPECT_EQ(c.diffs[1].worst_index, 3);
   EXPECT_TRUE(c.notes.empty());
+}
+
+// Equal statistics are one content where a dump has no digests, unless the elements say otherwise.
+TEST_F(MeasureTensorsTest, RelationsHeedElements) {
+  Write("golden/x.npy", {1, 2, 3, 4});
+  const auto dump = [&](const std::string& side) {
+    DumpBuilder b;
+    b.dump().task = Task::kTensor;
+    b.dump().tensor_folder = folder_ / side;
+    b.Call("Torch.f.0.forward").In(Numbers(2, 0, 1, 3).Shape("[4]"));
+    b.Out(Numbers(9, 1, 5, 11).Shape("[4]").Data("x.npy"));
+    return b.Take();
+  };
+  for (const float last : {4.0F, 4.5F}) {
+    Write("target/x.npy", {1, 2, 3, last});
+    const Comparison c =
+        MustCompare(dump("target"), dump("golden"), {.engine = Engine::kRelations});
+    EXPECT_EQ(test::First(c), last == 4 ? "none" : "Torch.f.0.forward");
+  }
 }
 
 TEST_F(MeasureTensorsTest, LargeFilesTakeTheOtherPath) {

@@ -1,4 +1,5 @@
 // The relations between the values of two runs, and what follows from them: engine/compare/relations.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -285,8 +286,7 @@ TEST(Exposure, AnotherArgumentIsNamedOnEitherSide) {
   for (const auto& [t, g] : {std::pair{other, Step{}}, std::pair{Step{}, other}}) {
     const Comparison c = Compared(t.Run(), g.Run());
     EXPECT_EQ(First(c), "Functional.gelu.0.forward");
-    EXPECT_EQ(c.first.why,
-              "its arguments are those of the golden, and it is called with other settings");
+    EXPECT_THAT(c.first.why, testing::HasSubstr("the call itself was made differently"));
   }
 }
 

@@ -205,7 +205,11 @@ struct Comparison {
   // Set where relations decide (relations/): the names in weights.json of the weights with which the
   // target began, and that are none of the golden's.
   std::optional<std::vector<std::string>> unrelated_weights;
-  std::string exact;  // why bits decide; "": differences within rounding are noise
+  std::string exact;      // why bits decide; "": differences within rounding are noise
+  bool tolerant = false;  // differences within rounding are noise, whatever the environments are
+  // Where repeats of the golden were given: of each row whether its difference was measured to be
+  // noise (kNoise) or to be none (kDiffers); kUnknown: nothing is known of it. Else empty.
+  std::vector<RowVerdict> by_repeats;
   std::vector<FirstDivergence> runners_up;
   // Sentences on what this comparison cannot know: a killed run, a missing stack.json, records
   // without a partner, ...

@@ -1,11 +1,9 @@
 #include "engine/compare/relations/decide.h"
 
-#include <fmt/core.h>
-
 #include <utility>
 
 #include "engine/compare/explain/classify.h"
-#include "engine/compare/explain/evidence.h"
+#include "engine/compare/relations/answer.h"
 #include "engine/compare/relations/expose.h"
 #include "engine/compare/relations/graph.h"
 #include "engine/compare/relations/relate.h"
@@ -23,12 +21,18 @@ class Decision {
         target_(*c, Side::kTarget, *content_, &paths_),
         golden_(*c, Side::kGolden, *content_, &paths_),
         relations_(*c, target_, golden_, before),
-        exposure_(relations_) {}
+        exposure_(relations_),
+        row_of_(c->target.leaves.size(), -1) {
+    for (size_t i = 0; i < c->rows.size(); ++i) {
+      if (c->rows[i].target >= 0) row_of_[c->rows[i].target] = static_cast<int32_t>(i);
+    }
+  }
 
   Carried Left() const { return LeaveBehind(relations_); }
 
   void Write() {
     JudgeRows();
+    for (const Candidate& candidate : exposure_.candidates) MarkRows(candidate);
     c_.unrelated_weights.emplace();
     for (const auto& [v, name] : target_.NamedWeights()) {
       if (!relations_.IsRight(v)) c_.unrelated_weights->push_back(name);
@@ -47,6 +51,27 @@ class Decision {
   }
 
  private:
+  // What a candidate makes is wrong, also where its value has the elements of the golden's in another
+  // order.
+  void MarkRows(const Candidate& candidate) {
+    if (candidate.call == kNoId || exposure_.without_effect) return;
+    for (const Port& port : target_.Makes(candidate.call)) {
+      if (port.value != candidate.value || port.leaf >= static_cast<int32_t>(row_of_.size()) ||
+          row_of_[port.leaf] < 0)
+        continue;
+      Measure& m = c_.measures[row_of_[port.leaf]];
+      if (c_.rows[row_of_[port.leaf]].golden < 0 || m.verdict == RowVerdict::kEqual) continue;
+      m.verdict = RowVerdict::kDiffers;
+      const bool like = m.reason == Reason::kOtherBits || m.reason == Reason::kRewritten ||
+                        m.reason == Reason::kWithoutEffect || m.reason == Reason::kEnlarged;
+      if (like && relations_.of(port.value).like)
+        m.reason =
+            target_.calls[candidate.call].facts->Moves() ? Reason::kMoved : Reason::kOtherElements;
+      else if (like)
+        m.reason = Reason::kNone;
+    }
+  }
+
   // A row's verdict follows from the relation of its value and from whether it is exposed; that of a
   // plain argument from whether a result of its call is.
   void JudgeRows() {
@@ -68,6 +93,11 @@ class Decision {
     Measure& m = c_.measures[i];
     const bool judged = m.verdict == RowVerdict::kNoise || m.verdict == RowVerdict::kDiffers;
     if (row.target < 0 || row.golden < 0 || !judged) return;
+    if (!c_.exact.empty()) {  // bits decide
+      m.verdict = RowVerdict::kDiffers;
+      if (c_.target.leaves[row.target].kind == LeafKind::kScalar) m.reason = Reason::kValueDiffers;
+      return;
+    }
     const ValueId v = target_.ValueOfLeaf(row.target), w = golden_.ValueOfLeaf(row.golden);
     if (v == kNoId || w == kNoId) {
       if (call_is_exposed || m.verdict == RowVerdict::kNoise) return;
@@ -84,72 +114,13 @@ class Decision {
     }
   }
 
-  int32_t PairOf(const Candidate& candidate) const {
-    const bool mine = candidate.call != kNoId;
-    const int32_t record =
-        mine ? target_.calls[candidate.call].record : golden_.calls[candidate.golden].record;
-    for (size_t p = 0; p < c_.pairs.size(); ++p) {
-      if ((mine ? c_.pairs[p].target : c_.pairs[p].golden) == record)
-        return static_cast<int32_t>(p);
-    }
-    return -1;
-  }
-
   FirstDivergence Describe(const Candidate& candidate) {
-    FirstDivergence d;
-    d.pair = PairOf(candidate);
-    const RecordPair& pair = c_.pairs[d.pair];
-    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-      const Row& row = c_.rows[i];
-      const int32_t leaf = candidate.call != kNoId ? row.target : row.golden;
-      const Graph& run = candidate.call != kNoId ? target_ : golden_;
-      if (leaf >= 0 && run.ValueOfLeaf(leaf) == candidate.value) d.row = static_cast<int32_t>(i);
-    }
-    if (d.row >= 0 && pair.matched() && c_.measures[d.row].verdict != RowVerdict::kEqual)
+    FirstDivergence d = AnswerOf(c_, relations_, candidate);
+    if (d.row >= 0 && c_.pairs[d.pair].matched() &&
+        c_.measures[d.row].verdict != RowVerdict::kEqual)
       c_.measures[d.row].verdict = RowVerdict::kDiffers;
-    d.call_class = pair.matched() ? CallClass::kIntroduced : CallClass::kUnknown;
-    c_.classes[d.pair] = d.call_class;
-    d.leads_to_it = !pair.matched();
-    d.confidence = candidate.sure ? 0.95 : 0.3 + 0.25 * candidate.Evidence();
-    d.module = ModuleAround(c_, d.pair);
-    const dump::SourcePlace place = SourcePlaceOf(c_, d.pair);
-    d.source_line = place.line;
-    d.caller_line = place.caller;
-    d.golden_line = GoldenLineOf(c_, d.pair);
-    d.why = Why(candidate, d);
+    if (c_.pairs[d.pair].matched()) c_.classes[d.pair] = CallClass::kIntroduced;
     return d;
-  }
-
-  std::string Why(const Candidate& candidate, const FirstDivergence& d) const {
-    switch (candidate.cause) {
-      case Cause::kAnotherResult:
-        return "its arguments are those of the golden, and its result is another one";
-      case Cause::kMadeDifferently:
-        return "its arguments are those of the golden, and it is called with other settings";
-      case Cause::kAnotherInput:
-        return "it takes another value of the step than the golden takes here";
-      case Cause::kAnotherWeight:
-        return "it takes another parameter than the golden takes here";
-      case Cause::kMissing:
-        return "the target does not call it, and takes what it should have been made of";
-      case Cause::kNowhere:
-        return "the target has nowhere what it makes";
-      case Cause::kOnlyHere:
-        return "only the target calls it, and its result reaches a result of the step";
-      case Cause::kNoCallMadeIt:
-        return "it takes a value that no recorded call made";
-      case Cause::kGradientNotAdded:
-        return "the gradient of this use is not added up";
-      case Cause::kWithoutGradient:
-        return "it takes a value that carries no gradient, where the golden's carries one";
-      case Cause::kAnotherUpdate:
-        return "the step began with another weight";
-      case Cause::kCoarser:
-        return "it computes in a coarser dtype than the golden";
-      case Cause::kOtherIntegers:
-        return "it makes other integers";
-    }
-    return d.why;
   }
 
   Comparison& c_;
@@ -158,6 +129,7 @@ class Decision {
   Graph target_, golden_;
   Relations relations_;
   Exposure exposure_;
+  std::vector<int32_t> row_of_;  // of each leaf of the target
 };
 
 }  // namespace

@@ -78,7 +78,10 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   } else {
     for (const ValueId w : inputs) count(w, false);
   }
-  if (call == nullptr && inputs.empty()) grown = kGain * noise_;  // code without records
+  if (call == nullptr && inputs.empty()) {  // code without records: of any number of calls
+    grown = kGain * noise_;
+    own *= kOwnOfSums;
+  }
   double coarse = roundoff;
   for (const ValueId w : inputs) coarse = std::max(coarse, Coarse(w));
   return {.error = std::min(

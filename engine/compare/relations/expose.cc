@@ -43,6 +43,12 @@ int Candidate::Evidence() const {
 
 Exposure::Exposure(const Relations& relations)
     : r_(relations), modules_only_(!relations.g.HasOperations()) {
+  const auto& calls = relations.t.calls;
+  const auto passes_back = [](const Call& call) {
+    return call.kind == CallKind::kBackward || call.kind == CallKind::kModuleBackward;
+  };
+  backward_ =
+      static_cast<CallId>(std::find_if(calls.begin(), calls.end(), passes_back) - calls.begin());
   FindSinks();
   exposed_ = Spread(bad_sinks_, [this](ValueId v) { return CausesOf(v); });
   exposed_golden_ = Spread(bad_golden_, [this](ValueId w) { return GoldenCausesOf(w); });
@@ -53,8 +59,8 @@ Exposure::Exposure(const Relations& relations)
     });
     if (!known) candidates.push_back(named);
   }
-  if (candidates.empty() && r_.same_environment() && SamePolicy()) {
-    candidates = FirstBits();
+  if (candidates.empty()) {
+    candidates = FirstBits(r_.same_environment() && SamePolicy());
     without_effect = !candidates.empty();
   }
 }
@@ -74,11 +80,10 @@ bool Exposure::Outlives(const Graph& run, CallId call, const Port& port) {
 }
 
 std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
-  bool stepped = false, backward = false;
+  bool stepped = false;
   std::unordered_map<int32_t, CallId> complete;  // the last gradients of the parameters of a module
   for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
     stepped |= run.calls[id].kind == CallKind::kUpdate;
-    backward |= run.calls[id].IsBackward();
     if (run.calls[id].kind == CallKind::kGradients) complete[run.calls[id].path] = id;
   }
   std::vector<Sink> out;
@@ -92,10 +97,12 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
         out.push_back({id, port.value, port.leaf, false});
     }
     for (const Port& port : run.Makes(id)) {
-      const bool last = !backward && !stepped && run.TakersOf(port.value).empty();
+      // Where no gradients of parameters were recorded, what nobody takes is a result of the step.
+      const bool last = complete.empty() && !stepped && run.TakersOf(port.value).empty() &&
+                        (call.IsForward() || call.IsBackward());
       const bool sink = call.kind == CallKind::kGradients ? !stepped && complete[call.path] == id
                         : call.IsForward()                ? last || Outlives(run, id, port)
-                                                          : optimizer;
+                                                          : optimizer || last;
       if (sink) out.push_back({id, port.value, port.leaf, step});
     }
   }

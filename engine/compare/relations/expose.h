@@ -91,6 +91,7 @@ class Exposure {
                                       const std::vector<CallId>& seen);
   Candidate Named(CallId call, ValueId value, Cause cause, bool sure = false) const;
   double OrderOf(CallId golden) const;
+  double Position(CallId call) const;
   ValueId ResultOf(CallId golden) const;
 
   std::vector<Candidate> Rank(std::vector<Candidate> found);
@@ -99,12 +100,13 @@ class Exposure {
   Candidate WhereCut(const Candidate& candidate) const;
 
   bool SamePolicy() const;
-  std::vector<Candidate> FirstBits() const;
+  std::vector<Candidate> FirstBits(bool alike) const;
   std::optional<Candidate> OtherIntegers(CallId call) const;
-  std::optional<Candidate> BornHere(CallId call) const;
+  std::optional<Candidate> BornHere(CallId call, bool alike) const;
 
   const Relations& r_;
   const bool modules_only_;
+  CallId backward_ = kNoId;  // the first backward call of the target
   std::vector<ValueId> bad_sinks_, bad_golden_;
   std::vector<std::pair<CallId, ValueId>> misplaced_;
   std::vector<CallId> missing_steps_;

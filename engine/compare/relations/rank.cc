@@ -177,15 +177,15 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
 
 // A call that takes the numbers of its partner, and makes others within rounding, because it was
 // given another argument or computes in a coarser dtype.
-std::optional<Candidate> Exposure::BornHere(CallId id) const {
+std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
   const Graph &t = r_.t, &g = r_.g;
   const CallId forward = t.calls[id].kind == CallKind::kBackward ? t.calls[id].forward : id;
   if (forward == kNoId || r_.pair[forward] == kNoId) return std::nullopt;
   for (const Port& port : t.Takes(id)) {
     const Relation& r = r_.of(port.value);
     const ValueId w = r_.AtPartner(port);
-    const bool exact =
-        r.strength == Strength::kEqual || (r.strength == Strength::kNear && r.error == 0);
+    const bool exact = r.strength == Strength::kEqual ||
+                       (r.strength == Strength::kNear && (r.error == 0 || !alike));
     const bool same = exact && (w == kNoId || r_.Fits(port.value, w));
     if (!same && !t.values[port.value].plain) return std::nullopt;
   }
@@ -203,7 +203,8 @@ std::optional<Candidate> Exposure::BornHere(CallId id) const {
   if (other == nullptr) return std::nullopt;
   const Relation& made = r_.of(other->value);
   const bool argument = r_.OtherScalars(forward);
-  if (made.strength != Strength::kNear || made.golden == kNoId || (!argument && !coarser))
+  if (made.strength != Strength::kNear || made.golden == kNoId ||
+      (!argument && !(coarser && alike)))
     return std::nullopt;
   return Candidate{.call = id,
                    .golden = r_.pair[id],
@@ -214,14 +215,16 @@ std::optional<Candidate> Exposure::BornHere(CallId id) const {
 
 // In one environment other bits have a cause: another argument, a coarser dtype, other integers. Where
 // there is none of these, another kernel computes, or the code was written otherwise.
-std::vector<Candidate> Exposure::FirstBits() const {
+// `alike`: the runs have one environment and one precision policy; otherwise only another argument is
+// surely such a cause.
+std::vector<Candidate> Exposure::FirstBits(bool alike) const {
   for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
     const CallKind kind = r_.t.calls[id].kind;
     if ((kind != CallKind::kOperation && kind != CallKind::kBackward) || r_.pair[id] == kNoId)
       continue;
     std::optional<Candidate> found;
-    if (kind == CallKind::kOperation) found = OtherIntegers(id);
-    if (!found) found = BornHere(id);
+    if (kind == CallKind::kOperation && alike) found = OtherIntegers(id);
+    if (!found) found = BornHere(id, alike);
     if (found) return {*found};
   }
   return {};

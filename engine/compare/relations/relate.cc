@@ -96,7 +96,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       golden_leaf_(target.dump.leaves.size(), kNoId),
       target_leaf_(golden.dump.leaves.size(), kNoId),
       scalar_differs_(target.dump.leaves.size(), 0),
-      same_environment_(SameEnvironment(target.dump, golden.dump)) {
+      same_environment_(!comparison.tolerant && SameEnvironment(target.dump, golden.dump)) {
   PairCalls();
   PairRecomputed();
   PairGradients();
@@ -115,6 +115,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
     });
   }
   FindArrivals();
+  FindBeside();
   RelateAll();
 }
 
@@ -288,13 +289,14 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
     return;
   }
   if (old.strength == Strength::kEqual) return;
-  if (const ValueId same = g.WithContent(value.content); same != kNoId) {
+  if (const ValueId same = g.WithContent(value.content); same != kNoId && SameBits(v, same)) {
     Set(v, {.strength = Strength::kEqual, .proof = Proof::kSameContent, .golden = same});
     return;
   }
   if (RelateAsLeft(v)) return;
   const bool began = weight && value.maker == kNoId && w != kNoId;
   Bound model = BoundOf(v);
+  model.exact |= !c.exact.empty();
   const auto arrival = arrivals_.find(v);
   const bool moved = arrival != arrivals_.end() && arrival->second.unseen != nullptr;
   if (moved) model = {.error = BoundOfUnseen(v, w, *arrival->second.unseen)};
@@ -373,6 +375,15 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
     exact = false;
   }
   const Apart apart = ApartOf(v, w, Terms(v));
+  const Beside* beside = BesideOf(v, w);
+  if (beside != nullptr && beside->by_repeats == RowVerdict::kNoise)
+    return {.strength = Strength::kNear,
+            .proof = Proof::kRepeats,
+            .golden = w,
+            .error = std::isfinite(apart.in_order) ? apart.in_order : 0,
+            .bound = r.bound,
+            .proven = true};
+  exact |= beside != nullptr && beside->by_repeats == RowVerdict::kDiffers;
   const bool near = apart.in_order <= r.bound && !exact;
   const bool same_rows = apart.rows <= std::max(r.bound, kOwnRoundings * kDouble);
   like = (like && !apart.proven) || (apart.proven && same_rows);
@@ -381,25 +392,6 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   r.like = like && a.dtype.dtype() == b.dtype.dtype();
   r.proven = apart.proven && r.strength != Strength::kNone;
   return r;
-}
-
-// By sketches of one length of rows, if both have them; else their moments decide.
-Apart Relations::ApartOf(ValueId v, ValueId w, double terms) const {
-  const Moments &a = t.values[v].moments, &b = g.values[w].moments;
-  const double moments = Distance(a, b, terms);
-  Apart apart{.in_order = moments, .rows = moments};
-  if (std::isinf(moments)) return apart;
-  for (const RowSketch& mine : t.SketchesOf(v)) {
-    for (const RowSketch& other : g.SketchesOf(w)) {
-      if (mine.columns != other.columns || mine.rows != other.rows) continue;
-      const double norm = std::max(b.Rms(), terms) * std::sqrt(static_cast<double>(b.n));
-      const Apart by = DistanceOf(mine, other, norm);
-      return {.in_order = std::max(moments, by.in_order),
-              .rows = std::max(moments, by.rows),
-              .proven = true};
-    }
-  }
-  return apart;
 }
 
 // A golden value with the same moments, whatever call made it.
@@ -538,9 +530,8 @@ bool Relations::Fits(ValueId v, ValueId w) const {
   if (w == kNoId) return false;
   const Value &a = t.values[v], &b = g.values[w];
   const Relation& r = of(v);
-  if ((r.golden == w && r.strength >= Strength::kSame) ||
-      (a.content != kNoId && a.content == b.content) || (part_[v] != 0 && covered_[w] != 0) ||
-      a.unwritten || b.unwritten)
+  if ((r.golden == w && r.strength >= Strength::kSame) || SameBits(v, w) ||
+      (part_[v] != 0 && covered_[w] != 0) || a.unwritten || b.unwritten)
     return true;
   if (a.plain) {
     return !a.moments.known || !b.moments.known ||

@@ -43,6 +43,7 @@ enum class Proof : uint8_t {
   kBeganSo,     // a weight that the step began with
   kLeftSo,      // the step before left it with this error
   kMovedAlike,  // a weight that a step moved that nobody recorded
+  kRepeats,     // repeats of the golden are as far from it
 };
 
 struct Relation {
@@ -131,7 +132,16 @@ class Relations {
   void Unpair(CallId call);
   void FindPlaces();
   void FindPieces();
+  // What the rows in which a value stands beside one of the golden say of the two.
+  struct Beside {
+    double error = -1;   // |a - b| / |b| of the elements; -1: they were not compared
+    bool other = false;  // NaN or infinity on one side only
+    RowVerdict by_repeats = RowVerdict::kUnknown;
+  };
   void FindArrivals();
+  void FindBeside();
+  const Beside* BesideOf(ValueId value, ValueId w) const;
+  bool SameBits(ValueId value, ValueId w) const;
   bool RelateAsLeft(ValueId value);
   void RelateAll();
   std::vector<CallId> Order() const;
@@ -203,7 +213,8 @@ class Relations {
     ValueId golden = kNoId;  // of `left`
   };
   std::unordered_map<ValueId, Arrival> arrivals_;  // what the step before knew of them
-  mutable double noise_ = 0;                       // the largest error of a related value so far
+  std::unordered_map<uint64_t, Beside> beside_;
+  mutable double noise_ = 0;  // the largest error of a related value so far
   bool same_environment_ = false;
 };
 

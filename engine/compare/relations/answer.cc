@@ -1,0 +1,182 @@
+#include "engine/compare/relations/answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/explain.h"
+#include "engine/compare/explain/explanation.h"
+#include "engine/compare/model/value_names.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+class Answer {
+ public:
+  Answer(const Comparison& comparison, const Relations& relations, const Candidate& candidate)
+      : c_(comparison), r_(relations), candidate_(candidate), pair_(PairOf()), row_(RowOf()) {}
+
+  FirstDivergence Text() const {
+    FirstDivergence f = c_.pairs[pair_].matched() ? OfPair() : OfOneRun();
+    if (c_.pairs[pair_].matched()) f.confidence = std::min(f.confidence, Confidence());
+    return f;
+  }
+
+ private:
+  bool OfTarget() const { return candidate_.call != kNoId; }
+
+  int32_t PairOf() const {
+    const int32_t record =
+        OfTarget() ? r_.t.calls[candidate_.call].record : r_.g.calls[candidate_.golden].record;
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if ((OfTarget() ? c_.pairs[p].target : c_.pairs[p].golden) == record)
+        return static_cast<int32_t>(p);
+    }
+    return -1;
+  }
+
+  // The row of the candidate's value in its call.
+  int32_t RowOf() const {
+    const RecordPair& pair = c_.pairs[pair_];
+    int32_t found = -1;
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      const int32_t leaf = OfTarget() ? c_.rows[i].target : c_.rows[i].golden;
+      if (leaf >= 0 && (OfTarget() ? r_.t : r_.g).ValueOfLeaf(leaf) == candidate_.value)
+        found = static_cast<int32_t>(i);
+    }
+    return found;
+  }
+
+  double Confidence() const { return candidate_.sure ? 1.0 : 0.4 + 0.25 * candidate_.Evidence(); }
+
+  FirstDivergence Begin(const EarlierCalls& before) const {
+    FirstDivergence f = StartExplanation(c_, pair_, row_);
+    f.call_class = CallClass::kIntroduced;
+    f.confidence = before.JudgedFactor() * c_.pairs[pair_].confidence;
+    return f;
+  }
+
+  // "output.0 of Torch.add.3.forward", of the call that made a value.
+  static std::string Name(const Graph& run, ValueId v) {
+    const Value& value = run.values[v];
+    if (value.maker == kNoId) return "";
+    return std::string(run.dump.leaves[run.made[value.port].leaf].name);
+  }
+
+  FirstDivergence OfPair() const {
+    switch (candidate_.cause) {
+      case Cause::kAnotherInput:
+      case Cause::kAnotherWeight:
+        return Miswired();
+      case Cause::kGradientNotAdded:
+        return Saying("the gradient of this use is not added up in the target",
+                      "compare what is detached, and what the backward pass begins from");
+      case Cause::kWithoutGradient:
+        return Saying("it takes a value that carries no gradient, where the golden's carries one",
+                      "look for detach, no_grad or requires_grad before this line");
+      case Cause::kNoCallMadeIt:
+        if (FirstDivergence f = ExplainInherited(c_, TakerPair()); f.pair == pair_) return f;
+        break;
+      default:
+        break;
+    }
+    return ExplainIntroduced(c_, pair_);
+  }
+
+  // Where only modules were recorded, the candidate is the module around the call that takes the value.
+  int32_t TakerPair() const {
+    for (const Taker& use : r_.t.TakersOf(candidate_.value)) {
+      if (r_.t.calls[use.call].parent != candidate_.call) continue;
+      for (int32_t p = pair_ - 1; p >= 0; --p) {
+        if (c_.pairs[p].target == r_.t.calls[use.call].record && c_.pairs[p].matched()) return p;
+      }
+    }
+    return pair_;
+  }
+
+  FirstDivergence Saying(std::string_view what, std::string_view advice) const {
+    const EarlierCalls before = CountEarlierCalls(c_, pair_);
+    FirstDivergence f = Begin(before);
+    f.why = fmt::format("{}; {}", DescribeEarlierCalls(c_, before), what);
+    f.advice = advice;
+    return f;
+  }
+
+  // A call that takes another value of the step, or another weight, than its partner.
+  FirstDivergence Miswired() const {
+    for (const Port& port : r_.t.Takes(candidate_.call)) {
+      const ValueId w = r_.AtPartner(port);
+      if (w == kNoId || r_.Fits(port.value, w)) continue;
+      const std::string mine = Name(r_.t, port.value), golden = Name(r_.g, w);
+      if (!mine.empty() && !golden.empty() && mine != golden) {
+        return Saying(fmt::format("the target passes {}, the golden {}", mine, golden),
+                      "the two programs are wired differently here: compare the source lines");
+      }
+      break;
+    }
+    if (SummarizeCall(c_, pair_).in.differs) {
+      FirstDivergence f = ExplainInherited(c_, pair_);
+      if (f.pair == pair_) return f;
+    }
+    return Saying(candidate_.cause == Cause::kAnotherWeight
+                      ? "it takes another parameter than the golden takes here"
+                      : "it takes another value of the step than the golden takes here",
+                  "the two programs are wired differently here: compare the source lines");
+  }
+
+  // The first paired call that takes what the call of one run makes, or what should have been made of
+  // it, and differs.
+  std::pair<int32_t, int32_t> FirstEffect() const {
+    for (int32_t p = pair_ + 1; p < static_cast<int32_t>(c_.pairs.size()); ++p) {
+      const RecordPair& pair = c_.pairs[p];
+      if (!pair.matched()) continue;
+      for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+        if (c_.rows[i].target >= 0 && c_.rows[i].golden >= 0 &&
+            c_.measures[i].verdict == RowVerdict::kDiffers)
+          return {p, static_cast<int32_t>(i)};
+      }
+    }
+    return {-1, -1};
+  }
+
+  // Whether the call takes the value of the row.
+  bool MakesInput(int32_t row) const {
+    const Graph& run = OfTarget() ? r_.t : r_.g;
+    const Row& at = c_.rows[row];
+    const ValueId v = run.ValueOfLeaf(OfTarget() ? at.target : at.golden);
+    if (v == kNoId) return false;
+    const auto makes = run.Makes(OfTarget() ? candidate_.call : candidate_.golden);
+    return std::any_of(makes.begin(), makes.end(), [v](const Port& p) { return p.value == v; });
+  }
+
+  FirstDivergence OfOneRun() const {
+    const auto [effect, row] = FirstEffect();
+    if (effect >= 0)
+      return ExplainUnmatched(c_, pair_, effect, row, MakesInput(row) ? Tie::kOutput : Tie::kPlace);
+    const EarlierCalls before = CountEarlierCalls(c_, pair_);
+    FirstDivergence f = Begin(before);
+    f.row = -1;
+    f.leads_to_it = true;
+    f.why =
+        fmt::format("{}; this call exists only in the {}; its result reaches a result of the step",
+                    DescribeEarlierCalls(c_, before), OfTarget() ? "target" : "golden");
+    return f;
+  }
+
+  const Comparison& c_;
+  const Relations& r_;
+  const Candidate& candidate_;
+  const int32_t pair_, row_;
+};
+
+}  // namespace
+
+FirstDivergence AnswerOf(const Comparison& comparison, const Relations& relations,
+                         const Candidate& candidate) {
+  return Answer(comparison, relations, candidate).Text();
+}
+
+}  // namespace msprobe::compare::relations

@@ -1,0 +1,13 @@
+// A candidate of expose.h as an answer for people: the place in the comparison, what agrees before it,
+// what is wrong with it and what to look at next.
+#pragma once
+
+#include "engine/compare/relations/expose.h"
+
+namespace msprobe::compare::relations {
+
+// The rows of the comparison must have their verdicts, and its calls their classes.
+FirstDivergence AnswerOf(const Comparison& comparison, const Relations& relations,
+                         const Candidate& candidate);
+
+}  // namespace msprobe::compare::relations
