@@ -75,3 +75,37 @@ def test_planted_kernels_are_found(task, tmp_path, root):
             missed[kind] = sum(ran.values()), found, dict(causes)
     assert missed == {}, json.dumps(missed, indent=1)
     assert planted.blamed(worker)[1] == [], "the right kernels are back"
+
+
+def record_composed(folder):
+    """Losses that PyTorch composes of other kernels: halves are rounded between the steps."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(dump_path=str(folder), level="L1", task="tensor")
+    debugger.start()
+    for seed in range(12):
+        generator = torch.Generator().manual_seed(seed)
+        for dtype in (torch.float16, torch.bfloat16):
+            x = (torch.randn(128, generator=generator) * 3).to(dtype).requires_grad_()
+            target = torch.randint(2, (128,), generator=generator).to(dtype)
+            size = (torch.rand(128, generator=generator) + 0.5).to(dtype)
+            loss = F.binary_cross_entropy_with_logits(x, target)
+            loss = loss + F.binary_cross_entropy_with_logits(
+                x, target, size, reduction="sum", pos_weight=size * 2
+            )
+            single = F.binary_cross_entropy_with_logits(x, target, reduction="none")
+            (loss + single.mean() + F.soft_margin_loss(x, target * 2 - 1)).backward()
+    debugger.stop()
+
+
+@forked
+def test_kernels_that_are_composed_of_others_are_not_blamed(tmp_path, root):
+    sys.path.insert(0, str(root / "bench" / "accuracy"))
+    import planted
+
+    run_forked(record_composed, tmp_path)
+    worker = planted.worker_of(tmp_path / "step0" / "rank")
+    assert planted.blamed(worker)[1] == []
+    names = [name for name, _ in worker.calls]
+    assert sum("binary_cross_entropy_with_logits" in name for name in names) == 72
+    assert sum("soft_margin_loss" in name for name in names) == 24

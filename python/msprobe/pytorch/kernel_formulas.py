@@ -1,13 +1,15 @@
-"""The formulas by which kernels compute where a step of the formula cancels.
+"""The formulas by which kernels compute where a step of the formula cancels, or is rounded.
 
 The rounding of such a step is larger than that of the result: far to the left, gelu(x) is the
-difference of 1 and a number near it. `roundings.py` executes the formula in place of the kernel, so
-that each of its steps rounds.
+difference of 1 and a number near it. A loss that PyTorch composes of other kernels is rounded to
+its dtype behind each of them. `roundings.py` executes the formula in place of the kernel, so that
+each of its steps rounds.
 """
 
 import math
 
 import torch
+import torch.nn.functional as F
 
 _ROOT = math.sqrt(0.5)
 _TANH = math.sqrt(2 / math.pi)
@@ -53,6 +55,28 @@ def mse_loss_backward(gradient, x, target, reduction):
     return gradient * ((2.0 / x.numel() if mean else 2.0) * (x - target))
 
 
+def binary_cross_entropy_with_logits(x, target, weight=None, pos_weight=None, reduction=1):
+    logs = F.logsigmoid(x)
+    if pos_weight is not None:
+        logs = logs * ((pos_weight - 1) * target + 1)
+    loss = (1 - target) * x - logs
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def soft_margin_loss(x, target, reduction=1):
+    return _reduced(torch.log1p(torch.exp(-target * x)), reduction)
+
+
+def soft_margin_loss_backward(gradient, x, target, reduction):
+    z = torch.exp(-target * x)
+    return target * z * (-1.0 / x.numel() if reduction == 1 else -1.0) / (z + 1) * gradient
+
+
+def _reduced(loss, reduction):
+    """By the number of "none", "mean" and "sum" in a kernel's schema."""
+    return loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
+
+
 # A kernel -> its formula, and whether its steps are in the dtype of the result: else in float32.
 _FORMULAS = {
     "aten::gelu": (gelu, False),
@@ -60,6 +84,9 @@ _FORMULAS = {
     "aten::glu_backward": (glu_backward, True),
     "aten::erf": (erf, False),
     "aten::_log_softmax": (log_softmax, True),
+    "aten::binary_cross_entropy_with_logits": (binary_cross_entropy_with_logits, True),
+    "aten::soft_margin_loss": (soft_margin_loss, True),
+    "aten::soft_margin_loss_backward": (soft_margin_loss_backward, True),
     "aten::_softmax_backward_data": (softmax_backward, False),
     "aten::mse_loss_backward": (mse_loss_backward, True),
 }
