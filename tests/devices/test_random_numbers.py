@@ -84,7 +84,7 @@ for step in range(2):
 
 
 def test_determinism_sees_two_elements_that_change_places(
-    simulated, tmp_path, msprobe_bin, monkeypatch
+    simulated, tmp_path, forking_msprobe, monkeypatch
 ):
     (tmp_path / "train.py").write_text(SWAPPED)
     monkeypatch.setenv("PYTHONPATH", str(simulated))
@@ -92,7 +92,7 @@ def test_determinism_sees_two_elements_that_change_places(
     # Which calls swap is drawn in each process.
     for _ in range(4):
         done = subprocess.run(
-            [msprobe_bin, "determinism", "--runs", "3", "--format", "json", "train.py"],
+            [forking_msprobe, "determinism", "--runs", "3", "--format", "json", "train.py"],
             cwd=tmp_path,
             capture_output=True,
             text=True,

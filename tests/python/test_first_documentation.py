@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 
@@ -15,7 +14,7 @@ data_loader = [(torch.ones(3, 4), None)] * 2
 """
 
 
-def run(root, folder, section, config):
+def run(python, root, folder, section, config):
     """Runs an example; it writes to ./dump_path below `folder`."""
     text = (root / EXAMPLES / f"example_{section}.py.txt").read_text()
     lines = [line for line in text.splitlines() if "npu" not in line]
@@ -24,7 +23,7 @@ def run(root, folder, section, config):
     program = "\n".join(lines)
     (folder / "train.py").write_text(program if section == "2.1" else BEFORE + program)
     (folder / "config.json").write_text(json.dumps(config | {"dump_path": "./dump_path"}))
-    done = subprocess.run([sys.executable, "train.py"], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([python, "train.py"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder / "dump_path"
 
@@ -34,8 +33,9 @@ def names(rank):
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
-def test_whole_model(root, tmp_path, level):
-    rank = run(root, tmp_path, "2.1", {"task": "tensor", "level": level}) / "step0" / "rank"
+def test_whole_model(forked_python, root, tmp_path, level):
+    config = {"task": "tensor", "level": level}
+    rank = run(forked_python, root, tmp_path, "2.1", config) / "step0" / "rank"
     assert sorted(path.name for path in rank.iterdir()) == [
         "construct.json",
         "coverage.json",
@@ -57,8 +57,8 @@ def test_whole_model(root, tmp_path, level):
 
 
 @pytest.mark.parametrize("section", ["2.2", "2.3"])
-def test_each_step(root, tmp_path, section):
-    dump_path = run(root, tmp_path, section, {"task": "statistics", "level": "L1"})
+def test_each_step(forked_python, root, tmp_path, section):
+    dump_path = run(forked_python, root, tmp_path, section, {"task": "statistics", "level": "L1"})
     assert sorted(path.name for path in dump_path.iterdir()) == ["step0", "step1"]
     for step in dump_path.iterdir():
         found = names(step / "rank")
