@@ -6,6 +6,7 @@ the first names the line of the fault, the others name it too.
 
 import json
 import subprocess
+import sys
 
 import pytest
 
@@ -101,11 +102,11 @@ OBSERVED = ["L1_statistics", "mix_statistics", "mix_tensor"]
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory, forked_python):
+def recorded(tmp_path_factory):
     out = tmp_path_factory.mktemp("faults")
     (out / "program.py").write_text(PROGRAM)
     subprocess.run(
-        [forked_python, str(out / "program.py"), str(out), ",".join(FAULTS)], check=True, cwd=out
+        [sys.executable, str(out / "program.py"), str(out), ",".join(FAULTS)], check=True, cwd=out
     )
     return out
 
