@@ -43,6 +43,31 @@ def test_files_of_run_ut_are_made_again(version, forking_msprobe, tmp_path):
                 assert is_alike(cell, expected), (name, cell, expected)
 
 
+@pytest.mark.parametrize("version", ["1.0.4", "8.3.3"])
+def test_what_no_cpu_changes_is_theirs_to_the_byte(version, forking_msprobe, tmp_path):
+    """With `--as`: names, their order, dtypes, shapes, verdicts and messages."""
+    data = DATA / version
+    rules = version[: version.index(".")].replace("1", "1.0")
+    command = [forking_msprobe, "run_ut", "-api_info", data / "dump", "-o", tmp_path, "--as", rules]
+    subprocess.run(command, check=True, capture_output=True)
+    for kind in ("result", "details"):
+        theirs = rows(data / f"accuracy_checking_{kind}.csv")
+        ours = rows(next(tmp_path.glob(f"*{kind}*.csv")))
+        header = next(iter(ours.values()))
+        assert header == next(iter(theirs.values()))
+        kept = [name for name in theirs if NOT_EXECUTED not in name]
+        assert [name for name in ours if NOT_EXECUTED not in name] == kept and len(kept) > 9
+        # A number depends on the CPU; its place, or that there is none, does not.
+        texts = [at for at, name in enumerate(header) if name.isascii()]
+        assert {"Status", "Message"} <= {header[at] for at in texts} or kind == "result"
+        for name in kept:
+            mine, older = ours[name], theirs[name]
+            assert len(mine) == len(older)
+            at_both = [at for at in texts if at < len(older)]
+            assert [mine[at] for at in at_both] == [older[at] for at in at_both]
+            assert [not cell.strip() for cell in mine] == [not cell.strip() for cell in older]
+
+
 def test_a_result_that_cancels_is_not_blamed(forking_msprobe, tmp_path):
     # The gradient of a bias in front of a batch norm is zero, but for the rounding of its terms.
     command = [forking_msprobe, "run_ut", "-api_info", DATA / "8.3.3" / "dump", "-o", tmp_path]
