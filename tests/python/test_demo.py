@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -53,16 +52,16 @@ def test_the_same_training_twice_is_equal(recorded, msprobe_bin, tmp_path):
     assert report["first_divergence"] is None
 
 
-def test_the_script_of_the_demo_shows_the_line(root, tmp_path):
+def test_the_script_of_the_demo_shows_the_line(root, tmp_path, forked_python):
     """Runs the script of `make demo` and reads its output."""
-    command = ["examples/demo/demo.sh", str(Path(sys.executable).parent), str(tmp_path / "out")]
+    command = ["examples/demo/demo.sh", str(Path(forked_python).parent), str(tmp_path / "out")]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"train.py:{planted_line(root)} in gelu" in done.stdout
     assert list((tmp_path / "out/compare").glob("compare_result_*.csv"))
 
 
-def test_recording_does_not_change_the_training(root, recorded, tmp_path):
+def test_recording_does_not_change_the_training(root, forked_python, tmp_path):
     """The script prints the same losses with the tool and without it."""
     package = tmp_path / "msprobe"
     package.mkdir()
@@ -74,7 +73,7 @@ def test_recording_does_not_change_the_training(root, recorded, tmp_path):
         "    def stop(self): pass\n"
         "    def step(self): pass\n"
     )
-    command = [sys.executable, TRAIN, "--record", str(tmp_path / "none"), "--steps", "2"]
+    command = [forked_python, TRAIN, "--record", str(tmp_path / "none"), "--steps", "2"]
     outputs = [
         subprocess.run(
             [*command], cwd=root, check=True, capture_output=True, text=True, env=env
