@@ -2,7 +2,7 @@
 
 The rounding of such a step is larger than that of the result: far to the left, gelu(x) is the
 difference of 1 and a number near it. A loss that PyTorch composes of other kernels is rounded to
-its dtype behind each of them. `roundings.py` executes the formula in place of the kernel, so that
+its dtype after each of them. `roundings.py` executes the formula in place of the kernel, so that
 each of its steps rounds.
 """
 
