@@ -190,6 +190,7 @@ void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
   // Measured noise goes before bits: the repeats have the environment of the golden, too.
   if (spread.empty() || options.exactness == Exactness::kExact)
     c->exact = WhyBitsDecide(options, *c);
+  if (!c->exact.empty()) JudgeByBits(c);
   if (c->exact.empty()) spread.Judge(c);
   JudgeDTypeArguments(c);
   ForgiveOverwritten(c);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
@@ -67,6 +66,15 @@ class Answer {
   }
 
   FirstDivergence OfPair() const {
+    const Call& call = OfTarget() ? r_.t.calls[candidate_.call] : r_.g.calls[candidate_.golden];
+    const bool alone =
+        OfTarget() ? r_.pair[candidate_.call] == kNoId : r_.partner[candidate_.golden] == kNoId;
+    if (call.kind == CallKind::kUpdate && alone) {
+      return Saying(fmt::format("only the {} updates {} here", OfTarget() ? "target" : "golden",
+                                call.parameter),
+                    "compare which parameters the optimizers were given, and which of them get a "
+                    "gradient");
+    }
     switch (candidate_.cause) {
       case Cause::kAnotherInput:
       case Cause::kAnotherWeight:
@@ -97,6 +105,7 @@ class Answer {
     return pair_;
   }
 
+  // `what`: the part of the sentence that is of this candidate.
   FirstDivergence Saying(std::string_view what, std::string_view advice) const {
     const EarlierCalls before = CountEarlierCalls(c_, pair_);
     FirstDivergence f = Begin(before);
@@ -127,35 +136,42 @@ class Answer {
                   "the two programs are wired differently here: compare the source lines");
   }
 
-  // The first paired call that takes what the call of one run makes, or what should have been made of
-  // it, and differs.
-  std::pair<int32_t, int32_t> FirstEffect() const {
+  // After a call of one run: the first paired call that takes what it made, where the other run takes
+  // something else; or else the first call with a value that differs.
+  struct Effect {
+    int32_t pair = -1, row = -1;
+    Tie tie = Tie::kPlace;
+  };
+  Effect FirstEffect() const {
+    Effect first;
     for (int32_t p = pair_ + 1; p < static_cast<int32_t>(c_.pairs.size()); ++p) {
       const RecordPair& pair = c_.pairs[p];
       if (!pair.matched()) continue;
       for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-        if (c_.rows[i].target >= 0 && c_.rows[i].golden >= 0 &&
-            c_.measures[i].verdict == RowVerdict::kDiffers)
-          return {p, static_cast<int32_t>(i)};
+        if (c_.rows[i].target < 0 || c_.rows[i].golden < 0 ||
+            c_.measures[i].verdict != RowVerdict::kDiffers)
+          continue;
+        const auto row = static_cast<int32_t>(i);
+        if (IsMadeHere(row)) return {p, row, Tie::kOutput};
+        if (first.pair < 0) first = {p, row, Tie::kPlace};
       }
     }
-    return {-1, -1};
+    return first;
   }
 
-  // Whether the call takes the value of the row.
-  bool MakesInput(int32_t row) const {
+  // Whether the row is an argument that the call made.
+  bool IsMadeHere(int32_t row) const {
     const Graph& run = OfTarget() ? r_.t : r_.g;
-    const Row& at = c_.rows[row];
-    const ValueId v = run.ValueOfLeaf(OfTarget() ? at.target : at.golden);
-    if (v == kNoId) return false;
+    const int32_t leaf = OfTarget() ? c_.rows[row].target : c_.rows[row].golden;
+    const ValueId v = run.ValueOfLeaf(leaf);
+    if (v == kNoId || run.dump.leaves[leaf].slot == Slot::kOutput) return false;
     const auto makes = run.Makes(OfTarget() ? candidate_.call : candidate_.golden);
     return std::any_of(makes.begin(), makes.end(), [v](const Port& p) { return p.value == v; });
   }
 
   FirstDivergence OfOneRun() const {
-    const auto [effect, row] = FirstEffect();
-    if (effect >= 0)
-      return ExplainUnmatched(c_, pair_, effect, row, MakesInput(row) ? Tie::kOutput : Tie::kPlace);
+    if (const Effect effect = FirstEffect(); effect.pair >= 0)
+      return ExplainUnmatched(c_, pair_, effect.pair, effect.row, effect.tie);
     const EarlierCalls before = CountEarlierCalls(c_, pair_);
     FirstDivergence f = Begin(before);
     f.row = -1;

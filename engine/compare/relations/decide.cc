@@ -1,5 +1,6 @@
 #include "engine/compare/relations/decide.h"
 
+#include <unordered_set>
 #include <utility>
 
 #include "engine/compare/explain/classify.h"
@@ -56,11 +57,10 @@ class Decision {
   void MarkRows(const Candidate& candidate) {
     if (candidate.call == kNoId || exposure_.without_effect) return;
     for (const Port& port : target_.Makes(candidate.call)) {
-      if (port.value != candidate.value || port.leaf >= static_cast<int32_t>(row_of_.size()) ||
-          row_of_[port.leaf] < 0)
-        continue;
-      Measure& m = c_.measures[row_of_[port.leaf]];
-      if (c_.rows[row_of_[port.leaf]].golden < 0 || m.verdict == RowVerdict::kEqual) continue;
+      const int32_t row = row_of_[port.leaf];
+      if (port.value != candidate.value || row < 0 || c_.rows[row].golden < 0) continue;
+      Measure& m = c_.measures[row];
+      if (m.verdict == RowVerdict::kEqual) continue;
       m.verdict = RowVerdict::kDiffers;
       const bool like = m.reason == Reason::kOtherBits || m.reason == Reason::kRewritten ||
                         m.reason == Reason::kWithoutEffect || m.reason == Reason::kEnlarged;
@@ -72,12 +72,26 @@ class Decision {
     }
   }
 
+  // The records of the target's candidates, and those of the forward calls of backward ones: what they
+  // were called with is part of the answer.
+  std::unordered_set<int32_t> NamedRecords() const {
+    std::unordered_set<int32_t> records;
+    for (const Candidate& candidate : exposure_.candidates) {
+      if (candidate.call == kNoId) continue;
+      const Call& call = target_.calls[candidate.call];
+      records.insert(call.record);
+      if (call.forward != kNoId) records.insert(target_.calls[call.forward].record);
+    }
+    return records;
+  }
+
   // A row's verdict follows from the relation of its value and from whether it is exposed; that of a
-  // plain argument from whether a result of its call is.
+  // plain argument from whether a result of its call is, or the call is named.
   void JudgeRows() {
+    const std::unordered_set<int32_t> named = NamedRecords();
     for (const RecordPair& pair : c_.pairs) {
       if (!pair.matched()) continue;
-      bool exposed = false;
+      bool exposed = named.count(pair.target) > 0;
       for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
         const int32_t leaf = c_.rows[i].target;
         const ValueId v = leaf < 0 ? kNoId : target_.ValueOfLeaf(leaf);
@@ -92,12 +106,7 @@ class Decision {
     const Row& row = c_.rows[i];
     Measure& m = c_.measures[i];
     const bool judged = m.verdict == RowVerdict::kNoise || m.verdict == RowVerdict::kDiffers;
-    if (row.target < 0 || row.golden < 0 || !judged) return;
-    if (!c_.exact.empty()) {  // bits decide
-      m.verdict = RowVerdict::kDiffers;
-      if (c_.target.leaves[row.target].kind == LeafKind::kScalar) m.reason = Reason::kValueDiffers;
-      return;
-    }
+    if (row.target < 0 || row.golden < 0 || !judged || !c_.exact.empty()) return;  // bits decide
     const ValueId v = target_.ValueOfLeaf(row.target), w = golden_.ValueOfLeaf(row.golden);
     if (v == kNoId || w == kNoId) {
       if (call_is_exposed || m.verdict == RowVerdict::kNoise) return;

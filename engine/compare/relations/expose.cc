@@ -43,12 +43,6 @@ int Candidate::Evidence() const {
 
 Exposure::Exposure(const Relations& relations)
     : r_(relations), modules_only_(!relations.g.HasOperations()) {
-  const auto& calls = relations.t.calls;
-  const auto passes_back = [](const Call& call) {
-    return call.kind == CallKind::kBackward || call.kind == CallKind::kModuleBackward;
-  };
-  backward_ =
-      static_cast<CallId>(std::find_if(calls.begin(), calls.end(), passes_back) - calls.begin());
   FindSinks();
   exposed_ = Spread(bad_sinks_, [this](ValueId v) { return CausesOf(v); });
   exposed_golden_ = Spread(bad_golden_, [this](ValueId w) { return GoldenCausesOf(w); });

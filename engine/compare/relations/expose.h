@@ -91,7 +91,6 @@ class Exposure {
                                       const std::vector<CallId>& seen);
   Candidate Named(CallId call, ValueId value, Cause cause, bool sure = false) const;
   double OrderOf(CallId golden) const;
-  double Position(CallId call) const;
   ValueId ResultOf(CallId golden) const;
 
   std::vector<Candidate> Rank(std::vector<Candidate> found);
@@ -106,7 +105,6 @@ class Exposure {
 
   const Relations& r_;
   const bool modules_only_;
-  CallId backward_ = kNoId;  // the first backward call of the target
   std::vector<ValueId> bad_sinks_, bad_golden_;
   std::vector<std::pair<CallId, ValueId>> misplaced_;
   std::vector<CallId> missing_steps_;

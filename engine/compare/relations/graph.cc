@@ -265,6 +265,7 @@ ValueId Graph::Observe(int32_t leaf, CallId call, bool is_made) {
     value.shape = l.shape;
     value.content = content;
     value.roundoff = RoundoffOf(l.dtype);
+    value.has_digest = !l.fingerprint.empty() || !l.checksum.empty();
     value.unwritten = unwritten_leaf_[leaf] != 0;
     value.plain = content < 0 || value.unwritten || SaysNothing(value.moments, value.IsFloat());
     value.born = call;

@@ -84,8 +84,9 @@ struct Value {
   Shape shape;
   int32_t content = kNoId;  // ContentIds; kNoId: nothing was recorded
   bool plain = false;
-  bool unwritten = false;  // memory that nobody had written: its elements are no result
-  CallId born = kNoId;     // the first call that takes or makes it
+  bool has_digest = false;  // a fingerprint or checksum says its bits
+  bool unwritten = false;   // memory that nobody had written: its elements are no result
+  CallId born = kNoId;      // the first call that takes or makes it
   CallId maker = kNoId;
   int32_t port = kNoId;  // of its maker, index into Graph::made
 

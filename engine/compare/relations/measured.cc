@@ -22,7 +22,7 @@ void Relations::FindBeside() {
     if (noise != RowVerdict::kUnknown) beside.by_repeats = noise;
     if (diff == nullptr) continue;
     beside.other |= diff->nonfinite_mismatch > 0;
-    if (!std::isnan(diff->relative_l2)) beside.error = std::max(beside.error, diff->relative_l2);
+    if (!std::isnan(diff->euclidean)) beside.error = std::max(beside.error, diff->euclidean);
   }
 }
 
@@ -39,31 +39,34 @@ const Relations::Beside* Relations::BesideOf(ValueId v, ValueId w) const {
   return found == beside_.end() ? nullptr : &found->second;
 }
 
-// By sketches of one length of rows, if both have them; else their moments decide.
+// Of the rows in any order sketches of one length of rows tell, if both have them; else their moments.
+// Of the elements as they stand: the elements themselves, where they were compared.
 Apart Relations::ApartOf(ValueId v, ValueId w, double terms) const {
   const Moments &a = t.values[v].moments, &b = g.values[w].moments;
-  const double moments = Distance(a, b, terms);
-  Apart apart{.in_order = moments, .rows = moments};
-  if (std::isinf(moments)) return apart;
-  if (const Beside* beside = BesideOf(v, w); beside != nullptr && beside->error >= 0) {
-    const double size = std::max(b.Rms(), terms), own = b.Rms();
-    apart.in_order = beside->other                   ? std::numeric_limits<double>::infinity()
-                     : size > 0 && beside->error > 0 ? beside->error * own / size
-                                                     : beside->error;
-    apart.proven = true;
-    return apart;
-  }
+  const double moments = Distance(a, b, terms), size = std::max(b.Rms(), terms);
+  if (std::isinf(moments)) return {.in_order = moments, .rows = moments};
+  Apart apart = BySketches(v, w, size).value_or(Apart{});
+  apart.in_order = std::max(moments, apart.in_order);
+  apart.rows = std::max(moments, apart.rows);
+  const Beside* beside = BesideOf(v, w);
+  if (beside == nullptr || (beside->error < 0 && !beside->other)) return apart;
+  // Relative to the size without extremes: a mask of -1e38 must not hide what is beside it.
+  const double norm = size * std::sqrt(static_cast<double>(b.n));
+  apart.in_order = beside->other        ? std::numeric_limits<double>::infinity()
+                   : beside->error == 0 ? 0
+                                        : beside->error / norm;
+  apart.compared = true;
+  return apart;
+}
+
+std::optional<Apart> Relations::BySketches(ValueId v, ValueId w, double size) const {
   for (const RowSketch& mine : t.SketchesOf(v)) {
     for (const RowSketch& other : g.SketchesOf(w)) {
       if (mine.columns != other.columns || mine.rows != other.rows) continue;
-      const double norm = std::max(b.Rms(), terms) * std::sqrt(static_cast<double>(b.n));
-      const Apart by = DistanceOf(mine, other, norm);
-      return {.in_order = std::max(moments, by.in_order),
-              .rows = std::max(moments, by.rows),
-              .proven = true};
+      return DistanceOf(mine, other, size * std::sqrt(static_cast<double>(g.values[w].moments.n)));
     }
   }
-  return apart;
+  return std::nullopt;
 }
 
 }  // namespace msprobe::compare::relations

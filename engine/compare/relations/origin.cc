@@ -232,13 +232,6 @@ std::optional<Candidate> Exposure::Unrecorded(ValueId x, ValueId w, CallId call,
   return std::nullopt;
 }
 
-// Some dialects write the gradients of parameters into the place of the forward call: they were made
-// behind all calls of the forward pass.
-double Exposure::Position(CallId call) const {
-  const bool early = r_.t.calls[call].kind == CallKind::kGradients && call < backward_;
-  return early ? static_cast<double>(backward_) : static_cast<double>(call);
-}
-
 Candidate Exposure::Named(CallId call, ValueId v, Cause cause, bool sure) const {
   const Graph& t = r_.t;
   if (modules_only_ && (cause == Cause::kNoCallMadeIt || cause == Cause::kAnotherInput)) {
@@ -252,7 +245,7 @@ Candidate Exposure::Named(CallId call, ValueId v, Cause cause, bool sure) const 
           .golden = r_.pair[call],
           .value = v,
           .cause = cause,
-          .order = Position(call),
+          .order = static_cast<double>(call),
           .sure = sure};
 }
 

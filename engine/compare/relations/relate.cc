@@ -215,7 +215,8 @@ void Relations::RelateAll() {
   }
   for (ValueId w = 0; w < static_cast<ValueId>(g.values.size()); ++w) {
     const Value& value = g.values[w];
-    has_[w] = (!value.plain && t.WithContent(value.content) != kNoId) || covered_[w] != 0;
+    const ValueId same = value.plain ? kNoId : t.WithContent(value.content);
+    has_[w] = (same != kNoId && SameBits(same, w)) || covered_[w] != 0;
   }
   for (const Relation& r : relations_) {
     if (r.strength >= Strength::kSame && r.golden != kNoId) has_[r.golden] = 1;
@@ -340,7 +341,8 @@ void Relations::RelateConstant(ValueId v, ValueId w) {
     return;
   }
   const Value& b = g.values[w];
-  const double bound = std::max(BoundOf(v).error, kOwnRoundings * std::max(a.roundoff, b.roundoff));
+  const double own = kOwnRoundings * std::max(a.roundoff, b.roundoff);
+  const double bound = c.exact.empty() ? std::max(BoundOf(v).error, own) : 0;
   const double error = Distance(a.moments, b.moments, Terms(v));
   const bool near = error <= bound;
   old = {.strength = near ? Strength::kNear : Strength::kNone,
@@ -358,6 +360,20 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
     r.proof = Proof::kNotRecorded;
     return r;
   }
+  const Beside* beside = BesideOf(v, w);
+  if (beside != nullptr && beside->by_repeats == RowVerdict::kNoise) {
+    const double error = ApartOf(v, w, Terms(v)).in_order;
+    return {.strength = Strength::kNear,
+            .proof = Proof::kRepeats,
+            .golden = w,
+            .error = std::isfinite(error) ? error : 0,
+            .bound = bound,
+            .proven = true};
+  }
+  const bool no_repeat = beside != nullptr && beside->by_repeats == RowVerdict::kDiffers;
+  // Where bits decide, the same elements in another order are other ones.
+  if ((no_repeat || !c.exact.empty()) && a.has_digest && b.has_digest) return r;
+  exact |= no_repeat;
   bool like = SameElements(a.moments, b.moments);
   if (!a.IsFloat() || !b.IsFloat()) {  // integers do not round
     const Apart apart = ApartOf(v, w, 0);
@@ -375,22 +391,15 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
     exact = false;
   }
   const Apart apart = ApartOf(v, w, Terms(v));
-  const Beside* beside = BesideOf(v, w);
-  if (beside != nullptr && beside->by_repeats == RowVerdict::kNoise)
-    return {.strength = Strength::kNear,
-            .proof = Proof::kRepeats,
-            .golden = w,
-            .error = std::isfinite(apart.in_order) ? apart.in_order : 0,
-            .bound = r.bound,
-            .proven = true};
-  exact |= beside != nullptr && beside->by_repeats == RowVerdict::kDiffers;
-  const bool near = apart.in_order <= r.bound && !exact;
+  // Where nothing explains other bits, and a dump does not tell them, its numbers must be the same.
+  const bool told = a.has_digest && b.has_digest;
+  const bool near = exact ? !told && apart.in_order == 0 : apart.in_order <= r.bound;
   const bool same_rows = apart.rows <= std::max(r.bound, kOwnRoundings * kDouble);
   like = (like && !apart.proven) || (apart.proven && same_rows);
   r.strength = near ? Strength::kNear : like ? Strength::kSame : Strength::kNone;
   r.error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
   r.like = like && a.dtype.dtype() == b.dtype.dtype();
-  r.proven = apart.proven && r.strength != Strength::kNone;
+  r.proven = r.strength != Strength::kNone && (apart.proven || (near && apart.compared));
   return r;
 }
 

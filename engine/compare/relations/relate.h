@@ -10,6 +10,7 @@
 //   relations.of(7).strength;    // Strength::kNear
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -134,7 +135,7 @@ class Relations {
   void FindPieces();
   // What the rows in which a value stands beside one of the golden say of the two.
   struct Beside {
-    double error = -1;   // |a - b| / |b| of the elements; -1: they were not compared
+    double error = -1;   // |a - b| of the elements; -1: they were not compared
     bool other = false;  // NaN or infinity on one side only
     RowVerdict by_repeats = RowVerdict::kUnknown;
   };
@@ -142,6 +143,7 @@ class Relations {
   void FindBeside();
   const Beside* BesideOf(ValueId value, ValueId w) const;
   bool SameBits(ValueId value, ValueId w) const;
+  std::optional<Apart> BySketches(ValueId value, ValueId w, double size) const;
   bool RelateAsLeft(ValueId value);
   void RelateAll();
   std::vector<CallId> Order() const;

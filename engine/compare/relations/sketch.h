@@ -26,9 +26,10 @@ RowSketch SketchOf(const Dump& dump, int32_t leaf);
 
 // How far two tensors are apart.
 struct Apart {
-  double in_order = 0;  // their elements as they stand
-  double rows = 0;      // their rows in any order
-  bool proven = false;  // by sketches; false: moments alone say so
+  double in_order = 0;    // their elements as they stand
+  double rows = 0;        // their rows in any order
+  bool proven = false;    // by sketches; false: moments alone say so
+  bool compared = false;  // `in_order` is that of the elements themselves
 };
 // Of two sketches of equal rows and columns, relative to `size`: the norm of the elements, at least
 // that of the terms that were added up to them.

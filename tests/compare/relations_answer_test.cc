@@ -1,0 +1,208 @@
+// The answers of --engine relations: which call, in which words, under which options.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "engine/compare/explain/summary.h"
+#include "engine/formats/tensors/npy.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/compare/divergence_values.h"
+
+namespace msprobe::compare::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+Comparison Related(Dump target, Dump golden, Exactness exactness = Exactness::kAuto) {
+  return MustCompare(std::move(target), std::move(golden),
+                     {.exactness = exactness, .engine = Engine::kRelations});
+}
+
+// A value of a dump that has digests.
+Tensor Bits(int step, const char* digest, double error = 0) {
+  return Value(step, error).Print(std::to_string(step) + digest);
+}
+
+TEST(Answer, SaysWhatAgreedBeforeAndByHowMuchTheResultIsOff) {
+  const auto run = [](double error) {
+    DumpBuilder b;
+    b.Call("Functional.a.0.forward").In(Value(1)).Out(Value(2));
+    b.Call("Functional.b.0.forward").In(Value(2)).Out(Value(3, error));
+    return b.Take();
+  };
+  const Comparison c = Related(run(kWrong), run(0));
+  EXPECT_EQ(First(c), "Functional.b.0.forward");
+  EXPECT_THAT(c.first.why, HasSubstr("1 call before it is equal; its inputs are equal; "));
+  EXPECT_THAT(c.first.why, HasSubstr("off by 5%"));
+}
+
+TEST(Answer, AParameterThatOneOptimizerDoesNotUpdate) {
+  const auto run = [](bool both) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.backward").In(Value(0)).Out(Value(1)).Out(Value(2));
+    b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Value(1));
+    if (both) b.Kwarg("gradients.b", Value(2)).Kwarg("weights.b", Value(3));
+    b.Kwarg("weights.w", Value(4)).OutAt("0.weights.w", Value(5));
+    if (both) b.OutAt("0.weights.b", Value(6));
+    return b.Take();
+  };
+  for (const bool target : {false, true}) {
+    const Comparison c = Related(run(target), run(!target));
+    EXPECT_EQ(First(c), "Optimizer.SGD.step.0.forward");
+    EXPECT_THAT(c.first.why, HasSubstr(target ? "only the target updates b here"
+                                              : "only the golden updates b here"));
+    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kDiffers);
+  }
+}
+
+// What code without records made may have been rounded by several calls, and calls enlarge it.
+TEST(Answer, RoundingThatArrivesMayGrow) {
+  const auto run = [](const std::vector<double>& errors) {
+    DumpBuilder b;
+    for (int i = 0; i + 1 < static_cast<int>(errors.size()); ++i) {
+      b.Call("Functional.f" + std::to_string(i) + ".0.forward").In(Value(i, errors[i]));
+      b.Out(Value(i + 1, errors[i + 1]));
+    }
+    return b.Take();
+  };
+  EXPECT_EQ(First(Related(run({1e-6, 5e-6, 1.5e-5, 6e-5, 2e-4}), run({0, 0, 0, 0, 0}))), "none");
+  EXPECT_NE(First(Related(run({1e-6, 5e-6, 1.5e-5, 6e-5, kWrong}), run({0, 0, 0, 0, 0}))), "none");
+}
+
+// A gradient that nobody takes is a result of the step where no gradients of parameters were recorded.
+TEST(Answer, AWrongGradientWithoutOptimizer) {
+  const auto run = [](double error) {
+    DumpBuilder b;
+    b.Call("Functional.gelu.0.forward").In(Value(1)).Out(Value(2));
+    b.Call("Functional.gelu.0.backward").In(Value(3)).Out(Value(4, error));
+    return b.Take();
+  };
+  EXPECT_EQ(First(Related(run(kWrong), run(0))), "Functional.gelu.0.backward");
+  EXPECT_EQ(First(Related(run(0), run(0))), "none");
+}
+
+TEST(Answer, OfModulesAloneTheLineInsideOfTheModule) {
+  const auto run = [](double error) {
+    const std::string layer = "Module.layer.Layer.forward.0";
+    DumpBuilder b;
+    b.Call("Module.layer.up.Linear.forward.0").In(Value(1)).Out(Value(2)).Parent(layer);
+    b.Call("Module.layer.down.Linear.forward.0").In(Value(3, error)).Out(Value(4, error));
+    b.Parent(layer).At("net.py", 9, "return down(f(up(x)))");
+    b.Call(layer).In(Value(1)).Out(Value(4, error)).At("net.py", 30, "x = layer(x)");
+    return b.Take();
+  };
+  const Comparison c = Related(run(kWrong), run(0));
+  EXPECT_EQ(First(c), "Module.layer.Layer.forward.0");
+  EXPECT_THAT(c.first.source_line, HasSubstr("net.py:9"));
+}
+
+TEST(Answer, ACallThatOnlyMovesMakesOtherElements) {
+  const auto run = [](const char* digest) {
+    DumpBuilder b;
+    b.Call("Tensor.repeat.0.forward").In(Bits(1, "a")).Out(Bits(2, digest));
+    return b.Take();
+  };
+  const Comparison c = Related(run("b"), run("c"));
+  EXPECT_EQ(First(c), "Tensor.repeat.0.forward");
+  EXPECT_EQ(c.measures[1].reason, Reason::kMoved);
+}
+
+// Scores with a mask of -1e38 in them: what is beside the mask is wrong.
+TEST(Answer, AMaskDoesNotHideTheElementsBesideIt) {
+  const TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.path();
+  const auto run = [&](const std::string& side, float score, double error) {
+    const std::vector<float> x = {score, 2, 3, -1e38F};
+    const int64_t size = 4;
+    std::filesystem::create_directories(folder / side);
+    const TensorView view{.data = x.data(), .dtype = DType::kFloat32, .ndim = 1, .shape = &size};
+    EXPECT_TRUE(formats::WriteNpy(folder / side / "x.npy", view).ok());
+    DumpBuilder b;
+    b.dump().task = Task::kTensor;
+    b.dump().tensor_folder = folder / side;
+    const Tensor scores =
+        Numbers(3, -1e38, -2.5e37, 1e38).Shape("[4]").Data("x.npy").Print("s" + side);
+    b.Call("Tensor.add.0.forward").In(Bits(1, "a")).Out(scores);
+    b.dump().rests.push_back({.leaf = static_cast<uint32_t>(b.dump().leaves.size() - 1)});
+    LeafRest& rest = b.dump().rests.back();
+    rest.extremes = 1, rest.max = 3, rest.min = score, rest.norm = std::hypot(score, 2, 3);
+    b.Call("Functional.b.0.forward").In(scores).Out(Bits(3, side.c_str(), error));
+    return b.Take();
+  };
+  Dump golden = run("golden", 1, 0);
+  EXPECT_EQ(First(Related(run("target", 1.1F, kWrong), std::move(golden))), "Tensor.add.0.forward");
+}
+
+// The call that takes what only one run makes is named beside it, not one that is wrong before that.
+TEST(Answer, ACallOfOneRunIsTiedToWhatTakesItsResult) {
+  const auto run = [](bool extra) {
+    const double error = extra ? kWrong : 0;
+    DumpBuilder b;
+    b.Call("Functional.a.0.forward").In(Value(1)).Out(Value(2));
+    if (extra) b.Call("Functional.extra.0.forward").In(Value(2)).Out(Value(2, error));
+    b.Call("Functional.b.0.forward").In(Value(2, error)).Out(Value(3, error));
+    return b.Take();
+  };
+  const Comparison c = Related(run(true), run(false));
+  EXPECT_EQ(First(c), "Functional.extra.0.forward");
+  EXPECT_THAT(c.first.why, HasSubstr("its output is an input of Functional.b.0.forward"));
+}
+
+TEST(Answer, AnotherArgumentIsSaidThoughItsResultIsWithinRounding) {
+  const auto run = [](const char* eps, double error, double before = 0) {
+    DumpBuilder b;
+    b.Call("Functional.layer_norm.0.forward").In(Value(1, before)).Value("eps", "float", eps);
+    b.Out(Value(2, error));
+    b.Call("Functional.relu.0.forward").In(Value(2, error)).Out(Value(3, error));
+    return b.Take();
+  };
+  const Comparison c = Related(run("1e-05", 2e-7), run("1e-06", 0));
+  EXPECT_EQ(First(c), "Functional.layer_norm.0.forward");
+  EXPECT_THAT(c.first.why, HasSubstr("eps is \"1e-05\" in the target, \"1e-06\" in the golden; its "
+                                     "result is still within rounding"));
+  // Also where its inputs are within rounding, too.
+  EXPECT_EQ(First(Related(run("1e-05", 2e-7, 1e-7), run("1e-06", 0))), First(c));
+  // The same argument, and another kernel.
+  EXPECT_EQ(First(Related(run("1e-05", 2e-7), run("1e-05", 0))), "none");
+}
+
+Dump Chain(const char* digest, double error) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Bits(1, "1")).Out(Bits(2, digest, error));
+  b.Call("Functional.relu.0.forward").In(Bits(2, digest, error)).Out(Bits(3, digest, error));
+  return b.Take();
+}
+
+TEST(Answer, BitsDecideWhereTheCallerSaysSo) {
+  EXPECT_EQ(First(Related(Chain("b", 3e-7), Chain("a", 0))), "none");
+  const Comparison exact = Related(Chain("b", 3e-7), Chain("a", 0), Exactness::kExact);
+  EXPECT_EQ(First(exact), "Functional.linear.0.forward");
+  EXPECT_EQ(Summarize(exact).verdict, RunVerdict::kDiffers);
+  EXPECT_EQ(First(Related(Chain("a", 0), Chain("a", 0), Exactness::kExact)), "none");
+}
+
+// The same statistics and other bits: the elements may stand in another order.
+TEST(Answer, AnotherOrderIsAnotherValueWhereBitsDecide) {
+  const Comparison c = Related(Chain("b", 0), Chain("a", 0), Exactness::kExact);
+  EXPECT_EQ(First(c), "Functional.linear.0.forward");
+  // Where one dump has no digests, equal statistics are all that is known.
+  DumpBuilder older;
+  older.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(2));
+  older.Call("Functional.relu.0.forward").In(Value(2)).Out(Value(3));
+  const Comparison unknown = Related(Chain("b", 0), older.Take(), Exactness::kExact);
+  EXPECT_EQ(First(unknown), "none") << unknown.first.why;
+}
+
+TEST(Answer, AConstantIsNoExceptionWhereBitsDecide) {
+  const auto run = [](double x) {
+    const Tensor filled = Numbers(x, x, x, 2 * x).Shape("[4]").Print(std::to_string(x * 1e9));
+    DumpBuilder b;
+    b.Call("Tensor.f.0.forward").In(Bits(1, "1")).Out(filled);
+    return b.Take();
+  };
+  EXPECT_EQ(First(Related(run(2 + 2e-7), run(2))), "none");
+  EXPECT_EQ(First(Related(run(2 + 2e-7), run(2), Exactness::kExact)), "Tensor.f.0.forward");
+}
+
+}  // namespace
+}  // namespace msprobe::compare::test
