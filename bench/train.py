@@ -9,6 +9,12 @@ that it leaves between large tensors make the C library give memory back and fet
 later steps of the turn do not. Every figure is a median. The tool is the `msprobe` that this
 Python imports; --tool only says which one that is. `ddp` is the GPT in two processes of one thread
 each, measured in the first.
+
+`--sketch paired`: each turn has plain steps, and pairs of steps that are recorded with and without
+the key `sketch`. The result says, for the time on the clock and for that of the processor (all
+threads; other programs do not count there), the milliseconds that a recording adds without sketches
+("without_ms"), what sketches add to them ("more_ms"), and the second over the first ("share"); and
+the bytes of the JSON files of both.
 """
 
 import argparse
@@ -42,7 +48,7 @@ ITEM_SIZES = {
 }
 
 
-def write_config(folder: Path, options) -> Path:
+def write_config(folder: Path, options, sketch: bool) -> Path:
     """The same config.json for both tools; msprobe 26 is also told to leave no API out."""
     config = {
         "task": options.task,
@@ -62,7 +68,8 @@ def write_config(folder: Path, options) -> Path:
     else:
         config["optimizer"] = options.optimizer == "recorded"
         config["reuse"] = options.reuse == "on"
-    path = folder / "config.json"
+        config["sketch"] = sketch
+    path = folder / f"config_{'with' if sketch else 'without'}_sketch.json"
     path.write_text(json.dumps(config))
     return path
 
@@ -135,6 +142,53 @@ def raw_files_ms(folder: Path, sizes: list) -> float:
     return (time.perf_counter() - started) * 1e3
 
 
+class SketchPairs:
+    """Pairs of steps that are recorded with and without sketches, and plain steps."""
+
+    def __init__(self, folder: Path, options, step, observed_step):
+        self._dump = folder / "dump"
+        self._step, self._observed_step = step, observed_step
+        self._configs = [write_config(folder, options, sketch=sketch) for sketch in (False, True)]
+        self._clocks = (time.perf_counter, time.process_time)
+        self._json_bytes = [0, 0]  # without and with sketches
+        self._without, self._more = [], []  # ms: one figure for each clock
+
+    def _timed(self, work) -> list:
+        started = [clock() for clock in self._clocks]
+        work()
+        return [(clock() - start) * 1e3 for clock, start in zip(self._clocks, started, strict=True)]
+
+    def _recorded(self, sketch: bool, name: str) -> list:
+        from msprobe import _engine
+        from msprobe.pytorch.process import PACKAGE
+
+        _engine.configure(str(self._configs[sketch]), None, None, None, None, PACKAGE)
+        ms = self._timed(self._observed_step)
+        if not self._json_bytes[sketch]:
+            self._json_bytes[sketch] = inspect_dump(self._dump)["json_bytes"]
+        self._dump.rename(f"{self._dump}_{name}_{sketch:d}")
+        return ms
+
+    def turn(self, number: int) -> None:
+        plain = [self._timed(self._step) for _ in range(TURN)][1:]
+        plain = [statistics.median(ms) for ms in zip(*plain, strict=True)]
+        for pair in range(TURN + 1):
+            order = (False, True) if (number + pair) % 2 else (True, False)
+            ms = {sketch: self._recorded(sketch, f"{number}_{pair}") for sketch in order}
+            if number and pair:  # the first ones warm up
+                self._without.append([a - b for a, b in zip(ms[False], plain, strict=True)])
+                self._more.append([a - b for a, b in zip(ms[True], ms[False], strict=True)])
+
+    def result(self) -> dict:
+        result = {}
+        for index, name in enumerate(("clock", "processor")):
+            without = statistics.median(ms[index] for ms in self._without)
+            more = statistics.median(ms[index] for ms in self._more)
+            result[name] = {"without_ms": without, "more_ms": more, "share": more / without}
+        names = ("json_bytes_without", "json_bytes")
+        return result | dict(zip(names, self._json_bytes, strict=True))
+
+
 def measure(options, folder: Path) -> dict:
     program = PROGRAMS[options.program]
     model, batch = program.build(0)
@@ -166,7 +220,8 @@ def measure(options, folder: Path) -> dict:
 
     from msprobe.pytorch import PrecisionDebugger
 
-    debugger = PrecisionDebugger(config_path=str(write_config(folder, options)))
+    config = write_config(folder, options, sketch=options.sketch != "off")
+    debugger = PrecisionDebugger(config_path=str(config))
 
     def observed_step():
         debugger.start(model=model)
@@ -174,6 +229,11 @@ def measure(options, folder: Path) -> dict:
         debugger.stop()
         debugger.step()
 
+    if options.sketch == "paired":
+        pairs = SketchPairs(folder, options, step, observed_step)
+        for turn in range(math.ceil(options.pairs / TURN) + 1):
+            pairs.turn(turn)
+        return pairs.result()
     off, on, seen, raw, raw_files = [], [], None, [], []
     for turn in range(math.ceil(options.pairs / (TURN - 1)) + 1):
         off_ms = [timed(step) for _ in range(TURN)]
@@ -237,6 +297,12 @@ def main():
         help="SGD; AdamW; AdamW with entries of its steps",
     )
     parser.add_argument("--reuse", choices=("on", "off"), default="on")
+    parser.add_argument(
+        "--sketch",
+        choices=("on", "off", "paired"),
+        default="on",
+        help="the key sketch; paired: both, beside each other",
+    )
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--scratch", help="where the dumps go (default: the temporary folder)")
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)

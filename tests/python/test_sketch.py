@@ -63,7 +63,6 @@ def debugger_of(folder, top=None, **section):
     config = {
         "task": "statistics",
         "level": "mix",
-        "sketch": True,
         **(top or {}),
         "statistics": section,
     }

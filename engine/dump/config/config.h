@@ -73,7 +73,7 @@ struct Config {
   std::optional<bool> is_deterministic;
   bool enable_dataloader = false;  // the front starts and stops with each batch
   bool reuse = true;               // a tensor that has not changed is not read again
-  bool sketch = false;             // recorded with the statistics (engine/kernels/sketch.h)
+  bool sketch = true;              // recorded with the statistics (engine/kernels/sketch.h)
   bool optimizer = true;           // steps of optimizers are calls (tasks statistics, tensor)
   WeightSteps weights = WeightSteps::kEach;  // kEach: tasks statistics and tensor; else kFirst
   std::vector<std::string> custom_op_namespaces = {"_C_ascend"};  // of torch.ops
