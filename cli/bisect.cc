@@ -267,27 +267,27 @@ class Bisect : public Verb {
       if (const std::string& golden = round.first.golden_line; !golden.empty())
         out.Tell("            in the golden: {}\n", MakePrintable(golden));
       line(Translated(round.first.why));
-      out.Tell("  why       {}\n", MakePrintable(round.next.why));
+      out.Line("why", round.next.why);
     }
     if (last.culprit.empty() && history_.size() > 1) {
-      out.Tell(
-          "  note      the narrower recording shows no divergence: the runs of this round do "
-          "not have it; msprobe determinism says whether the program repeats\n");
+      out.Line("note",
+               "the narrower recording shows no divergence: the runs of this round do not have it; "
+               "msprobe determinism says whether the program repeats");
     }
     if (last.next.narrower && !stuck) {
-      out.Tell("  written   {}\n", MakePrintable(config_));
+      out.LineAsIs("written", config_);
       if (run_.empty()) {
-        out.Tell(
-            "  next      MSPROBE_CONFIG={} MSPROBE_DUMP_PATH={}/target COMMAND, the command of the "
-            "target's run with all its arguments (no recording keeps it); the golden alike; then "
-            "msprobe bisect {}/target {}/golden -o FOLDER\n",
-            config_, folder_, folder_, folder_);
+        out.Line(
+            "next",
+            fmt::format("MSPROBE_CONFIG={} MSPROBE_DUMP_PATH={}/target COMMAND, the command of "
+                        "the target's run with all its arguments (no recording keeps it); the "
+                        "golden alike; then msprobe bisect {}/target {}/golden -o FOLDER",
+                        config_, folder_, folder_, folder_));
       }
     } else if (const std::string call = CallOf(last.culprit); last.next.can_replay) {
-      out.Tell("  next      msprobe replay {} {} {}\n", MakePrintable(last.target),
-               MakePrintable(call), MakePrintable(last.golden));
+      out.LineAsIs("next", fmt::format("msprobe replay {} {} {}", last.target, call, last.golden));
     } else if (const std::string& advice = last.next.advice; !advice.empty()) {
-      out.Tell("  next      {}\n", MakePrintable(advice));
+      out.Line("next", advice);
     }
   }
 

@@ -10,6 +10,7 @@
 #include "cli/programs/program.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
+#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/compare/compare.h"
 #include "engine/compare/explain/summary.h"
@@ -131,9 +132,9 @@ class Determinism : public Verb {
     }
     if (done.code == 0) return true;
     out.ClearProgress();
-    out.Tell("msprobe determinism, {}: UNKNOWN\n  reason    run {} {}\n\nits last lines:\n{}\n",
-             CommandText(command_), run, HowItEnded(done.code),
-             LastLines(done.output, kOutputLines));
+    out.Tell("msprobe determinism, {}: UNKNOWN\n", CommandText(command_));
+    out.Line("reason", fmt::format("run {} {}", run, HowItEnded(done.code)));
+    out.Print("\n{}\n{}\n", Translated("its last lines:"), LastLines(done.output, kOutputLines));
     return false;
   }
 
@@ -203,8 +204,11 @@ class Determinism : public Verb {
              first               ? "DIFFERS"
              : without_bits_ > 0 ? "UNKNOWN"
                                  : "IDENTICAL");
-    const auto line = [&](std::string_view key, std::string_view text) {
-      if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
+    const auto line = [&](std::string_view what, const std::string& message) {
+      out.Line(what, message);
+    };
+    const auto plain = [&](std::string_view key, std::string_view text) {
+      out.LineAsIs(key, text);
     };
     if (!first) {
       const char* const plural = compared_steps_ == 1 ? "" : "s";
@@ -223,18 +227,19 @@ class Determinism : public Verb {
       return;
     }
     const Unstable& u = first->found;
-    line("first", (first->step >= 0 ? fmt::format("step {}, ", first->step) : "") +
-                      (first->rank >= 0 ? fmt::format("rank {}, ", first->rank) : "") + u.name);
-    line("module", u.module);
-    line("line", u.source_line);
-    line("called by", u.caller_line);
-    line("cause", fmt::format("{}: {}", CauseName(u.cause), u.why));
+    plain("first", (first->step >= 0 ? fmt::format("step {}, ", first->step) : "") +
+                       (first->rank >= 0 ? fmt::format("rank {}, ", first->rank) : "") + u.name);
+    plain("module", u.module);
+    plain("line", u.source_line);
+    plain("called by", u.caller_line);
+    const std::string cause(CauseName(u.cause));
+    plain("cause", fmt::format("{}: {}", Translated(cause), Translated(u.why)));
     line("seen", fmt::format("in run {}; {} of {} later runs differ from the first one", first->run,
                              differing, runs_ - 1));
     line("began", first->settings);
     line("next", u.advice);
     if (!keep_.empty()) {
-      line("compare", fmt::format("msprobe compare {} {} --exact", DumpOf(first->run), DumpOf(1)));
+      plain("compare", fmt::format("msprobe compare {} {} --exact", DumpOf(first->run), DumpOf(1)));
     }
   }
 

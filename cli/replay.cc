@@ -218,11 +218,10 @@ class Replay : public Verb {
 
   static void PrintOutputs(std::string_view label, const Side& side, Console& out) {
     if (!side.found.why.empty()) {
-      out.Tell("  {:<9} not executed: {}\n", label, MakePrintable(side.found.why));
+      out.Line(label, fmt::format("not executed: {}", side.found.why));
       return;
     }
-    if (!side.found.note.empty())
-      out.Tell("  {:<9} note: {}\n", label, MakePrintable(side.found.note));
+    if (!side.found.note.empty()) out.Line(label, fmt::format("note: {}", side.found.note));
     for (const OutputError& o : side.found.outputs) {
       const auto row = [&](std::string_view which, const ErrorOf& e) {
         const std::string ulp = e.ulp < 0 ? "-" : fmt::format("{:.3g}", e.ulp);
@@ -249,8 +248,8 @@ class Replay : public Verb {
 
   static void PrintTable(const Side& target, const std::optional<Side>& golden,
                          const isolation::NearerVerdict& verdict, Console& out) {
-    const auto line = [&](std::string_view key, std::string_view text) {
-      if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
+    const auto line = [&](std::string_view what, const std::string& message) {
+      out.Line(what, message);
     };
     constexpr std::string_view kTitles[] = {"TARGET", "GOLDEN", "BOTH", "NEITHER", "UNKNOWN"};
     out.Tell("msprobe replay, {}: {}\n", MakePrintable(target.found.name),
@@ -258,10 +257,10 @@ class Replay : public Verb {
              : verdict.nearer == Nearer::kTarget  ? "EXACT"
              : verdict.nearer == Nearer::kUnknown ? "UNKNOWN"
                                                   : "NOT EXACT");
-    line("line", LineOf(target, target.call));
+    out.LineAsIs("line", LineOf(target, target.call));
     line("verdict", verdict.sentence);
     if (golden) {
-      if (golden->found.name != target.found.name) line("golden", golden->found.name);
+      if (golden->found.name != target.found.name) out.LineAsIs("golden", golden->found.name);
       line("inputs", InputsText(target, *golden));
       if (const std::string text = ArgumentsText(target, *golden); !text.empty())
         line("arguments", text + ": the two calls compute different things");

@@ -4,6 +4,7 @@
 
 #include "cli/programs/observed_run.h"
 #include "cli/verbs.h"
+#include "engine/base/language.h"
 #include "engine/base/text.h"
 
 namespace msprobe::cli {
@@ -26,7 +27,8 @@ class Selfcheck : public Verb {
     flags.Footer(
         "The program is run twice without the tool and once with it, in one process each.\n"
         "Exit code: 0 identical, 1 the tool changed something, 2 could not be judged.");
-    flags.Text("--level", &options_.level, "L0, L1 or mix (the default)").TypeName("LEVEL");
+    flags.Text("--level", &options_.level, "of the recording (default: mix)")
+        .OneOf({"L0", "L1", "mix"});
     flags.Text("--task", &options_.task, "statistics (the default), tensor, ...").TypeName("TASK");
     flags.Text("--config", &options_.config, "config.json of the run with the tool")
         .TypeName("FILE");
@@ -62,8 +64,8 @@ class Selfcheck : public Verb {
   void PrintTable(const SelfcheckResult& r, Console& out) const {
     constexpr std::string_view kVerdicts[] = {"IDENTICAL", "DIFFERS", "UNKNOWN"};
     out.Tell("msprobe selfcheck, {}: {}\n", CommandText(options_.command), kVerdicts[r.verdict]);
-    const auto line = [&](std::string_view key, std::string_view text) {
-      if (!text.empty()) out.Print("  {:<9} {}\n", key, MakePrintable(text));
+    const auto line = [&](std::string_view what, const std::string& message) {
+      out.Line(what, message);
     };
     line("reason", r.reason);
     line("next", r.hint);
@@ -83,7 +85,7 @@ class Selfcheck : public Verb {
                                   r.own_debugger ? ", by the script's own debugger" : ""));
     }
     for (const std::string& note : r.notes) line("note", note);
-    if (!r.output.empty()) out.Tell("\nits last lines:\n{}\n", r.output);
+    if (!r.output.empty()) out.Print("\n{}\n{}\n", Translated("its last lines:"), r.output);
   }
 
   void PrintJson(const SelfcheckResult& r, Console& out) const {

@@ -15,7 +15,7 @@
 namespace msprobe::cli {
 
 struct SelfcheckOptions {
-  std::string level = "mix", task = "statistics", config, python, folder;
+  std::string level, task, config, python, folder;  // level, task "": not given
   bool drive_options_given = false;  // level, task or config was given on the command line
   int64_t steps = 0;                 // 0: all
   std::vector<std::string> command;  // script and arguments, or "-m", module and arguments

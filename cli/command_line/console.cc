@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cli/command_line/hyperlinks.h"
+#include "engine/base/display_width.h"
 #include "engine/base/text.h"
 
 namespace msprobe::cli {
@@ -94,6 +95,18 @@ Status Console::Flush() {
     buffer_.clear();
   }
   return failed_;
+}
+
+void Console::Line(std::string_view key, const std::string& text) {
+  LineAsIs(key, Translated(text));
+}
+
+void Console::LineAsIs(std::string_view key, std::string_view text) {
+  if (text.empty()) return;
+  constexpr int kColumns = 9;
+  const std::string shown = Translated(std::string(key));
+  const int missing = std::max(0, kColumns - DisplayWidth(shown));
+  Print("  {}{} {}\n", shown, std::string(static_cast<size_t>(missing), ' '), MakePrintable(text));
 }
 
 void Console::Warn(std::string_view text) {

@@ -44,6 +44,11 @@ class Console {
   void Tell(fmt::format_string<Args...> format, Args&&... args) {
     Write(Translated(fmt::format(format, std::forward<Args>(args)...)));
   }
+  // A line of a result, in the reader's language: "  reason    run 1 ended with exit code 1".
+  // Nothing is printed for an empty text.
+  void Line(std::string_view key, const std::string& text);
+  // The same with a text of the program that is looked at, which stays as it is: a name, a line.
+  void LineAsIs(std::string_view key, std::string_view text);
   template <typename... Args>
   void Progress(fmt::format_string<Args...> format, Args&&... args) {
     if (progress_) progress_->Show(Translated(fmt::format(format, std::forward<Args>(args)...)));

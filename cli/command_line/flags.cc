@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <utility>
 
 #include "cli/command_line/arguments.h"
 #include "engine/base/language.h"
+#include "engine/base/status.h"
+#include "engine/base/text.h"
 #include "engine/model/names.h"
 
 namespace msprobe::cli {
@@ -25,13 +28,53 @@ CLI::Option* AddOption(CLI::App& app, std::string_view names, Value* value, std:
   return app.add_option(std::string(names), *value, std::string(help));
 }
 
-// "--target_path: At Most 1 required but received 2" in our words; other errors as they are.
-std::string InOurWords(std::string error) {
-  constexpr std::string_view kTooMany = ": At Most 1 required but received ";
-  const size_t at = error.find(kTooMany);
-  if (at == std::string::npos) return error;
-  return fmt::format("{}: expected one value, found {}", error.substr(0, at),
-                     error.substr(at + kTooMany.size()));
+// "table, json or csv"
+std::string Choices(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
+  return text;
+}
+
+std::string Values(int number, std::string_view type) {
+  return number == 1 ? fmt::format("a value ({})", type) : fmt::format("{} values", number);
+}
+
+// What the library finds wrong with the value of `flag`, in our words. Complaints of our own checks
+// stay as they are.
+std::string InOurWords(const FlagData& flag, const std::string& complaint) {
+  constexpr std::string_view kReceived = " required but received ", kNotIn = " not in {";
+  if (flag.option->get_items_expected_max() == 0) return "expected no value";  // a Switch
+  if (const size_t at = complaint.find(kNotIn); at != std::string::npos) {
+    return fmt::format("expected {}, found {}", Choices(flag.choices),
+                       Excerpt(complaint.substr(0, at)));
+  }
+  const int least = std::max(1, flag.option->get_items_expected_min());
+  if (complaint.ends_with(" missing"))
+    return fmt::format("expected {}, found none", Values(least, flag.value));
+  if (const size_t at = complaint.find(kReceived); at != std::string::npos) {
+    const std::string found = complaint.substr(at + kReceived.size());
+    if (!complaint.starts_with("At Most"))
+      return fmt::format("expected {}, found {}", Values(least, flag.value), found);
+    const int most = flag.option->get_items_expected_max();
+    return most == 1 ? fmt::format("expected one value, found {}", found)
+                     : fmt::format("expected at most {} values, found {}", most, found);
+  }
+  return complaint;
+}
+
+// The name of the flag, and the complaint: of "--limit: ..." and "Could not convert: --limit = x".
+std::pair<std::string, std::string> NameAndComplaint(const std::string& error) {
+  constexpr std::string_view kConvert = "Could not convert: ", kEquals = " = ";
+  if (error.starts_with(kConvert)) {
+    const size_t equals = std::min(error.find(kEquals), error.size() - kEquals.size());
+    return {
+        error.substr(kConvert.size(), equals - kConvert.size()),
+        fmt::format("expected a number, found {}", Excerpt(error.substr(equals + kEquals.size())))};
+  }
+  const size_t colon = error.find(": ");
+  return colon == std::string::npos ? std::pair<std::string, std::string>()
+                                    : std::pair(error.substr(0, colon), error.substr(colon + 2));
 }
 
 }  // namespace
@@ -196,8 +239,16 @@ Flags::Parsed Flags::Parse(const std::vector<std::string>& words) {
   } catch (const CLI::CallForHelp&) {
     parsed.help = true;
   } catch (const CLI::ParseError& error) {
-    parsed.error = InOurWords(error.what());
+    parsed.error = error.what();
     parsed.extra = app_->remaining();
+    const auto [name, complaint] = NameAndComplaint(parsed.error);
+    for (const std::unique_ptr<FlagData>& flag : flags_) {
+      if (name.empty() || flag->option->get_name() != name) continue;
+      parsed.error = fmt::format("{}: {}", name, InOurWords(*flag, complaint));
+      const std::vector<std::string_view> choices(flag->choices.begin(), flag->choices.end());
+      const std::string word = complaint.substr(0, complaint.find(' '));
+      parsed.nearest = NearestSpelling(word, choices);
+    }
   }
   return parsed;
 }

@@ -99,6 +99,7 @@ class Flags {
     bool help = false;               // --help or -h was given; nothing else was looked at
     bool help_all = false;           // the same for --help-all
     std::string error;               // "": none
+    std::string nearest;             // where a value is none of the choices: the nearest of them
     std::vector<std::string> extra;  // words that belong to no flag
   };
   // Sets the variables. To be called once.

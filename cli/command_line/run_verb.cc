@@ -76,8 +76,10 @@ Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_
     const std::string missing = flags.FirstMissing();
     if (parsed.error.ends_with(" is required") && !missing.empty())
       return Misplaced(missing, flags.Completed(given, parsed.extra), program);
+    const std::string help = fmt::format("{} --help", program);
     return InvalidArgument(WithShortSpellings(parsed.error))
-        .Hint(fmt::format("{} --help", program));
+        .Hint(parsed.nearest.empty() ? help
+                                     : fmt::format("did you mean {}?  ({})", parsed.nearest, help));
   }
   for (const std::string& extra : parsed.extra) {
     if (extra.size() > 1 && extra[0] == '-') return UnknownFlag(extra, verb.name(), known);

@@ -83,10 +83,11 @@ std::string ParseCommandsHelp() {
   std::string text;
   for (const auto& command : ParseCommands())
     text += fmt::format("  {:<5} {}\n", command->name(), command->summary());
-  return text +
-         "  run   run a line of the system's shell; only with --allow-run\n"
-         "  help  this list; pt --help says more of pt\n"
-         "  quit  leave\n";
+  text +=
+      "  run   run a line of the system's shell; only with --allow-run\n"
+      "  help  this list; pt --help says more of pt\n"
+      "  quit  leave\n";
+  return text;
 }
 
 Result<std::vector<std::string>> SplitShellWords(std::string_view line) {
@@ -138,7 +139,7 @@ Result<int> ParseShell::RunLine(std::string_view line, Console& out) const {
 Result<int> ParseShell::Do(const std::vector<std::string>& words, Console& out) const {
   if (words.empty()) return kExitOk;
   if (words[0] == "help") {
-    out.Write(ParseCommandsHelp());
+    out.Tell("{}", ParseCommandsHelp());
     return kExitOk;
   }
   if (words[0] == "run") {

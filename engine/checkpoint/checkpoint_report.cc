@@ -48,9 +48,9 @@ std::string CheckpointReport(const compare::Comparison& c) {
   std::string out;
   for (const bool is_target : {true, false}) {
     const Dump& side = is_target ? c.target : c.golden;
-    out +=
-        fmt::format("{}  {} ({}), {}\n", Translated(is_target ? "target" : "golden"), side.path,
-                    side.DialectName(), Translated(fmt::format("{} tensors", side.leaves.size())));
+    out += fmt::format("{}  {} ({}), {}\n", Translated(is_target ? "target" : "golden"), side.path,
+                       Translated(std::string(side.DialectName())),
+                       Translated(fmt::format("{} tensors", side.leaves.size())));
   }
   out += Translated(fmt::format(
       "verdict {}: {} equal, {} within rounding, {} differ, {} could not be judged, {} only in the "

@@ -69,16 +69,15 @@ FirstRows RowsOf(const Comparison& c, const RecordPair& pair) {
 
 void Explain(const Comparison& c, Unstable* u) {
   const bool is_module = compare::RecordOf(c, u->pair).is_module;
-  const std::string what = u->row < 0 ? "" : compare::DescribeRow(c, u->row);
-  const std::string label = u->row < 0 ? "" : compare::LeafLabel(c, u->row);
   switch (u->cause) {
     case Cause::kOperation:
       u->why = HasInputWithoutBits(c, c.pairs[u->pair])
                    ? fmt::format(
                          "its inputs have equal statistics (their bits were not recorded) "
                          "and its result differs: {}",
-                         what)
-                   : fmt::format("its inputs are bit-equal and its result is not: {}", what);
+                         compare::DescribeRow(c, u->row))
+                   : fmt::format("its inputs are bit-equal and its result is not: {}",
+                                 compare::DescribeRow(c, u->row));
       u->advice = is_module ? "no recorded call inside this module differs: an operation that the "
                               "tool does not record does; custom_op_namespaces records more"
                             : "torch.use_deterministic_algorithms(True) refuses operations that do "
@@ -86,18 +85,19 @@ void Explain(const Comparison& c, Unstable* u) {
       return;
     case Cause::kRandomNumbers:
       u->why = fmt::format(
-          "it draws random numbers, and its generator is in another state in each run: {}", what);
+          "it draws random numbers, and its generator is in another state in each run: {}",
+          compare::DescribeRow(c, u->row));
       u->advice = "msprobe.pytorch.seed_all() at the top of the script seeds every generator";
       return;
     case Cause::kOutside:
-      u->why =
-          fmt::format("{} comes from outside of the recorded calls and differs: {}", label, what);
+      u->why = fmt::format("{} comes from outside of the recorded calls and differs: {}",
+                           compare::LeafLabel(c, u->row), compare::DescribeRow(c, u->row));
       u->advice =
           "look at where the program makes it: the order of the data, workers of a DataLoader, "
           "numbers of another generator, initial weights, the environment";
       return;
     case Cause::kArgument:
-      u->why = fmt::format("the program passes another value: {}", what);
+      u->why = fmt::format("the program passes another value: {}", compare::DescribeRow(c, u->row));
       u->advice = "look at what computes this argument: random, time, hash order, the environment";
       return;
     case Cause::kCalls:

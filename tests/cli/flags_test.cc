@@ -66,29 +66,45 @@ TEST(Flags, AnArgumentIsKnownByItsPlaceOrByItsName) {
   EXPECT_EQ(Sides({"a", "b", "--golden_path", "c"}), "--golden_path: expected one value, found 2");
 }
 
-// The error for `words`, if --format must be table or json, --limit positive, --even a text of even
-// length, --pair two texts.
+// The error for `words`, if --format must be table or json, --limit positive, --count a number, --even
+// a text of even length, --pair two texts, and --short has no value.
 std::string ErrorOf(const std::vector<std::string>& words) {
   std::string format, even;
   int64_t limit = 0;
   std::vector<std::string> pair;
+  bool is_short = false;
   Flags flags("", "");
   flags.Text("--format", &format, "").OneOf({"table", "json"});
   flags.Number("--limit", &limit, "").Positive();
+  flags.Number("--count", &limit, "");
   flags.Text("--even", &even, "").Check([](const std::string& text) {
     return text.size() % 2 == 0 ? "" : "odd: " + text;
   });
   flags.Texts("--pair", &pair, "").Values(2, 2);
+  flags.Switch("--short", &is_short, "");
   return flags.Parse(words).error;
 }
 
 TEST(Flags, ChecksAreErrors) {
   EXPECT_EQ(ErrorOf({"--format", "json", "--limit", "1", "--even", "ab", "--pair", "a", "b"}), "");
-  EXPECT_THAT(ErrorOf({"--format", "xml"}), HasSubstr("--format: xml not in {table,json}"));
+  EXPECT_THAT(ErrorOf({"--format", "xml"}),
+              HasSubstr("--format: expected table or json, found \"xml\""));
+  EXPECT_EQ(ErrorOf({"--format"}), "--format: expected a value (TEXT), found none");
+  EXPECT_EQ(ErrorOf({"--limit"}), "--limit: expected a value (NUMBER), found none");
+  EXPECT_EQ(ErrorOf({"--count", "many"}), "--count: expected a number, found \"many\"");
+  EXPECT_EQ(ErrorOf({"--short=maybe"}), "--short: expected no value");
   EXPECT_THAT(ErrorOf({"--limit", "0"}),
               HasSubstr("--limit: expected a number of 1 or more, found 0"));
   EXPECT_THAT(ErrorOf({"--even", "abc"}), HasSubstr("--even: odd: abc"));
-  EXPECT_THAT(ErrorOf({"--pair", "a"}), HasSubstr("--pair: At least 2 required but received 1"));
+  EXPECT_THAT(ErrorOf({"--pair", "a"}), HasSubstr("--pair: expected 2 values, found 1"));
+  EXPECT_EQ(ErrorOf({"--pair"}), "--pair: expected 2 values, found none");
+}
+
+TEST(Flags, TheNearestChoiceIsOffered) {
+  std::string format;
+  Flags flags("", "");
+  flags.Text("--format", &format, "").OneOf({"table", "json"});
+  EXPECT_EQ(flags.Parse({"--format", "jsno"}).nearest, "json");
 }
 
 TEST(Flags, RequiredFlagsAreMissed) {

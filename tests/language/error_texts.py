@@ -29,11 +29,14 @@ MAKERS = {
     "Log": (1,),
     "Warn": (0,),
     "ProgressOf": (0,),
+    "Line": (0, 1),
     "SetLastWords": (0,),
     "type_error": (0,),
 }
 FORMATTED = ("Tell", "Progress")  # take a format and its arguments
 LISTS = re.compile(r"(warnings|notes|problems)_?$")  # what is pushed to their back is a text
+# What is set to a field of such a name is a text that a report shows.
+FIELDS = re.compile("why|reason|hint|advice")
 # Hands its argument on as it is.
 SAME = {"std::string", "std::string_view", "std::move", "Clean", "std::to_string"}
 TOKEN = re.compile(
@@ -82,6 +85,12 @@ class Source:
             elif kind == "mark" and text in CLOSING and stack:
                 close[stack.pop()] = i
         return close
+
+    def end_of_statement(self, at):
+        """The index of the end of the expression that begins there."""
+        while at < len(self.tokens) and self.tokens[at][1] not in (";", ",", ")", "}"):
+            at = self.close.get(at, at) + 1
+        return at
 
     def arguments(self, opening):
         """(begin, end) of each argument of the bracket that opens there."""
@@ -326,6 +335,9 @@ def error_texts(root):
             called = source.tokens[i + 1][1] == "(" and source.arguments(i + 1)
             if kind == "word" and word.split("::")[-1] in FORMATTED and called:
                 found.append((i, reader.formatted(i + 1, 0)))
+            is_field = source.tokens[i - 1][1] in (".", "->") and source.tokens[i + 1][1] == "="
+            if kind == "word" and is_field and FIELDS.fullmatch(word):
+                found.append((i, reader.texts(i + 2, source.end_of_statement(i + 2))))
         for i, texts in found:
             place = f"{source.name}:{source.tokens[i][2]}"
             out += [(place, text) for text in texts if text not in ("", NAME)]

@@ -116,6 +116,8 @@ MADE = {
     "variable": f'const std::string why = "{UNKNOWN}";\nreturn Internal(why);',
     "log": f'Log(LogLevel::kInfo, "{UNKNOWN}");',
     "warning": f'config->warnings.push_back("{UNKNOWN}");',
+    "field": f'result.reason = many ? "an empty file" : "{UNKNOWN}";',
+    "line": f'out.Line("next", "{UNKNOWN}");',
     "told": f'out.Tell("{UNKNOWN} {{}}", n);',
 }
 

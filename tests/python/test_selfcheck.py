@@ -119,6 +119,8 @@ debugger.start(model)
     assert any("--task" in note for note in report["notes"]), "an option without effect is said"
     assert report["records"] > 10
     assert not list((tmp_path / "own").rglob("*.pt"))
+    _, report, _ = selfcheck(forking_msprobe, tmp_path, text, "--steps", "1")
+    assert report["notes"] == [], "no option was given"
 
 
 def test_without_an_optimizer_a_step_is_a_backward_pass(forking_msprobe, tmp_path):

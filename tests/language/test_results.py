@@ -1,0 +1,111 @@
+"""The results of verbs that run a program, or narrow a comparison down, in Chinese."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from language.test_error_texts import is_english
+
+TRAIN = """
+import os, sys, torch
+from msprobe.pytorch import PrecisionDebugger
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+debugger = PrecisionDebugger(
+    dump_path=os.environ.get("OUT", "own"),
+    level=os.environ.get("LEVEL", "mix"),
+    task=os.environ.get("TASK", "statistics"))
+table = torch.randn(9, 6)
+for step in range(2):
+    debugger.start(net)
+    x = table[torch.tensor([1, 2, 3 if os.environ.get("BUG") != "row" else 4])].relu()
+    if os.environ.get("BUG") == "random":
+        x = x + torch.frombuffer(bytearray(os.urandom(18)), dtype=torch.uint8).reshape(3, 6)
+    loss = net(x).square().mean() * (2 if os.environ.get("BUG") == "loss" else 1)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    debugger.stop()
+    debugger.step()
+if os.environ.get("BUG") == "end":
+    raise RuntimeError("one, two: calls differ in the target")
+"""
+
+
+def english_lines(text):
+    """The lines in which two English words stand side by side; names and sources are no words."""
+    lines = [line for line in text.splitlines() if ".py:" not in line and "msprobe " not in line]
+    return [line for line in lines if is_english(line + " \u4e2d")]
+
+
+@pytest.fixture
+def said(forking_msprobe, forked_python, tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN)
+
+    def run(*words, **environment):
+        environment = dict(os.environ, MSPROBE_LANG="zh", **environment)
+        if words[0] == "train.py":
+            environment["MSPROBE_LANG"] = "en"
+        program = forked_python if words[0] == "train.py" else forking_msprobe
+        done = subprocess.run(
+            [program, *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("verb", ["selfcheck", "determinism"])
+@pytest.mark.parametrize("bug", ["", "random", "end"])
+def test_of_a_program_that_runs(said, verb, bug):
+    text = said(verb, "train.py", BUG=bug)
+    what_it_says, _, output = text.partition("\u5176\u6700\u540e\u51e0\u884c")  # its last lines
+    assert not english_lines(what_it_says), text
+    assert "\u4e2a" in what_it_says or bug == "end", text
+    if bug == "end":  # the program's own words are not ours
+        assert "RuntimeError: one, two: calls differ in the target" in output
+
+
+def record(said, **environment):
+    for side, bug in (("golden", ""), ("target", environment.pop("BUG"))):
+        said("train.py", OUT=side, BUG=bug, **environment)
+
+
+@pytest.mark.parametrize(
+    ("bug", "level", "task", "headline"),
+    [
+        ("loss", "L0", "statistics", "\u9700\u7ee7\u7eed\u91c7\u96c6"),
+        ("row", "mix", "statistics", ""),
+        ("row", "mix", "tensor", ""),
+        ("", "mix", "statistics", "\u65e0\u9700\u7f29\u5c0f\u8303\u56f4"),
+    ],
+)
+def test_of_bisect(said, bug, level, task, headline):
+    record(said, BUG=bug, LEVEL=level, TASK=task)
+    text = said("bisect", "target", "golden", "-o", "narrow")
+    assert headline in text.splitlines()[0] and not english_lines(text), text
+    if bug == "row":
+        assert "\u539f\u56e0" in text and "train.py:14" in text, text
+
+
+def test_of_replay(said):
+    record(said, BUG="row", TASK="tensor")
+    text = said("replay", "target/step0", "linear.0", "golden/step0")
+    lines = [
+        line for line in text.splitlines() if "float32 " not in line and "max error" not in line
+    ]
+    assert not english_lines("\n".join(lines)), text
+
+
+def test_what_programs_parse_stays_english(said):
+    report = json.loads(said("determinism", "--format", "json", "train.py", BUG="random"))
+    assert "recorded calls" in report["first"]["why"]
+
+
+@pytest.mark.parametrize("command", ["pt", "cn", "pk", "vc", "dc", "cad"])
+def test_of_the_shell_of_parse(said, command):
+    text = said("parse", command, "--help") + said("parse", "help") + said("parse", command)
+    assert not english_lines(text), text
