@@ -364,11 +364,16 @@ std::string CompareOutput::Json() const {
 }
 
 Status CompareOutput::WriteExports() {
+  const int32_t first_wrong_step = compare::FirstWrongStep(results_);
   const std::vector<ReportFlags::Export> wanted = options_.reports.Exports();
   for (size_t i = 0; i < wanted.size(); ++i) {
     std::vector<std::string> parts;
-    for (Kept& kept : kept_)
-      parts.push_back(i < kept.exports.size() ? std::move(kept.exports[i]) : std::string());
+    for (size_t pair = 0; pair < kept_.size(); ++pair) {
+      std::string& part = parts.emplace_back();
+      if (i >= kept_[pair].exports.size()) continue;  // it could not be compared
+      part =
+          std::move(kept_[pair].exports[i]).In(compare::StateOf(results_[pair], first_wrong_step));
+    }
     const std::string& path = wanted[i].path;
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(path)));
     MSPROBE_RETURN_IF_ERROR(

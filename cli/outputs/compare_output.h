@@ -25,6 +25,7 @@
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/table/table_options.h"
 #include "engine/exports/databases/vis_db.h"
+#include "engine/exports/exporter.h"
 #include "engine/report_page/page_part.h"
 
 namespace msprobe::compare {
@@ -84,9 +85,9 @@ class CompareOutput {
   struct Kept {
     compare::RankResult result;
     std::string report, json, analysis;
-    report_page::PagePart page;        // of --html
-    std::vector<std::string> exports;  // of reports.Exports()
-    Status unwritten;                  // the first file that could not be written
+    report_page::PagePart page;                // of --html
+    std::vector<exports::ExportPart> exports;  // of reports.Exports()
+    Status unwritten;                          // the first file that could not be written
   };
   Status Keep(size_t index, const compare::Comparison& comparison);
   bool HasResult() const;  // a pair was compared, and something of it judged or that was not asked

@@ -1,6 +1,7 @@
 #include "engine/exports/model_explorer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@ namespace {
 
 using compare::CallClass;
 using compare::Comparison;
+using compare::StepState;
 
 std::string_view ColorOf(CallClass call_class) {
   switch (call_class) {
@@ -43,18 +45,21 @@ class Graph {
     }
   }
 
-  std::string Make(std::string_view id) {
+  ExportPart Make(std::string_view id) {
     json_ = "{\"id\":";
     AppendJsonString(&json_, id);
     json_ += ",\"nodes\":[";
+    bool any = false;
     for (size_t p = 0; p < c_.pairs.size(); ++p) {
       const Record& record = compare::RecordOf(c_, static_cast<int32_t>(p));
       // Modules with calls inside are namespaces.
       if (record.is_module && c_.target.level != Level::kL0) continue;
-      if (json_.back() != '[') json_ += ',';
-      Node(static_cast<int32_t>(p), record);
+      if (any) json_ += ',';
+      any = true;
+      NodeInEachState(static_cast<int32_t>(p), record);
     }
-    return std::move(json_) + "]}";
+    part_.Append(json_ + "]}");
+    return std::move(part_);
   }
 
  private:
@@ -84,8 +89,19 @@ class Graph {
     return path;
   }
 
-  void Node(int32_t pair, const Record& record) {
-    const CallClass call_class = c_.classes[pair];
+  void NodeInEachState(int32_t pair, const Record& record) {
+    if (c_.classes[pair] == CallClass::kEqual) return Node(pair, record, StepState::kOwn);
+    part_.Append(std::exchange(json_, {}));
+    std::array<std::string, ExportPart::kStates> nodes;
+    for (const StepState state : compare::kStepStates) {
+      Node(pair, record, state);
+      nodes[static_cast<size_t>(state)] = std::exchange(json_, {});
+    }
+    part_.Append(nodes);
+  }
+
+  void Node(int32_t pair, const Record& record, StepState state) {
+    const CallClass call_class = compare::ClassInStep(c_.classes[pair], state);
     json_ += '{';
     Text("id", std::to_string(pair));
     Text("label", compare::EntryName(c_, pair));
@@ -98,7 +114,8 @@ class Graph {
     if (!c_.pairs[pair].matched())
       Attribute("only in", c_.pairs[pair].target >= 0 ? "the target" : "the golden");
     Attribute("source", compare::SourceLineOf(c_, pair));
-    if (pair == c_.first.pair) Attribute("first divergence", c_.first.why);
+    if (pair == c_.first.pair && state == StepState::kOwn)
+      Attribute("first divergence", c_.first.why);
     json_ += ']';
     Outputs(pair);
     if (const std::string_view color = ColorOf(call_class); !color.empty()) {
@@ -161,13 +178,13 @@ class Graph {
   const Comparison& c_;
   const std::vector<int32_t> made_by_;
   std::vector<int32_t> pair_of_;  // of each target record; -1: none
-  std::string json_;
+  ExportPart part_;
+  std::string json_;  // what follows `part_`
 };
 
 }  // namespace
 
-std::string ModelExplorerExporter::Part(const Comparison& comparison,
-                                        const PairPlace& place) const {
+ExportPart ModelExplorerExporter::Part(const Comparison& comparison, const PairPlace& place) const {
   const std::string where = PlaceText(place);
   return Graph(comparison).Make(where.empty() ? "comparison" : where);
 }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/compare/explain/evidence.h"
@@ -16,6 +18,7 @@ namespace {
 
 using compare::CallClass;
 using compare::Comparison;
+using compare::StepState;
 
 // Numbers of fields in Perfetto's trace_packet.proto, track_descriptor.proto, track_event.proto.
 namespace trace {
@@ -68,11 +71,12 @@ class Trace {
     DescribeTrack(kCalls, "calls");
   }
 
-  std::string Make() {
-    Verdicts();
+  ExportPart Make() {
+    ForEachState([&] { Verdicts(); });
     Modules();
     for (size_t p = 0; p < c_.pairs.size(); ++p) Call(p);
-    return std::move(bytes_);
+    part_.Append(bytes_);
+    return std::move(part_);
   }
 
  private:
@@ -104,11 +108,26 @@ class Trace {
                          .Message(packet::kTrackEvent, event)));
   }
 
-  std::string_view ClassOf(size_t pair) const { return compare::ClassName(c_.classes[pair]); }
+  template <typename Write>
+  void ForEachState(const Write& write) {
+    part_.Append(std::exchange(bytes_, {}));
+    std::array<std::string, ExportPart::kStates> texts;
+    for (const StepState state : compare::kStepStates) {
+      state_ = state;
+      write();
+      texts[static_cast<size_t>(state)] = std::exchange(bytes_, {});
+    }
+    part_.Append(texts);
+  }
+
+  CallClass JudgedClass(size_t pair) const {
+    return compare::ClassInStep(c_.classes[pair], state_);
+  }
+  std::string_view ClassOf(size_t pair) const { return compare::ClassName(JudgedClass(pair)); }
 
   void Verdicts() {
     for (size_t begin = 0, end = 0; begin < c_.pairs.size(); begin = end) {
-      while (end < c_.pairs.size() && c_.classes[end] == c_.classes[begin]) ++end;
+      while (end < c_.pairs.size() && JudgedClass(end) == JudgedClass(begin)) ++end;
       Event(begin, kVerdict, event::kBegin,
             std::move(ProtobufWriter().Text(event::kName, ClassOf(begin))));
       Event(end, kVerdict, event::kEnd, {});
@@ -138,8 +157,14 @@ class Trace {
     const compare::RecordPair& both = c_.pairs[pair];
     if (!both.matched())
       Annotate("only in", both.target >= 0 ? "the target" : "the golden", &event);
-    if (p == c_.first.pair) Annotate("first divergence", c_.first.why, &event);
+    if (p == c_.first.pair && state_ == StepState::kOwn)
+      Annotate("first divergence", c_.first.why, &event);
     return event;
+  }
+
+  void BeginSlice(size_t call, Track track, size_t pair) {
+    const auto begin = [&] { Event(call, track, event::kBegin, Slice(pair)); };
+    c_.classes[pair] == CallClass::kEqual ? begin() : ForEachState(begin);
   }
 
   double LargestError(size_t pair) const {
@@ -161,7 +186,7 @@ class Trace {
                 ProtobufWriter().Double(event::kDoubleCounter, std::min(error, kInfiniteError))));
     }
     if (compare::RecordOf(c_, static_cast<int32_t>(pair)).is_module) return;
-    Event(pair, kCalls, event::kBegin, Slice(pair));
+    BeginSlice(pair, kCalls, pair);
     Event(pair + 1, kCalls, event::kEnd, {});
   }
 
@@ -203,7 +228,7 @@ class Trace {
     };
     for (const Span& span : spans) {
       close_until(span.begin);
-      Event(span.begin, kModules, event::kBegin, Slice(span.pair));
+      BeginSlice(span.begin, kModules, span.pair);
       // Slices of a track are nested: one that ends behind the slice around it is cut there.
       open.push_back(open.empty() ? span.end : std::min(span.end, open.back()));
     }
@@ -212,12 +237,14 @@ class Trace {
 
   const Comparison& c_;
   const uint64_t sequence_, first_track_;
-  std::string bytes_;
+  StepState state_ = StepState::kOwn;  // for which is written
+  ExportPart part_;
+  std::string bytes_;  // what follows `part_`
 };
 
 }  // namespace
 
-std::string PerfettoExporter::Part(const Comparison& comparison, const PairPlace& place) const {
+ExportPart PerfettoExporter::Part(const Comparison& comparison, const PairPlace& place) const {
   return Trace(comparison, place).Make();
 }
 

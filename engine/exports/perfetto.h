@@ -16,7 +16,7 @@ namespace msprobe::exports {
 
 class PerfettoExporter : public Exporter {
  public:
-  std::string Part(const compare::Comparison& comparison, const PairPlace& place) const override;
+  ExportPart Part(const compare::Comparison& comparison, const PairPlace& place) const override;
   std::string File(std::span<std::string> parts) const override;
 };
 

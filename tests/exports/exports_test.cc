@@ -10,6 +10,7 @@ namespace msprobe::exports {
 namespace {
 
 using compare::Comparison;
+using compare::StepState;
 using compare::test::DumpBuilder;
 using compare::test::MustCompare;
 using compare::test::Numbers;
@@ -38,8 +39,9 @@ TEST(ProtobufWriter, IsTheWireFormatOfTheSpecification) {
 TEST(Exports, AGraphIsJsonWithTheWayOfTheValues) {
   const Comparison c = MustCompare(SmallDump(0.1), SmallDump(0));
   const auto exporter = MakeExporter(ExportFormat::kModelExplorer);
-  std::vector<std::string> parts = {exporter->Part(c, {}), "",
-                                    exporter->Part(c, {.index = 2, .step = 1, .rank = 3})};
+  std::vector<std::string> parts = {
+      exporter->Part(c, {}).In(StepState::kOwn), "",
+      exporter->Part(c, {.index = 2, .step = 1, .rank = 3}).In(StepState::kOwn)};
   const Result<formats::JsonValue> json = formats::ParseJson(exporter->File(parts), "graph");
   ASSERT_TRUE(json.ok()) << json.status().ToString();
   const auto& graphs = json->Find("graphs")->items;
@@ -58,7 +60,8 @@ TEST(Exports, AnOptimizerIsBehindTheTwoHalvesOfAGraph) {
   b.Call("Functional.linear.0.backward").In(Numbers(3, -3, 0.1, 5)).Out(Numbers(4, -4, 0.2, 7));
   b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Numbers(4, -4, 0.2, 7));
   const Comparison c = MustCompare(b.Take(), SmallDump(0));
-  std::vector<std::string> parts = {MakeExporter(ExportFormat::kModelExplorer)->Part(c, {})};
+  std::vector<std::string> parts = {
+      MakeExporter(ExportFormat::kModelExplorer)->Part(c, {}).In(StepState::kOwn)};
   const auto json =
       formats::ParseJson(MakeExporter(ExportFormat::kModelExplorer)->File(parts), "graph");
   ASSERT_TRUE(json.ok());
@@ -73,10 +76,46 @@ TEST(Exports, AnOptimizerIsBehindTheTwoHalvesOfAGraph) {
 TEST(Exports, PartsOfATraceAreATrace) {
   const Comparison c = MustCompare(SmallDump(0.1), SmallDump(0));
   const auto exporter = MakeExporter(ExportFormat::kPerfetto);
-  const std::string first = exporter->Part(c, {}), second = exporter->Part(c, {.index = 1});
+  const std::string first = exporter->Part(c, {}).In(StepState::kOwn),
+                    second = exporter->Part(c, {.index = 1}).In(StepState::kOwn);
   std::vector<std::string> parts = {first, "", second};
   EXPECT_EQ(exporter->File(parts), first + second);
   EXPECT_THAT(first, HasSubstr("introduced"));
+}
+
+TEST(Exports, AStepIsWhatTheStepsBeforeItMakeOfIt) {
+  const Comparison c = MustCompare(SmallDump(0.1), SmallDump(0));
+  for (const ExportFormat format : {ExportFormat::kPerfetto, ExportFormat::kModelExplorer}) {
+    const auto exporter = MakeExporter(format);
+    const std::string own = exporter->Part(c, {}).In(StepState::kOwn),
+                      inherited = exporter->Part(c, {}).In(StepState::kInherited),
+                      rounding = exporter->Part(c, {}).In(StepState::kRounding);
+    EXPECT_THAT(own, AllOf(HasSubstr("introduced"), HasSubstr("first divergence")));
+    EXPECT_THAT(own, Not(HasSubstr("inherited")));
+    EXPECT_THAT(inherited, HasSubstr("inherited"));
+    EXPECT_THAT(rounding, HasSubstr("noise"));
+    for (const std::string& later : {inherited, rounding}) {
+      EXPECT_THAT(later, Not(HasSubstr("introduced")));
+      EXPECT_THAT(later, Not(HasSubstr("first divergence")));
+      EXPECT_THAT(later, Not(HasSubstr("#d7263d")));
+    }
+  }
+}
+
+TEST(Exports, APartKeepsWhatComesBeforeBetweenAndBehindItsChoices) {
+  const auto made = [] {
+    ExportPart part;
+    part.Append("<");
+    part.Append({"own", "in", ""});
+    part.Append({"|", "|", "|"});
+    part.Append({"1", "22", "333"});
+    part.Append(">");
+    return part;
+  };
+  EXPECT_EQ(made().In(StepState::kOwn), "<own|1>");
+  EXPECT_EQ(made().In(StepState::kInherited), "<in|22>");
+  EXPECT_EQ(made().In(StepState::kRounding), "<|333>");
+  EXPECT_EQ(ExportPart().In(StepState::kOwn), "");
 }
 
 }  // namespace

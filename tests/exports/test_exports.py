@@ -124,6 +124,24 @@ def test_ranks_are_processes_and_graphs(tmp_path, msprobe_bin):
     assert [graph["id"] for graph in graphs] == ["rank 0", "rank 1"]
 
 
+def test_a_step_that_inherits_blames_no_call_of_its_own(tmp_path, msprobe_bin):
+    for step in (0, 1):
+        write_dump(tmp_path / "target" / f"step{step}" / "rank", wrong=True)
+        write_dump(tmp_path / "golden" / f"step{step}" / "rank")
+    compare(msprobe_bin, tmp_path, "--perfetto", "t", "--model-explorer", "g.json")
+    tracks = tracks_of((tmp_path / "t").read_bytes())
+    verdicts = [{s[3] for s in slices(tracks[f"step {n}", "verdict"])} for n in (0, 1)]
+    assert "introduced" in verdicts[0] and verdicts[1] == {"equal", "inherited"}
+    graphs = json.loads((tmp_path / "g.json").read_text())["graphs"]
+    red = [
+        [n["label"] for n in graph["nodes"] if "#d7263d" in json.dumps(n.get("style", ""))]
+        for graph in graphs
+    ]
+    assert red[0] and not red[1]
+    assert "first divergence" in json.dumps(graphs[0])
+    assert "first divergence" not in json.dumps(graphs[1])
+
+
 def test_the_graph(dumps, msprobe_bin):
     compare(msprobe_bin, dumps, "--model-explorer", "g.json")
     document = json.loads((dumps / "g.json").read_text())

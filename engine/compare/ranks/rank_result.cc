@@ -144,6 +144,19 @@ std::string InheritedFrom(const RankResult& result, int32_t first_wrong_step) {
              : "";
 }
 
+StepState StateOf(const RankResult& result, int32_t first_wrong_step) {
+  if (result.rounding_of_step >= 0) return StepState::kRounding;
+  const bool inherited =
+      result.wrong_update_after >= 0 || !InheritedFrom(result, first_wrong_step).empty();
+  return inherited ? StepState::kInherited : StepState::kOwn;
+}
+
+CallClass ClassInStep(CallClass in_itself, StepState state) {
+  const bool wrong = in_itself == CallClass::kIntroduced || in_itself == CallClass::kInherited;
+  if (!wrong || state == StepState::kOwn) return in_itself;
+  return state == StepState::kRounding ? CallClass::kNoise : CallClass::kInherited;
+}
+
 std::vector<StepOrigins> OriginsOfSteps(std::span<const RankResult> results) {
   std::vector<StepOrigins> steps;
   for (size_t i = 0; i < results.size();) {

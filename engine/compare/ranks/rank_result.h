@@ -82,6 +82,19 @@ int32_t FirstWrongStep(std::span<const RankResult> results);
 // Whether the error of the result was there in an earlier step: "inherited from step 3"; else "".
 std::string InheritedFrom(const RankResult& result, int32_t first_wrong_step);
 
+// What the steps before one say of the differences in it.
+enum class StepState : uint8_t {
+  kOwn,        // they begin in it, or there are none
+  kInherited,  // they were there in an earlier step, or the update before it made them
+  kRounding,   // they are the rounding of the step before
+};
+inline constexpr StepState kStepStates[] = {StepState::kOwn, StepState::kInherited,
+                                            StepState::kRounding};
+// To be asked after JudgeSteps (wrong_updates.h).
+StepState StateOf(const RankResult& result, int32_t first_wrong_step);
+// The class of a call in such a step: where an error is inherited, no call introduces it.
+CallClass ClassInStep(CallClass in_itself, StepState state);
+
 // Where wrong numbers begin in one step, and which exchanges bring them to other ranks.
 struct StepOrigins {
   int32_t step = -1;

@@ -404,11 +404,9 @@ void VisDb::Judge(std::span<const compare::RankResult> results) {
   const int32_t first_wrong_step = compare::FirstWrongStep(results);
   for (const compare::RankResult& r : results) {
     const std::pair place(std::max(r.step, 0), std::max(r.rank, 0));
-    if (r.rounding_of_step >= 0) {
-      limits_[place] = kPassed;
-    } else if (!compare::InheritedFrom(r, first_wrong_step).empty() || r.wrong_update_after >= 0) {
-      limits_[place] = kInherited;
-    }
+    const compare::StepState state = compare::StateOf(r, first_wrong_step);
+    if (state == compare::StepState::kRounding) limits_[place] = kPassed;
+    if (state == compare::StepState::kInherited) limits_[place] = kInherited;
   }
 }
 
