@@ -3,7 +3,8 @@
 // as far as equal numbers tell (report_page/data_links.h).
 //
 //   ModelExplorerExporter exporter;
-//   std::vector<std::string> parts = {exporter.Part(comparison, {})};
+//   ExportPart part = exporter.Part(comparison, {});
+//   std::vector<std::string> parts = {std::move(part).In(compare::StepState::kOwn)};
 //   const std::string json = exporter.File(parts);
 #pragma once
 

@@ -3,7 +3,8 @@
 // calls of one class), and the error of each call in roundings, as a counter.
 //
 //   PerfettoExporter exporter;
-//   std::vector<std::string> parts = {exporter.Part(comparison, {})};
+//   ExportPart part = exporter.Part(comparison, {});
+//   std::vector<std::string> parts = {std::move(part).In(compare::StepState::kOwn)};
 //   const std::string trace = exporter.File(parts);
 #pragma once
 
