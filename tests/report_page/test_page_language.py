@@ -142,3 +142,11 @@ def test_names_that_are_words_of_the_page_stay_in_sentences(open_page, pages):
             "[...document.querySelectorAll('.parameter canvas')].map((c) => c.ariaLabel)"
         )
         assert "\u2068state\u2069" in labels or "\u2068loss\u2069" in labels
+
+
+def test_a_side_without_calls_of_a_region_is_said_in_chinese(open_page, compare_page):
+    page = open_page(compare_page({"extra": True}, {}), "#lang=zh")
+    page.fill("#query", "region:1")
+    page.locator(".row").first.click()
+    text = page.inner_text("#call .region")
+    assert "\u6ca1\u6709\u5df2\u91c7\u96c6\u7684\u8c03\u7528" in text and "no recorded" not in text

@@ -260,3 +260,19 @@ def test_the_graph_and_the_tree_cut_names_in_the_middle(open_page, tmp_path, msp
     around = page.locator(".near").bounding_box()
     assert {tail.inner_text()[-2:] for tail in tails.all()} == {".0", ".1", ".2"}
     assert all(box["x"] + box["width"] <= around["x"] + around["width"] for box in boxes)
+
+
+@pytest.mark.parametrize("width", [1360, 1400, 1800])
+def test_a_narrow_column_of_modules_keeps_what_tells_them_apart(open_page, wrong_page, width):
+    page = open_page(wrong_page)
+    page.set_viewport_size({"width": width, "height": 800})
+    until(page, "document.querySelector('.row .c-module')?.offsetWidth > 0")
+    shown = {
+        cell.get_attribute("title"): cell.inner_text()
+        for cell in page.locator(".row .c-module").all()
+    }
+    for layer in range(3):
+        text = shown[f"layers.{layer}.mlp"]
+        assert text in (f"layers.{layer}.mlp", f"\u2026{layer}.mlp"), shown
+    for cell in page.locator(".row .c-module").all():
+        assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")

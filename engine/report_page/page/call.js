@@ -129,7 +129,7 @@ export class CallView {
     const region = calls.regionOf(i), most = 24;
     if (!region) return "";
     const title = region.wrong ? "Here the two runs make different calls, and a wrong value comes out" : "Part of a rewrite: other calls, and their results agree";
-    const side = (/** @type {unknown} */ calledThere) => el("span", { translate: calledThere === "nothing" ? null : "no" }, clean(calledThere, 300));
+    const side = (/** @type {unknown} */ calledThere) => el("span", { translate: calledThere === "no recorded call" ? null : "no" }, clean(calledThere, 300));
     const words = region.target || region.golden ? ["target: ", side(region.target), "; golden: ", side(region.golden)] : null;
     const others = region.calls.filter((other) => other !== i), shown = others.slice(0, most);
     return el("details", { class: "region", open: true }, el("summary", {}, title), words ? el("p", {}, ...words) : null,

@@ -2,7 +2,7 @@
 // The table of calls. Only the rows in sight exist as elements.
 import { sideWords } from "./calls.js";
 import { edge } from "./drag.js";
-import { charactersIn, clean, cutMiddle, el, grouped, named, short } from "./text.js";
+import { charactersIn, clean, cutMiddle, cutPath, el, grouped, named, short } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
 
@@ -178,7 +178,7 @@ export class Table {
     const title = calls.title(i), path = clean(calls.path(calls.module[i]), 200);
     /** @type {Element} */ (cells[2].firstElementChild).textContent = cutMiddle(title, Math.max(this.room.name - (side ? side.length + 3 : 0), 0.7 * this.room.name));
     /** @type {Element} */ (cells[2].lastElementChild).textContent = side ? ` (${side})` : "";
-    cells[3].textContent = cutMiddle(path, this.room.module);
+    cells[3].textContent = cutPath(path, this.room.module);
     cells[2].setAttribute("title", named(title) + (side ? ` (${side})` : ""));
     cells[3].setAttribute("title", path);
     cells[4].textContent = clean(calls.texts.dtypes[calls.dtype[i]], 40).replace("torch.", "");

@@ -56,6 +56,21 @@ export function cutMiddle(name, room) {
 }
 
 /**
+ * The path of a module for such a place: the words of its end as a whole, "…1.mlp" of "layers.1.mlp", since paths are
+ * told apart by them and their numbers.
+ * @param {string} path
+ * @param {number} room
+ */
+export function cutPath(path, room) {
+  const words = path.split(".");
+  if (path.length <= room || words.length < 3) return cutMiddle(path, room);
+  let kept = words[words.length - 1];
+  let count = 1;
+  while (count < words.length && words[words.length - 1 - count].length + 1 + kept.length < room) kept = `${words[words.length - ++count]}.${kept}`;
+  return count > 1 ? "…" + kept : cutMiddle(path, room);
+}
+
+/**
  * How many characters of the font of an element stand side by side in `pixels`.
  * @param {Element} element of a font in which all characters have one width
  * @param {number} pixels
