@@ -47,7 +47,7 @@ constexpr std::array kAliases = {
     FlagAlias{"-save_error_data", "--save_error_data"},
 };
 
-// A flag of an older tool that msprobe 27 does not have. It is an error: a script that uses it
+// A flag of an older tool's `compare` that msprobe 27 does not have. It is an error: a script that uses it
 // must not continue as if its work had been done.
 struct Missing {
   std::string_view flag, why;
@@ -118,10 +118,14 @@ Status UnknownFlag(std::string_view flag, std::string_view verb,
   flag = flag.substr(0, flag.find('='));
   const std::string help = fmt::format("msprobe {} --help", verb);
   for (const Missing& m : kMissing) {
-    if (m.flag == flag) return Unsupported(fmt::format("{}: {}", m.flag, m.why)).Hint(help);
+    if (verb == "compare" && m.flag == flag)
+      return Unsupported(fmt::format("{}: {}", m.flag, m.why)).Hint(help);
   }
   std::vector<std::string_view> candidates(known.begin(), known.end());
-  for (const FlagAlias& a : kAliases) candidates.push_back(a.alias);
+  for (const FlagAlias& a : kAliases) {
+    if (std::find(known.begin(), known.end(), a.long_name) != known.end())
+      candidates.push_back(a.alias);
+  }
   const std::string_view nearest = NearestSpelling(flag, candidates);
   Status status = InvalidArgument(fmt::format("msprobe {} has no flag {}", verb, Excerpt(flag)));
   return nearest.empty()

@@ -27,6 +27,12 @@ TEST(Arguments, HelpShowsTheShortSpelling) {
   EXPECT_EQ(ShortSpelling("--xlsx"), "");
 }
 
+TEST(Arguments, AFlagOfAnotherVerbIsUnknown) {
+  const std::vector<std::string> known = {"--data", "--db"};
+  EXPECT_THAT(UnknownFlag("-i", "data2db", known).ToString(), Not(HasSubstr("compare")));
+  EXPECT_THAT(UnknownFlag("--db_path", "data2db", known).ToString(), Not(HasSubstr("csv_path")));
+}
+
 TEST(Arguments, UnknownFlagNamesTheNearest) {
   const std::vector<std::string> known = {"--xlsx", "--format"};
   EXPECT_THAT(UnknownFlag("--xslx", "compare", known).ToString(),
