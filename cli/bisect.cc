@@ -18,6 +18,7 @@
 #include "engine/compare/compare.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/ranks/wrong_updates.h"
+#include "engine/compare/relations/carried.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/step_in_path.h"
 #include "engine/isolation/error_chain.h"
@@ -139,13 +140,16 @@ class Bisect : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target, golden, {.common = true}));
     std::vector<compare::RankResult> results;
     std::vector<Round> rounds;  // one for each result
+    compare::relations::CarriedByRank carried;
     for (size_t i = 0; i < paired.pairs.size(); ++i) {
       const DumpPair& pair = paired.pairs[i];
       MSPROBE_ASSIGN_OR_RETURN(Dump of_target, dump::ReadDump(pair.target));
       MSPROBE_ASSIGN_OR_RETURN(Dump of_golden, dump::ReadDump(pair.golden));
+      compare::CompareOptions options = options_;
+      options.carried = carried.Of(pair.rank);
       MSPROBE_ASSIGN_OR_RETURN(
           const compare::Comparison c,
-          compare::Compare(std::move(of_target), std::move(of_golden), options_));
+          compare::Compare(std::move(of_target), std::move(of_golden), options));
       results.push_back(compare::SummarizeRank(c, pair.step, pair.rank));
       rounds.push_back({.target = pair.target,
                         .golden = pair.golden,
@@ -171,12 +175,15 @@ class Bisect : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target, golden, {.common = true}));
     std::optional<Round> agrees;
     Status missing;
+    compare::relations::CarriedByRank carried;
     for (const DumpPair& pair : paired.pairs) {
       MSPROBE_ASSIGN_OR_RETURN(Dump of_target, dump::ReadDump(pair.target));
       MSPROBE_ASSIGN_OR_RETURN(Dump of_golden, dump::ReadDump(pair.golden));
+      compare::CompareOptions options = options_;
+      options.carried = carried.Of(pair.rank);
       MSPROBE_ASSIGN_OR_RETURN(
           compare::Comparison c,
-          compare::Compare(std::move(of_target), std::move(of_golden), options_));
+          compare::Compare(std::move(of_target), std::move(of_golden), options));
       const Result<int32_t> call = isolation::FindCall(c, call_);
       if (!call.ok()) {
         if (missing.ok()) missing = call.status();

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -66,9 +65,10 @@ class CompareVerb : public Verb {
                  "have the same environment and make the same calls");
     flags
         .Text("--engine", &engine_,
-              "what decides where the runs first differ: rules, or relations between their values "
-              "(in development)")
-        .OneOf({"rules", "relations"})
+              "what decides where the runs first differ: relations between their values, or rules "
+              "for "
+              "its rows. auto: relations, if both dumps have sketches")
+        .OneOf({"auto", "rules", "relations"})
         .ShowDefault();
     flags.Switch("--tolerant", &tolerant_, "differences within rounding are always noise");
     flags
@@ -91,7 +91,9 @@ class CompareVerb : public Verb {
     options_.exactness = exact_      ? compare::Exactness::kExact
                          : tolerant_ ? compare::Exactness::kTolerant
                                      : compare::Exactness::kAuto;
-    if (engine_ == "relations") options_.engine = compare::Engine::kRelations;
+    options_.engine = engine_ == "relations" ? compare::Engine::kRelations
+                      : engine_ == "rules"   ? compare::Engine::kRules
+                                             : compare::Engine::kAuto;
     if (!thresholds_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(compare::ThresholdTable table,
                                compare::ThresholdTable::Read(thresholds_));
@@ -136,7 +138,7 @@ class CompareVerb : public Verb {
       output.Add(0, CompareCheckpointPair(pairs[0], memory, output));
     } else {
       // Relations are carried from step to step: one pair after the other.
-      const bool in_order = log_rows_ || options_.engine == compare::Engine::kRelations;
+      const bool in_order = log_rows_ || options_.engine != compare::Engine::kRules;
       ForEachPair(pairs, in_order, memory, [&](size_t i, uint64_t part) {
         const uint64_t size = FileSizes(pairs[i]);
         const std::string label =
@@ -354,11 +356,7 @@ class CompareVerb : public Verb {
     }
     MSPROBE_ASSIGN_OR_RETURN(std::deque<Dump> repeats, ReadRepeats(index, memory));
     LimitTensors(memory->left(), &options);
-    if (options.engine == compare::Engine::kRelations) {
-      auto& carried = carried_[pair.rank];
-      if (carried == nullptr) carried = std::make_shared<compare::relations::Carried>();
-      options.carried = carried;
-    }
+    options.carried = carried_.Of(pair.rank);
     Result<compare::Comparison> comparison = compare::CompareWithRepeats(
         std::move(target), std::move(golden), options, std::move(repeats));
     if (comparison.ok()) {
@@ -434,8 +432,8 @@ class CompareVerb : public Verb {
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
-                                generation_ = "26", suffix_, thresholds_, engine_ = "rules",
-                                memory_, table_file_;
+                                generation_ = "26", suffix_, thresholds_, engine_ = "auto", memory_,
+                                table_file_;
   compare::CompareOptions options_;
   bool exact_ = false, tolerant_ = false;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;
@@ -445,7 +443,7 @@ class CompareVerb : public Verb {
   std::vector<std::string> repeats_;
   std::vector<std::vector<std::string>> repeats_of_;  // of each pair
   // Of each rank what the step before left.
-  mutable std::map<int32_t, std::shared_ptr<compare::relations::Carried>> carried_;
+  mutable compare::relations::CarriedByRank carried_;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
   ReportFlags reports_;

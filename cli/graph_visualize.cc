@@ -21,6 +21,7 @@
 #include "engine/compare/compare.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/ranks/wrong_updates.h"
+#include "engine/compare/relations/carried.h"
 #include "engine/compare/report/report_ranks.h"
 #include "engine/compare/report/report_terminal.h"
 #include "engine/dump/read/reader.h"
@@ -230,6 +231,7 @@ class GraphVisualize : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(Dump golden, dump::ReadDump(pair.golden, memory));
     MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, mapping_.Memory(target, golden)));
     compare::CompareOptions options;
+    options.carried = carried_.Of(pair.rank);
     MSPROBE_ASSIGN_OR_RETURN(options.mapping, mapping_.For(target, golden));
     options.max_pair_bytes = memory->left();
     options.max_resident_tensor_bytes = std::min(options.max_resident_tensor_bytes, memory->left());
@@ -248,6 +250,7 @@ class GraphVisualize : public Verb {
   RankFlags ranks_;
   MappingFlags mapping_;
   std::unique_ptr<exports::VisDb> graph_;
+  compare::relations::CarriedByRank carried_;
   std::mutex mutex_;
   Status first_error_;
 };

@@ -16,7 +16,6 @@
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/shape_effects.h"
-#include "engine/compare/left_gradients.h"
 #include "engine/compare/measure/common_data.h"
 #include "engine/compare/measure/dtype_arguments.h"
 #include "engine/compare/measure/exact_bits.h"
@@ -35,6 +34,7 @@
 #include "engine/compare/regions/rewrites.h"
 #include "engine/compare/regions/without_effect.h"
 #include "engine/compare/relations/decide.h"
+#include "engine/compare/relations/left_gradients.h"
 #include "engine/compare/repeat_spread.h"
 
 namespace msprobe::compare {
@@ -183,6 +183,12 @@ void ForgiveGradientOrder(Comparison* c) {
   }
 }
 
+bool RelationsDecide(const CompareOptions& options, const Comparison& c) {
+  if (options.engine != Engine::kAuto) return options.engine == Engine::kRelations;
+  return !c.target.sketches.empty() && !c.golden.sketches.empty() &&
+         !OfTwoFrameworks(c.target, c.golden);
+}
+
 // Rows that say nothing of the two programs are taken out; the relations of the values decide.
 void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
                        const RepeatSpread& spread, Comparison* c) {
@@ -190,6 +196,9 @@ void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
   // Measured noise goes before bits: the repeats have the environment of the golden, too.
   if (spread.empty() || options.exactness == Exactness::kExact)
     c->exact = WhyBitsDecide(options, *c);
+  // The step before left values that are near: what is made of them has other bits.
+  const bool arrives_near = options.carried != nullptr && !options.carried->left.empty();
+  if (options.exactness != Exactness::kExact && arrives_near) c->exact.clear();
   if (!c->exact.empty()) JudgeByBits(c);
   if (c->exact.empty()) spread.Judge(c);
   JudgeDTypeArguments(c);
@@ -200,11 +209,8 @@ void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
   ForgiveUnwritten(c);
   FindCompiledCalls(c);
   relations::Carried first_step;
-  relations::Decide(options.carried != nullptr ? options.carried.get() : &first_step, c);
+  relations::Decide(left, options.carried != nullptr ? options.carried.get() : &first_step, c);
   c->first.why += spread.Sentence(*c, c->first.row);
-  const bool backward =
-      c->first.pair >= 0 && RecordOf(*c, c->first.pair).direction != Direction::kForward;
-  if (backward) left.Name(c);
   FindFirstBits(c);
   CompareRunStarts(c);
   NoteWhatWasNotObserved(c);
@@ -249,7 +255,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   ForgiveImplementations(&c);
   ForgiveEqualArguments(&c);
   const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);
-  if (options.engine == Engine::kRelations) {
+  if (RelationsDecide(options, c)) {
     DecideByRelations(options, left, spread, &c);
     return c;
   }

@@ -7,7 +7,7 @@
 
 #include "engine/base/log.h"
 #include "engine/compare/compare.h"
-#include "engine/compare/left_gradients.h"
+#include "engine/compare/relations/left_gradients.h"
 #include "engine/compare/report/findings_screen.h"
 #include "engine/dump/session/reference_dump.h"
 #include "engine/live/other_program.h"
@@ -165,7 +165,9 @@ News LiveComparison::Compare(Extent extent) {
   }
   const size_t calls = target->records.size();
   Result<compare::Comparison> compared =
-      compare::Compare(*std::move(target), *std::move(golden), compare::CompareOptions());
+      compare::Compare(*std::move(target), *std::move(golden),
+                       // A step is compared several times while it grows; relations need it whole.
+                       compare::CompareOptions{.engine = compare::Engine::kRules});
   if (!compared.ok()) {
     GiveUp(compared.status().message());
     return News::kNone;

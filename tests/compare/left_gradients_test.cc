@@ -1,5 +1,5 @@
 // Gradients that lay in .grad when a backward pass began: which call is named, and which is not.
-#include "engine/compare/left_gradients.h"
+#include "engine/compare/relations/left_gradients.h"
 
 #include <gmock/gmock.h>
 

@@ -31,7 +31,8 @@ int64_t ValuesOfOtherStructure(const Comparison& c, const UnpairedResults& unpai
 
 RunVerdict VerdictOf(const Comparison& c, Summary* s) {
   const int64_t unknown = s->rows[static_cast<int>(RowVerdict::kUnknown)] - s->neutral_rows;
-  if (s->rows[static_cast<int>(RowVerdict::kDiffers)] > 0) return RunVerdict::kDiffers;
+  const bool wrong = c.decided && c.decided->differs;
+  if (wrong || s->rows[static_cast<int>(RowVerdict::kDiffers)] > 0) return RunVerdict::kDiffers;
   if (s->compared == 0 || ComparedTooLittle(*s)) return RunVerdict::kUnknown;
   // A run that was killed may have made the missing calls later.
   const bool other_calls = s->other_forms > 0 || s->compiled_calls > 0 ||
@@ -40,7 +41,10 @@ RunVerdict VerdictOf(const Comparison& c, Summary* s) {
   if (unknown > 0 || other_calls) {
     const UnpairedResults unpaired(c);
     // Two frameworks never record the same calls: one counts batches in BatchNorm, one reads shapes.
-    if (!OfTwoFrameworks(c.target, c.golden)) {
+    if (c.decided) {  // relations know which results reach one of the step
+      s->calls_compared_nowhere = static_cast<int64_t>(c.decided->compared_nowhere.size());
+      if (s->calls_compared_nowhere > 0) s->first_compared_nowhere = c.decided->compared_nowhere[0];
+    } else if (!OfTwoFrameworks(c.target, c.golden)) {
       s->calls_compared_nowhere = unpaired.calls_compared_nowhere();
       s->first_compared_nowhere = unpaired.first_compared_nowhere();
     }

@@ -55,6 +55,7 @@ enum class Alignment : uint8_t {
 
 // What decides where two runs first differ.
 enum class Engine : uint8_t {
+  kAuto,       // relations, if both dumps have sketches and are of one framework; else rules
   kRules,      // rows are judged one by one, and rules take back what they explain
   kRelations,  // values of the target are related to those of the golden (relations/)
 };
@@ -72,7 +73,7 @@ struct CompareOptions {
   std::optional<Mode> mode;
   Alignment alignment = Alignment::kAuto;
   Exactness exactness = Exactness::kAuto;
-  Engine engine = Engine::kRules;
+  Engine engine = Engine::kAuto;
   // Of kRelations: what the step before left to this one; then what this one leaves to the next
   // (relations/carried.h). Null: the first step.
   std::shared_ptr<relations::Carried> carried;

@@ -150,6 +150,16 @@ struct RunStart {
   std::string settings;  // what differs: "torch is 2.13.0 in the target, 2.12.0 in the golden"
 };
 
+// What relations (relations/) know beside the verdicts of rows.
+struct Decided {
+  bool differs = false;  // a result of the step is wrong
+  // Names in weights.json of the weights with which the target began, and that are none of the
+  // golden's.
+  std::vector<std::string> unrelated_weights;
+  // Calls of one run whose results were not recorded, and that may change memory: indices into pairs.
+  std::vector<int32_t> compared_nowhere;
+};
+
 struct Comparison {
   const ThresholdTable& Thresholds() const {
     return thresholds ? *thresholds : ThresholdTable::Shipped();
@@ -202,10 +212,8 @@ struct Comparison {
   RunStart run_start;
   FirstDivergence first;
   FirstBits first_bits;
-  // Set where relations decide (relations/): the names in weights.json of the weights with which the
-  // target began, and that are none of the golden's.
-  std::optional<std::vector<std::string>> unrelated_weights;
-  std::string exact;      // why bits decide; "": differences within rounding are noise
+  std::optional<Decided> decided;  // set where relations decide (relations/)
+  std::string exact;               // why bits decide; "": differences within rounding are noise
   bool tolerant = false;  // differences within rounding are noise, whatever the environments are
   // Where repeats of the golden were given: of each row whether its difference was measured to be
   // noise (kNoise) or to be none (kDiffers); kUnknown: nothing is known of it. Else empty.

@@ -82,6 +82,8 @@ std::string DifferentiatedName(const Dump& dump, const Leaf& leaf, int32_t forwa
 
 }  // namespace
 
+std::string_view LeafPath(const Leaf& leaf, const Record& record) { return PathOf(leaf, record); }
+
 std::string_view LeafPath(const Comparison& c, int32_t row) {
   const Side side = SideOf(c, row);
   return PathOf(side.leaf, side.dump.records[side.leaf.record]);

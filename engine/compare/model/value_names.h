@@ -13,6 +13,7 @@ namespace msprobe::compare {
 
 // "output.0", "input.5": the name of the row's leaf without the name of its call.
 std::string_view LeafPath(const Comparison& comparison, int32_t row);
+std::string_view LeafPath(const Leaf& leaf, const Record& record);
 // The same for people: an argument of an API has the name of the function's parameter where that is
 // known: "training", "tensors.1". A gradient has the name of what it is the gradient of, in dumps
 // that list gradients in the order of the arguments.

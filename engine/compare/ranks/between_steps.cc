@@ -213,7 +213,7 @@ std::string DescribeCause(const StepOfRank& earlier) {
 
 StepWeights WeightsIn(const Comparison& c) {
   StepWeights w;
-  w.unrelated = c.unrelated_weights;
+  if (c.decided) w.unrelated = c.decided->unrelated_weights;
   Collected modules, before, after, arguments;
   FingerprintSet made;  // contents of the target's outputs
   bool gradients = false, wrong_gradients = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/relations/memory.h"
 #include "engine/compare/relations/relate.h"
 
 namespace msprobe::compare::relations {
@@ -18,7 +19,9 @@ bool IsLeft(const Graph& run, const Value& value) {
 
 uint64_t KeyOf(const Graph& run, ValueId value) {
   const Value& v = run.values[value];
-  return v.maker == kNoId ? 0 : ContentKey(run.dump.leaves[run.made[v.port].leaf]);
+  if (v.maker != kNoId) return ContentKey(run.dump.leaves[run.made[v.port].leaf]);
+  const auto takers = run.TakersOf(value);
+  return takers.empty() ? 0 : ContentKey(run.dump.leaves[run.taken[takers[0].port].leaf]);
 }
 
 // The error of the gradient of a weight, relative to the terms that were added up to it; below 0: no
@@ -47,6 +50,17 @@ Carried LeaveBehind(const Relations& r) {
                                .bound = known.bound,
                                .terms = r.Terms(v),
                                .in_order = known.strength == Strength::kNear};
+  }
+  for (const MemoryPair& each : PairMemories(r)) {
+    const ValueId v = each.mine.last, w = each.golden.last;
+    if (w == kNoId || r.t.values[v].plain || !r.IsRight(v) || !r.Fits(v, w)) continue;
+    const uint64_t mine = KeyOf(r.t, v), golden = KeyOf(r.g, w);
+    if (mine == golden || mine == 0 || golden == 0) continue;
+    const double terms = r.Terms(v);
+    out.left[mine] = {.golden = golden,
+                      .error = r.ApartOf(v, w, terms).in_order,
+                      .bound = kOwnRoundings * r.t.values[v].roundoff,
+                      .terms = terms};
   }
   for (ValueId w = 0; w < static_cast<ValueId>(r.g.values.size()); ++w) {
     if (r.IsCovered(w) && IsLeft(r.g, r.g.values[w])) out.covered.insert(KeyOf(r.g, w));

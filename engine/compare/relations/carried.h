@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -32,6 +33,19 @@ struct Carried {
   std::unordered_map<uint64_t, Left> left;         // by ContentKey
   std::unordered_set<uint64_t> covered;            // of golden values: parts make them up together
   std::unordered_map<std::string, Unseen> unseen;  // by the golden's name in weights.json
+};
+
+// Of the ranks of two runs whose steps are compared one after the other.
+class CarriedByRank {
+ public:
+  const std::shared_ptr<Carried>& Of(int32_t rank) {
+    std::shared_ptr<Carried>& carried = of_rank_[rank];
+    if (carried == nullptr) carried = std::make_shared<Carried>();
+    return carried;
+  }
+
+ private:
+  std::unordered_map<int32_t, std::shared_ptr<Carried>> of_rank_;
 };
 
 Carried LeaveBehind(const Relations& relations);

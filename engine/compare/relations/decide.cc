@@ -13,16 +13,19 @@ namespace msprobe::compare::relations {
 namespace {
 
 constexpr size_t kMostRunnersUp = 5;
+// Confidence in a gradient that lay there before, by the name of its parameter or by its shape.
+constexpr double kLeft = 0.95, kLeftByShape = 0.7;
 
 class Decision {
  public:
-  Decision(const Carried& before, Comparison* c)
+  Decision(const LeftGradients& left, const Carried& before, Comparison* c)
       : c_(*c),
         content_(ContentOf(*c)),
         target_(*c, Side::kTarget, *content_, &paths_),
         golden_(*c, Side::kGolden, *content_, &paths_),
         relations_(*c, target_, golden_, before),
-        exposure_(relations_),
+        left_(left),
+        exposure_(relations_, left.Differences(*c)),
         row_of_(c->target.leaves.size(), -1) {
     for (size_t i = 0; i < c->rows.size(); ++i) {
       if (c->rows[i].target >= 0) row_of_[c->rows[i].target] = static_cast<int32_t>(i);
@@ -34,10 +37,11 @@ class Decision {
   void Write() {
     JudgeRows();
     for (const Candidate& candidate : exposure_.candidates) MarkRows(candidate);
-    c_.unrelated_weights.emplace();
+    c_.decided.emplace();
     for (const auto& [v, name] : target_.NamedWeights()) {
-      if (!relations_.IsRight(v)) c_.unrelated_weights->push_back(name);
+      if (!relations_.IsRight(v)) c_.decided->unrelated_weights.push_back(name);
     }
+    FindComparedNowhere();
     ClassifyCalls(&c_);
     std::vector<FirstDivergence> named;
     for (const Candidate& candidate : exposure_.candidates) {
@@ -46,9 +50,13 @@ class Decision {
       if (named.size() > kMostRunnersUp) break;
     }
     if (named.empty()) return;
+    c_.decided->differs = !exposure_.without_effect;
     c_.first = std::move(named.front());
     c_.runners_up.assign(std::make_move_iterator(named.begin() + 1),
                          std::make_move_iterator(named.end()));
+    const Candidate& first = exposure_.candidates.front();
+    if (first.cause == Cause::kLeftGradient)
+      left_.Put(first.pass, c_.first.pair, first.sure ? kLeft : kLeftByShape, &c_);
   }
 
  private:
@@ -83,6 +91,27 @@ class Decision {
       if (call.forward != kNoId) records.insert(target_.calls[call.forward].record);
     }
     return records;
+  }
+
+  void FindComparedNowhere() {
+    const auto look = [this](const Graph& run, const std::vector<CallId>& partners, bool killed) {
+      std::unordered_set<int32_t> records;
+      for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
+        const Call& call = run.calls[id];
+        if (!killed && partners[id] == kNoId && call.kind == CallKind::kOperation &&
+            call.makes == 0 && call.facts->in_place)
+          records.insert(call.record);
+      }
+      return records;
+    };
+    const std::unordered_set<int32_t> mine = look(target_, relations_.pair, !c_.golden.complete);
+    const std::unordered_set<int32_t> others =
+        look(golden_, relations_.partner, !c_.target.complete);
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      if (!c_.pairs[p].matched() &&
+          (mine.count(c_.pairs[p].target) > 0 || others.count(c_.pairs[p].golden) > 0))
+        c_.decided->compared_nowhere.push_back(static_cast<int32_t>(p));
+    }
   }
 
   // A row's verdict follows from the relation of its value and from whether it is exposed; that of a
@@ -137,17 +166,18 @@ class Decision {
   Paths paths_;
   Graph target_, golden_;
   Relations relations_;
+  const LeftGradients& left_;
   Exposure exposure_;
   std::vector<int32_t> row_of_;  // of each leaf of the target
 };
 
 }  // namespace
 
-void Decide(Carried* carried, Comparison* c) {
+void Decide(const LeftGradients& left, Carried* carried, Comparison* c) {
   const Carried before = std::move(*carried);
-  Decision decision(before, c);
-  decision.Write();
+  Decision decision(left, before, c);
   *carried = decision.Left();
+  decision.Write();
 }
 
 }  // namespace msprobe::compare::relations

@@ -115,12 +115,14 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
     return place;
   };
   const std::string_view place = place_of(t.made[value.port]);
-  ValueId gradient = kNoId, before = kNoId;
+  ValueId gradient = kNoId, before = kNoId, total = kNoId;
   for (const Port& port : t.Takes(id)) {
     if (place_of(port).starts_with("gradients.")) gradient = port.value;
     if (place_of(port) == place) before = port.value;
+    if (place_of(port) == "total_norm") total = port.value;
   }
-  const double noise = gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient);
+  const double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) +
+                       (total == kNoId ? 0 : ErrorOf(total));  // by which clipping divides
   const double left = before == kNoId ? 0 : ErrorOf(before), own = kOwnRoundings * value.roundoff;
   if (!place.starts_with("weights."))
     return own + kGain * (noise + (place.starts_with("state.") ? noise * noise + left : 0));

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/value_names.h"
+#include "engine/compare/relations/memory.h"
 
 namespace msprobe::compare::relations {
 namespace {
@@ -24,8 +26,9 @@ bool Exposure::MayLead(const Value& part, const Value& whole) {
   const Moments &a = part.moments, &b = whole.moments;
   if (!whole.IsFloat() || !a.known || !b.known || b.not_finite > 0) return true;
   if (part.dtype.dtype() != whole.dtype.dtype()) return false;
-  if (a.n > b.n) return a.high >= b.high && a.low <= b.low;
-  return a.high <= std::max(b.high, 0.0) && a.low >= std::min(b.low, 0.0);
+  const bool within = a.high <= std::max(b.high, 0.0) && a.low >= std::min(b.low, 0.0);
+  const bool around = a.high >= b.high && a.low <= b.low;  // the whole beside others
+  return within || (a.n > b.n && around);
 }
 
 int Candidate::Evidence() const {
@@ -41,45 +44,48 @@ int Candidate::Evidence() const {
   }
 }
 
-Exposure::Exposure(const Relations& relations)
+Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> left)
     : r_(relations), modules_only_(!relations.g.HasOperations()) {
+  FindLeft(left);
   FindSinks();
   exposed_ = Spread(bad_sinks_, [this](ValueId v) { return CausesOf(v); });
   exposed_golden_ = Spread(bad_golden_, [this](ValueId w) { return GoldenCausesOf(w); });
   for (Candidate& each : Rank(Frontier())) {
-    const Candidate named = WhereCut(each);
+    const Candidate named = Outermost(WhereCut(each));
     const bool known = std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) {
-      return c.call == named.call && c.golden == named.golden;
+      return (c.call == named.call && c.golden == named.golden) ||
+             (c.pass >= 0 && c.pass == named.pass);
     });
     if (!known) candidates.push_back(named);
   }
+  const bool alike = r_.same_environment() && SamePolicy();
   if (candidates.empty()) {
-    candidates = FirstBits(r_.same_environment() && SamePolicy());
+    candidates = FirstBits(alike);
     without_effect = !candidates.empty();
+  } else {
+    PreferBirth(alike);
   }
-}
-
-// Whether a result of a forward call is memory that outlives the step: a weight or a buffer.
-bool Exposure::Outlives(const Graph& run, CallId call, const Port& port) {
-  const Record& record = run.dump.records[run.calls[call].record];
-  const auto takes = run.Takes(call);
-  if (!port.changed)
-    return run.calls[call].facts->in_place && !takes.empty() && run.IsWeight(takes[0].value);
-  const std::string_view suffix = LeafSuffix(run.dump.leaves[port.leaf], record);
-  if (suffix.find("buffers") != std::string_view::npos) return true;
-  return std::any_of(takes.begin(), takes.end(), [&](const Port& given) {
-    return run.IsWeight(given.value) &&
-           suffix.ends_with(LeafSuffix(run.dump.leaves[given.leaf], record));
-  });
 }
 
 std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
   bool stepped = false;
   std::unordered_map<int32_t, CallId> complete;  // the last gradients of the parameters of a module
+  std::unordered_map<std::string, CallId> updated;  // the last update of a parameter
   for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
-    stepped |= run.calls[id].kind == CallKind::kUpdate;
-    if (run.calls[id].kind == CallKind::kGradients) complete[run.calls[id].path] = id;
+    const Call& call = run.calls[id];
+    stepped |= call.kind == CallKind::kUpdate;
+    if (call.kind == CallKind::kGradients) complete[call.path] = id;
+    if (call.kind == CallKind::kUpdate) updated[std::string(call.parameter)] = id;
   }
+  // What no optimizer takes stays in .grad after the step.
+  const auto stays = [&](const Call& call, const Port& port) {
+    const Record& record = run.dump.records[call.record];
+    const auto id = static_cast<CallId>(&call - run.calls.data());
+    const auto found =
+        updated.find(ParameterOfGradient(record, LeafPath(run.dump.leaves[port.leaf], record)));
+    return complete[call.path] == id &&
+           (!stepped || (found != updated.end() && found->second < id));
+  };
   std::vector<Sink> out;
   for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
     const Call& call = run.calls[id];
@@ -94,8 +100,8 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
       // Where no gradients of parameters were recorded, what nobody takes is a result of the step.
       const bool last = complete.empty() && !stepped && run.TakersOf(port.value).empty() &&
                         (call.IsForward() || call.IsBackward());
-      const bool sink = call.kind == CallKind::kGradients ? !stepped && complete[call.path] == id
-                        : call.IsForward()                ? last || Outlives(run, id, port)
+      const bool sink = call.kind == CallKind::kGradients ? stays(call, port)
+                        : call.IsForward()                ? last
                                                           : optimizer || last;
       if (sink) out.push_back({id, port.value, port.leaf, step});
     }
@@ -105,6 +111,7 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
 
 void Exposure::FindSinks() {
   const Graph &t = r_.t, &g = r_.g;
+  const bool t_complete = t.dump.complete;  // what a killed run did not record is not missing
   const std::vector<Sink> mine = SinksOf(t), golden = SinksOf(g);
   for (const Sink& sink : mine) {
     const Port port{.value = sink.value, .leaf = sink.leaf};
@@ -113,10 +120,14 @@ void Exposure::FindSinks() {
       bad_sinks_.push_back(sink.value);
       if (there != kNoId) bad_golden_.push_back(there);
     } else if (there != kNoId && !r_.Fits(sink.value, there)) {
-      misplaced_.emplace_back(sink.call, sink.value);
+      Misplace(sink.call, sink.value);
     }
   }
+  FindMemorySinks();
   for (const Sink& sink : golden) {
+    if (r_.partner[sink.call] == kNoId && !sink.update && !r_.Has(sink.value) &&
+        !g.values[sink.value].plain && t_complete)
+      bad_golden_.push_back(sink.value);
     if (!sink.update || r_.partner[sink.call] != kNoId) continue;
     const bool known =
         std::any_of(g.Takes(sink.call).begin(), g.Takes(sink.call).end(), [&](const Port& port) {
@@ -130,23 +141,50 @@ void Exposure::FindSinks() {
   if (!bad_sinks_.empty() || !misplaced_.empty() || !missing_steps_.empty()) AddLosses();
 }
 
+// A right value of the golden at the place of another one. What its call takes may be wrong already.
+void Exposure::Misplace(CallId call, ValueId v) {
+  bool wrong = false;
+  for (const Port& port : r_.t.Takes(call)) {
+    if (r_.IsRight(port.value) || port.value == v) continue;
+    bad_sinks_.push_back(port.value);
+    wrong = true;
+  }
+  if (!wrong) misplaced_.emplace_back(call, v);
+}
+
+// What memory holds in the end is what the golden's holds.
+void Exposure::FindMemorySinks() {
+  for (const MemoryPair& each : PairMemories(r_)) {
+    const ValueId v = each.mine.last, w = each.golden.last;
+    if (r_.of(v).strength < Strength::kNear) {
+      bad_sinks_.push_back(v);
+      if (w != kNoId) bad_golden_.push_back(w);
+    } else if (w != kNoId && !r_.Fits(v, w)) {
+      if (each.mine.call != kNoId) Misplace(each.mine.call, v);
+      if (each.mine.call == kNoId) bad_golden_.push_back(w);
+    }
+  }
+}
+
+// The scalars from which backward passes begin.
+std::vector<ValueId> Exposure::LossesOf(const Graph& run) {
+  std::vector<ValueId> out;
+  for (const Call& call : run.calls) {
+    if (call.kind != CallKind::kOperation || call.backward == kNoId || call.makes != 1) continue;
+    const auto id = static_cast<CallId>(&call - run.calls.data());
+    const auto given = run.Takes(call.backward);
+    const ValueId loss = run.Makes(id)[0].value;
+    if (given.size() == 1 && run.values[given[0].value].plain &&
+        run.values[given[0].value].maker == kNoId && run.values[loss].shape.is_scalar() &&
+        run.PartsOf(given[0].value).empty())
+      out.push_back(loss);
+  }
+  return out;
+}
+
 // Losses of both runs, if their sums differ. Only of a step that differs: a loss may have a constant.
 void Exposure::AddLosses() {
-  const auto roots = [](const Graph& run) {
-    std::vector<ValueId> out;
-    for (const Call& call : run.calls) {
-      if (call.kind != CallKind::kOperation || call.backward == kNoId || call.makes != 1) continue;
-      const auto id = static_cast<CallId>(&call - run.calls.data());
-      const auto given = run.Takes(call.backward);
-      const ValueId loss = run.Makes(id)[0].value;
-      if (given.size() == 1 && run.values[given[0].value].plain &&
-          run.values[given[0].value].maker == kNoId && run.values[loss].shape.is_scalar() &&
-          run.PartsOf(given[0].value).empty())
-        out.push_back(loss);
-    }
-    return out;
-  };
-  const std::vector<ValueId> mine = roots(r_.t), right = roots(r_.g);
+  const std::vector<ValueId> mine = LossesOf(r_.t), right = LossesOf(r_.g);
   double sum = 0, golden = 0, bound = 4 * kDigits;
   for (const ValueId v : mine) {
     sum += r_.t.values[v].moments.mean;
@@ -190,6 +228,7 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
   std::vector<ValueId> inputs = t.InputsOf(v, false);
   const auto right = [this](ValueId w) { return r_.IsRight(w); };
   const auto all_right = [&] { return std::all_of(inputs.begin(), inputs.end(), right); };
+  if (left_.count(v) > 0 && !t.PartsOf(v).empty() && all_right()) return {};
   if (value.maker == kNoId && t.PartsOf(v).empty()) {
     Append(&inputs, Around(v));
     if (all_right()) {  // a loss that nobody recorded
@@ -303,6 +342,85 @@ bool Exposure::Ends(ValueId v) const {
   return value->maker == kNoId;
 }
 
+// The gradients of parameters in which what lay in .grad shows: those that an optimizer takes, or that
+// are listed with those of a module, after the backward pass began.
+void Exposure::FindLeft(std::span<const LeftGradient> left) {
+  // Runs that divide the batch into other passes add up other gradients.
+  if (left.empty() || LossesOf(r_.t).size() != LossesOf(r_.g).size()) return;
+  const Graph &t = r_.t, &g = r_.g;
+  std::unordered_set<uint64_t> mine, golden;  // what an earlier pass of the step made
+  const auto collect = [](const Graph& run, std::unordered_set<uint64_t>* out) {
+    for (const Port& port : run.made) out->insert(ContentKey(run.dump.leaves[port.leaf]));
+  };
+  collect(t, &mine);
+  collect(g, &golden);
+  std::unordered_map<std::string_view, const LeftGradient*> of_parameter;
+  for (const LeftGradient& each : left) {
+    const bool inherited = each.target != nullptr && each.golden != nullptr &&
+                           mine.count(ContentKey(*each.target)) > 0 &&
+                           golden.count(ContentKey(*each.golden)) > 0;
+    if (!inherited) of_parameter.emplace(each.parameter, &each);
+  }
+  // A parameter that several modules share has the name of the first of them.
+  const auto of_shape = [&](Shape shape) -> const LeftGradient* {
+    for (const auto& [name, each] : of_parameter) {
+      if ((each->target != nullptr ? each->target : each->golden)->shape.view() == shape.view())
+        return each;
+    }
+    return nullptr;
+  };
+  for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
+    const Call& call = t.calls[id];
+    if (call.kind != CallKind::kUpdate && call.kind != CallKind::kGradients) continue;
+    const Record& record = t.dump.records[call.record];
+    for (const Port& port : call.kind == CallKind::kUpdate ? t.Takes(id) : t.Makes(id)) {
+      const Leaf& leaf = t.dump.leaves[port.leaf];
+      const std::string name = ParameterOfGradient(record, LeafPath(leaf, record));
+      if (name.empty()) continue;
+      const auto found = of_parameter.find(name);
+      const LeftGradient* const known = found != of_parameter.end() ? found->second
+                                        : r_.IsRight(port.value)    ? nullptr
+                                                                    : of_shape(leaf.shape);
+      if (known == nullptr || known->target_behind > call.record) continue;
+      left_.emplace(port.value, Candidate{.call = id,
+                                          .golden = r_.pair[id],
+                                          .value = port.value,
+                                          .cause = Cause::kLeftGradient,
+                                          .order = BeginOf(*known),
+                                          .sure = found != of_parameter.end(),
+                                          .pass = known->pass});
+    }
+  }
+}
+
+// The place of a backward pass in the order of the target.
+double Exposure::BeginOf(const LeftGradient& left) const {
+  const auto first = [](const Graph& run, int32_t behind) {
+    const auto at = std::lower_bound(run.calls.begin(), run.calls.end(), behind,
+                                     [](const Call& call, int32_t b) { return call.record < b; });
+    return static_cast<CallId>(at - run.calls.begin());
+  };
+  return left.target_behind >= 0 ? first(r_.t, left.target_behind) - 0.5
+                                 : OrderOf(first(r_.g, left.golden_behind)) - 0.5;
+}
+
+std::optional<Candidate> Exposure::LeftIn(ValueId v) const {
+  const auto found = left_.find(v);
+  return found == left_.end() ? std::nullopt : std::optional<Candidate>(found->second);
+}
+
+// A call that only the golden makes inside of a function of the user's, which makes nothing else: the
+// function is missing.
+Candidate Exposure::Outermost(Candidate candidate) const {
+  if (candidate.call != kNoId || candidate.golden == kNoId) return candidate;
+  for (const Port& port : r_.g.Makes(candidate.golden)) {
+    for (const CallId maker : r_.g.MakersOf(port.value)) {
+      if (r_.g.calls[maker].facts->opaque && r_.partner[maker] == kNoId) candidate.golden = maker;
+    }
+  }
+  return candidate;
+}
+
 // The first call that takes v; at level L0 the outermost module, whose inner ones end first.
 CallId Exposure::TakerOf(ValueId v) const {
   const auto uses = r_.t.TakersOf(v);
@@ -325,7 +443,9 @@ std::vector<Candidate> Exposure::Frontier() {
   for (const ValueId v : values) {
     const Value& value = t.values[v];
     const std::vector<ValueId>& causes = exposed_[v];
-    if (causes.empty() && value.maker == kNoId && t.TakersOf(v).empty()) {
+    if (auto left = LeftIn(v); left && (causes.empty() || t.PartsOf(v).empty())) {
+      found.push_back(*left);
+    } else if (causes.empty() && value.maker == kNoId && t.TakersOf(v).empty()) {
       found.push_back({.value = v, .cause = Cause::kAnotherUpdate, .order = -1, .sure = true});
     } else if (causes.empty()) {
       found.push_back(Origin(value.maker != kNoId ? value.maker : TakerOf(v), v, {}));
@@ -334,7 +454,10 @@ std::vector<Candidate> Exposure::Frontier() {
       found.push_back(Origin(value.maker, v, {}));
     }
   }
-  for (const auto& [call, v] : misplaced_) found.push_back(Origin(call, v, {}));
+  for (const auto& [call, v] : misplaced_) {
+    const auto left = LeftIn(v);
+    found.push_back(left ? *left : Origin(call, v, {}));
+  }
   for (const CallId call : missing_steps_) found.push_back(MissingStep(call));
   for (const auto& [x, w] : other_losses_) {
     if (auto c = WhoShouldMake(x, w, static_cast<CallId>(t.calls.size()), x, {}))

@@ -7,14 +7,17 @@
 // at related ones: what is wrong elsewhere, and reaches no sink, does not count. The frontier are the
 // exposed values that were made of right ones.
 //
-//   const Exposure exposure(relations);
+//   const Exposure exposure(relations, left.Differences(comparison));
 //   for (const Candidate& candidate : exposure.candidates) Name(candidate.call, candidate.cause);
 #pragma once
 
 #include <optional>
+#include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "engine/compare/relations/left_gradients.h"
 #include "engine/compare/relations/relate.h"
 
 namespace msprobe::compare::relations {
@@ -33,6 +36,7 @@ enum class Cause : uint8_t {
   kAnotherUpdate,     // a weight was another one when the step began
   kCoarser,           // computed in a coarser dtype than its partner
   kOtherIntegers,     // other exact values
+  kLeftGradient,      // something else lay in .grad when the backward pass began
 };
 
 struct Candidate {
@@ -42,6 +46,7 @@ struct Candidate {
   Cause cause = Cause::kAnotherResult;
   double order = 0;  // in the calls of the target
   bool sure = false;
+  int64_t pass = -1;  // of kLeftGradient: the backward pass
 
   // How much speaks for it besides that it comes first.
   int Evidence() const;
@@ -49,7 +54,8 @@ struct Candidate {
 
 class Exposure {
  public:
-  explicit Exposure(const Relations& relations);
+  // `left`: on what lay in .grad when a backward pass began the runs do not agree.
+  Exposure(const Relations& relations, std::span<const LeftGradient> left);
 
   std::vector<Candidate> candidates;  // the first divergence in front
   // The candidates of the second look differ without effect on this step.
@@ -65,10 +71,16 @@ class Exposure {
     bool update = false;  // made by an optimizer's step
   };
 
-  static bool Outlives(const Graph& run, CallId call, const Port& port);
   std::vector<Sink> SinksOf(const Graph& run) const;
   static bool MayLead(const Value& part, const Value& whole);
   void FindSinks();
+  void FindMemorySinks();
+  void Misplace(CallId call, ValueId value);
+  void FindLeft(std::span<const LeftGradient> left);
+  std::optional<Candidate> LeftIn(ValueId value) const;
+  double BeginOf(const LeftGradient& left) const;
+  Candidate Outermost(Candidate candidate) const;
+  static std::vector<ValueId> LossesOf(const Graph& run);
   void AddLosses();
   template <typename Next>
   static Causes Spread(const std::vector<ValueId>& from, Next next);
@@ -84,6 +96,7 @@ class Exposure {
   Candidate Origin(CallId call, ValueId value, std::vector<CallId> seen);
   std::optional<Candidate> WhoShouldMake(ValueId x, ValueId w, CallId call, ValueId value,
                                          const std::vector<CallId>& seen);
+  std::optional<Candidate> ComputedNumber(CallId call) const;
   std::optional<Candidate> Missing(std::vector<ValueId> todo, CallId call, ValueId taken) const;
   Candidate MissingFrom(ValueId w) const;
   Candidate MissingStep(CallId golden) const;
@@ -101,6 +114,10 @@ class Exposure {
   bool SamePolicy() const;
   std::vector<Candidate> FirstBits(bool alike) const;
   std::optional<Candidate> OtherIntegers(CallId call) const;
+  static std::vector<double> Coarsest(const Graph& run);
+  std::optional<Candidate> MadeOfCoarser(CallId call, const std::vector<double>& mine,
+                                         const std::vector<double>& golden) const;
+  void PreferBirth(bool alike);
   std::optional<Candidate> BornHere(CallId call, bool alike) const;
 
   const Relations& r_;
@@ -108,6 +125,7 @@ class Exposure {
   std::vector<ValueId> bad_sinks_, bad_golden_;
   std::vector<std::pair<CallId, ValueId>> misplaced_;
   std::vector<CallId> missing_steps_;
+  std::unordered_map<ValueId, Candidate> left_;  // of gradients of parameters
   std::vector<std::pair<ValueId, ValueId>> other_losses_;
   std::optional<std::vector<ValueId>> loose_;
   Causes exposed_, exposed_golden_;

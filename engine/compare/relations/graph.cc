@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <tuple>
 
 #include "engine/compare/model/record_keys.h"
@@ -71,9 +72,11 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
   for (int32_t r = 0; r < static_cast<int32_t>(dump.records.size()); ++r) AddRecord(r, paths);
   weight_.resize(values.size());
   Nest();
+  FindRecomputed();
   Index();
   NameWeights();
   AddUpGradients();
+  FindMoved();
 }
 
 // A file that cannot be read names nothing.
@@ -323,6 +326,22 @@ void Graph::Nest() {
   }
 }
 
+// Checkpointed code is computed again in the backward pass, by calls that have no backward call of
+// their own; the backward calls of the first time take what these saved.
+void Graph::FindRecomputed() {
+  std::map<std::pair<std::string_view, int32_t>, CallId> again;  // of each place the latest
+  bool in_backward = false;
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    Call& call = calls[id];
+    if (call.kind == CallKind::kOperation && call.backward == kNoId && in_backward)
+      again[{ApiOf(id), call.path}] = id;
+    in_backward |= call.IsBackward();
+    if (call.kind != CallKind::kBackward || call.forward == kNoId) continue;
+    const auto found = again.find({ApiOf(call.forward), call.path});
+    if (found != again.end() && found->second > call.forward) call.again = found->second;
+  }
+}
+
 void Graph::Index() {
   std::vector<std::pair<int32_t, Taker>> uses;
   std::vector<std::pair<int32_t, CallId>> makers;
@@ -486,12 +505,34 @@ void Graph::AddUpGradients() {
   parts_.Build(values.size(), items);
 }
 
+void Graph::FindMoved() {
+  std::unordered_map<uint64_t, std::vector<ValueId>> made_values;
+  for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
+    if (values[v].maker != kNoId && !values[v].plain && values[v].moments.known)
+      made_values[ElementsKey(values[v].moments)].push_back(v);
+  }
+  for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
+    const Value& value = values[v];
+    if (value.maker != kNoId || value.plain || weight_[v] != 0 || !PartsOf(v).empty() ||
+        !value.moments.known || TakersOf(v).empty())
+      continue;
+    const auto found = made_values.find(ElementsKey(value.moments));
+    if (found == made_values.end()) continue;
+    for (const ValueId w : found->second) {
+      if (values[w].maker < TakersOf(v)[0].call && values[w].dtype.dtype() == value.dtype.dtype() &&
+          SameElements(value.moments, values[w].moments))
+        moved_from_[v] = w;
+    }
+  }
+}
+
 std::vector<ValueId> Graph::InputsOf(ValueId v, bool saved) const {
   std::vector<ValueId> out;
   const Value& value = values[v];
   const std::span<const ValueId> parts = PartsOf(v);
   if (!parts.empty() || value.maker == kNoId) {
     out.assign(parts.begin(), parts.end());
+    if (const ValueId from = MovedFrom(v); from != kNoId) out.push_back(from);
     return out;
   }
   const Call& call = calls[value.maker];
@@ -507,6 +548,10 @@ std::vector<ValueId> Graph::InputsOf(ValueId v, bool saved) const {
   if (saved && call.IsBackward() && call.forward != kNoId) {
     add(Takes(call.forward));
     add(Makes(call.forward));
+    if (call.again != kNoId) {
+      add(Takes(call.again));
+      add(Makes(call.again));
+    }
   }
   return out;
 }

@@ -59,8 +59,10 @@ struct Call {
   CallId parent = kNoId;    // the module call around it
   CallId forward = kNoId;   // of a backward call
   CallId backward = kNoId;  // of a forward call
-  CallId begins = kNoId;    // the first call inside of it, or itself
-  int32_t path = kNoId;     // of the innermost module around it, of a module its own; see Paths
+  CallId again =
+      kNoId;  // of a backward call: its forward call, computed again in the backward pass
+  CallId begins = kNoId;  // the first call inside of it, or itself
+  int32_t path = kNoId;   // of the innermost module around it, of a module its own; see Paths
   uint32_t first_take = 0, takes = 0, first_make = 0, makes = 0;
   std::string_view parameter;  // of an update
   const OperationFacts* facts = nullptr;
@@ -132,6 +134,12 @@ class Graph {
   // The forward value whose gradient a backward call takes at a port; kNoId: not known.
   ValueId ForwardOf(CallId backward, const Port& port) const;
 
+  // Of a value that no call made: one that was made before and has the same elements, which code
+  // without records moved (x.T); kNoId: none.
+  ValueId MovedFrom(ValueId value) const {
+    const auto found = moved_from_.find(value);
+    return found == moved_from_.end() ? kNoId : found->second;
+  }
   // The values that a value was made of. `saved`: and, of a gradient, what the forward call of its
   // maker took and made. Of a module: and what the calls inside of it made.
   std::vector<ValueId> InputsOf(ValueId value, bool saved) const;
@@ -179,6 +187,7 @@ class Graph {
   void Make(CallId call, int32_t leaf, int32_t place);
   ValueId Observe(int32_t leaf, CallId call, bool is_made);
   void Nest();
+  void FindRecomputed();
   void Index();
   using Sums = std::unordered_map<ValueId, std::vector<ValueId>>;
   void CollectGradients();
@@ -187,6 +196,7 @@ class Graph {
   Sums SumsOfParameters() const;
   std::vector<ValueId> PartsOfArrival(ValueId value) const;
   void AddUpGradients();
+  void FindMoved();
   void NameWeights();
 
   const ContentIds& content_;
@@ -201,6 +211,7 @@ class Graph {
   std::vector<std::pair<ValueId, std::string>> named_;
   std::unordered_map<std::string_view, ValueId> weight_of_;  // by the name of the parameter
   std::unordered_map<std::string_view, CallId> by_name_;
+  std::unordered_map<ValueId, ValueId> moved_from_;
   Lists<Taker> uses_;
   Lists<CallId> makers_, children_;
   Lists<ValueId> gradients_, parts_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace msprobe::compare::relations {
@@ -79,6 +80,17 @@ bool SameElements(const Moments& a, const Moments& b) {
          a.not_finite == b.not_finite && a.extremes == b.extremes &&
          std::abs(a.norm - b.norm) <= kDigits * b.norm &&
          std::abs(a.mean - b.mean) <= kDigits * std::max(b.Rms(), std::abs(b.mean));
+}
+
+uint64_t ElementsKey(const Moments& m) {
+  const auto bits = [](double x) {
+    const float f = static_cast<float>(x) + 0.0F;
+    uint32_t u = 0;
+    std::memcpy(&u, &f, sizeof u);
+    return static_cast<uint64_t>(u);
+  };
+  return MixKeys(MixKeys(MixKeys(static_cast<uint64_t>(m.n), bits(m.high)), bits(m.low)),
+                 static_cast<uint64_t>(m.zeros));
 }
 
 }  // namespace msprobe::compare::relations

@@ -39,5 +39,8 @@ double Distance(const Moments& a, const Moments& b, double terms);
 
 // Whether the moments allow that b has the elements of a in another order.
 bool SameElements(const Moments& a, const Moments& b);
+inline uint64_t MixKeys(uint64_t h, uint64_t x) { return (h ^ x) * 0x9e3779b97f4a7c15 + (h >> 29); }
+// Equal for tensors that may have the same elements.
+uint64_t ElementsKey(const Moments& m);
 
 }  // namespace msprobe::compare::relations

@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "engine/compare/model/record_keys.h"
@@ -39,6 +40,8 @@ class Table {
     }
     for (const YAML::Node& operation : file["means"])
       rows_[operation.as<std::string>()].is_mean = true;
+    for (const YAML::Node& operation : file["in_place"])
+      writes_.insert(operation.as<std::string>());
     for (auto& [name, facts] : rows_) facts.draws = DrawsRandomNumbers(name);
     for (const auto& [name, facts] : rows_) {
       OperationFacts in_place = facts;
@@ -58,8 +61,8 @@ class Table {
     const std::string base(BaseApi(api));
     const std::string_view last = api.substr(api.rfind('.') + 1);
     const bool in_place = !api.starts_with("Module.") && !api.starts_with("Optimizer.") &&
-                          last.ends_with('_') && !last.ends_with("__");
-    const auto& rows = in_place || last == "__setitem__" ? in_place_ : rows_;
+                          last.ends_with('_') && (!last.ends_with("__") || writes_.count(base) > 0);
+    const auto& rows = in_place ? in_place_ : rows_;
     if (const auto row = rows.find(base); row != rows.end()) return row->second;
     const bool draws = DrawsRandomNumbers(base);
     return in_place ? unknown_in_place_[draws] : unknown_[draws];
@@ -67,6 +70,7 @@ class Table {
 
  private:
   std::unordered_map<std::string, OperationFacts> rows_, in_place_;
+  std::unordered_set<std::string> writes_;
   std::array<OperationFacts, 2> unknown_, unknown_in_place_;  // that draw nothing, that draw
   OperationFacts function_, exchange_;
 };

@@ -43,8 +43,10 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   for (const Port& port : t.Takes(call)) {
     const ValueId w = r_.AtPartner(port), x = port.value;
     if (w == kNoId || r_.Fits(x, w)) continue;
+    if (auto left = LeftIn(x); left && t.calls[call].kind == CallKind::kUpdate) return *left;
     if (auto found = WhoShouldMake(x, w, call, v, seen)) return *found;
-    if (t.dump.leaves[port.leaf].slot == Slot::kParameter)
+    const bool parameter = t.dump.leaves[port.leaf].slot == Slot::kParameter;
+    if (parameter || (t.IsWeight(x) && t.values[x].maker == kNoId && !r_.IsRight(x)))
       return Named(call, x, Cause::kAnotherWeight, true);
     if (r_.IsRight(x)) {
       CallId named = call;
@@ -59,6 +61,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
       return Named(named, v, Cause::kAnotherInput);
     }
   }
+  if (auto found = ComputedNumber(call)) return *found;
   const Value& value = t.values[v];
   const auto takes = t.Takes(call);
   const bool given =
@@ -67,6 +70,21 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   const bool otherwise = r_.OtherApi(call) || r_.OtherScalars(call);
   return Named(call, v, otherwise ? Cause::kMadeDifferently : Cause::kAnotherResult,
                value.maker == call);
+}
+
+// One run passes a number where the other passes a tensor that only it computes.
+std::optional<Candidate> Exposure::ComputedNumber(CallId call) const {
+  for (const Port& port : r_.g.Takes(r_.pair[call])) {
+    const CallId maker = r_.g.values[port.value].maker;
+    if (r_.AtTarget(port.leaf) == kNoId && maker != kNoId && r_.partner[maker] == kNoId)
+      return Missing({port.value}, call, kNoId - 1);
+  }
+  for (const Port& port : r_.t.Takes(call)) {
+    const CallId maker = r_.t.values[port.value].maker;
+    if (r_.AtPartner(port) == kNoId && maker != kNoId && r_.pair[maker] == kNoId)
+      return Named(maker, port.value, Cause::kOnlyHere);
+  }
+  return std::nullopt;
 }
 
 // The call takes x where its partner takes w: the call before it that should have made w.

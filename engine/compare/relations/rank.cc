@@ -83,6 +83,27 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
   return first;
 }
 
+// A result that is hardly beyond its bound, of values that are near: if they were made of what the second
+// look finds, that is the cause, and this its growth.
+void Exposure::PreferBirth(bool alike) {
+  const Candidate& first = candidates.front();
+  if (!alike || first.cause != Cause::kAnotherResult || first.call == kNoId) return;
+  const Relation& r = r_.of(first.value);
+  if (!(r.error <= kSurely * r.bound)) return;
+  const std::vector<Candidate> births = FirstBits(alike);
+  if (births.empty() || births[0].order >= first.order) return;
+  std::unordered_set<ValueId> known;
+  std::vector<ValueId> todo = {first.value};
+  while (!todo.empty()) {
+    const ValueId v = todo.back();
+    todo.pop_back();
+    if (!known.insert(v).second) continue;
+    const std::vector<ValueId> inputs = r_.t.InputsOf(v, /*saved=*/true);
+    todo.insert(todo.end(), inputs.begin(), inputs.end());
+  }
+  if (known.count(births[0].value) > 0) candidates.insert(candidates.begin(), births[0]);
+}
+
 // Whether a value carries a gradient is part of it: where gradients differ, a call that takes a value
 // without one, where its partner takes it with one, takes something else.
 Candidate Exposure::WhereCut(const Candidate& candidate) const {
@@ -90,7 +111,7 @@ Candidate Exposure::WhereCut(const Candidate& candidate) const {
   const bool backward = candidate.call != kNoId     ? t.calls[candidate.call].IsBackward()
                         : candidate.golden != kNoId ? g.calls[candidate.golden].IsBackward()
                                                     : false;
-  if (!backward) return candidate;
+  if (!backward || candidate.cause == Cause::kLeftGradient) return candidate;
   Candidate best = candidate;
   CallId begins = kNoId;
   for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
@@ -118,7 +139,7 @@ Candidate Exposure::WhereCut(const Candidate& candidate) const {
   return best;
 }
 
-// Neither the dtypes of the weights nor autocast differ.
+// Neither the dtypes of the weights, but for a few, nor autocast differ.
 bool Exposure::SamePolicy() const {
   const auto casts = [](const Graph& run) {
     for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
@@ -134,14 +155,18 @@ bool Exposure::SamePolicy() const {
     }
     return false;
   };
+  constexpr int kMany = 4;  // of so many weights one is another dtype
+  int weights = 0, others = 0;
   for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
     for (const Port& port : r_.t.Takes(id)) {
       if (!r_.t.IsWeight(port.value)) continue;
       const ValueId w = r_.AtPartner(port);
-      if (w != kNoId && r_.t.values[port.value].dtype.dtype() != r_.g.values[w].dtype.dtype())
-        return false;
+      if (w == kNoId) continue;
+      ++weights;
+      others += r_.t.values[port.value].dtype.dtype() != r_.g.values[w].dtype.dtype();
     }
   }
+  if (kMany * others > weights) return false;
   return casts(r_.t) == casts(r_.g);
 }
 
@@ -171,6 +196,38 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
                      .value = port.value,
                      .cause = Cause::kOtherIntegers,
                      .order = static_cast<double>(x.maker)};
+  }
+  return std::nullopt;
+}
+
+// The coarsest rounding on the way to each value of a run.
+std::vector<double> Exposure::Coarsest(const Graph& run) {
+  std::vector<double> out;
+  for (const Value& value : run.values) out.push_back(value.roundoff);
+  for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
+    for (const Port& port : run.Makes(id)) {
+      if (run.values[port.value].maker != id || !run.values[port.value].IsFloat()) continue;
+      for (const ValueId w : run.InputsOf(port.value, false))
+        out[port.value] = std::max(out[port.value], out[w]);
+    }
+  }
+  return out;
+}
+
+// A call that makes of values that were rounded to a coarser dtype what its partner makes of others,
+// in one dtype: the coarser rounding was not asked for here.
+std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<double>& mine,
+                                                 const std::vector<double>& golden) const {
+  for (const Port& port : r_.t.Makes(id)) {
+    const ValueId v = port.value, w = r_.AtPartner(port);
+    if (w == kNoId || r_.of(v).strength != Strength::kNear || r_.of(v).error == 0 ||
+        r_.t.values[v].dtype.dtype() != r_.g.values[w].dtype.dtype() || !(mine[v] > golden[w]))
+      continue;
+    return Candidate{.call = id,
+                     .golden = r_.pair[id],
+                     .value = v,
+                     .cause = Cause::kCoarser,
+                     .order = static_cast<double>(id)};
   }
   return std::nullopt;
 }
@@ -218,12 +275,15 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
 // `alike`: the runs have one environment and one precision policy; otherwise only another argument is
 // surely such a cause.
 std::vector<Candidate> Exposure::FirstBits(bool alike) const {
+  const std::vector<double> mine = alike ? Coarsest(r_.t) : std::vector<double>();
+  const std::vector<double> golden = alike ? Coarsest(r_.g) : std::vector<double>();
   for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
     const CallKind kind = r_.t.calls[id].kind;
     if ((kind != CallKind::kOperation && kind != CallKind::kBackward) || r_.pair[id] == kNoId)
       continue;
     std::optional<Candidate> found;
     if (kind == CallKind::kOperation && alike) found = OtherIntegers(id);
+    if (!found && kind == CallKind::kOperation && alike) found = MadeOfCoarser(id, mine, golden);
     if (!found) found = BornHere(id, alike);
     if (found) return {*found};
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <tuple>
@@ -41,17 +40,6 @@ Mask MaskOf(const Value& value) {
   if (mask.k <= 0 || mask.k >= mask.n) return {};
   mask.k = std::min(mask.k, mask.n - mask.k);
   return mask;
-}
-
-uint64_t ElementsKey(const Moments& m) {
-  const auto bits = [](double x) {
-    const float f = static_cast<float>(x) + 0.0F;
-    uint32_t u = 0;
-    std::memcpy(&u, &f, sizeof u);
-    return static_cast<uint64_t>(u);
-  };
-  return MixKeys(MixKeys(MixKeys(static_cast<uint64_t>(m.n), bits(m.high)), bits(m.low)),
-                 static_cast<uint64_t>(m.zeros));
 }
 
 uint64_t MaskKey(const Mask& mask) {

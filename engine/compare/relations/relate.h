@@ -67,8 +67,6 @@ inline constexpr double kOwnRoundings = 16;
 // An error of so many bounds is no rounding.
 inline constexpr double kSurely = 8;
 
-inline uint64_t MixKeys(uint64_t h, uint64_t x) { return (h ^ x) * 0x9e3779b97f4a7c15 + (h >> 29); }
-
 class Relations {
  public:
   // Keeps references to its arguments.

@@ -1,4 +1,4 @@
-#include "engine/compare/left_gradients.h"
+#include "engine/compare/relations/left_gradients.h"
 
 #include <fmt/format.h>
 
@@ -70,11 +70,15 @@ void TakeRecords(Dump* d, const Taken& taken) {
   MoveLeaves(places, &d->rests);
 }
 
-// "fc.weight" of the gradient that a row of the pair shows; "": the row shows none.
-std::string ParameterOfGradient(const Comparison& c, int32_t pair, int32_t row) {
+// Of a row of a pair.
+std::string ParameterOfRow(const Comparison& c, int32_t pair, int32_t row) {
+  return ParameterOfGradient(RecordOf(c, pair), LeafPath(c, row));
+}
+
+}  // namespace
+
+std::string ParameterOfGradient(const Record& record, std::string_view path) {
   constexpr std::string_view kOfOptimizer = "input.gradients.";
-  const Record& record = RecordOf(c, pair);
-  const std::string_view path = LeafPath(c, row);
   std::string room;
   if (IsOptimizerCall(record.api)) {
     if (!path.starts_with(kOfOptimizer)) return "";
@@ -87,8 +91,6 @@ std::string ParameterOfGradient(const Comparison& c, int32_t pair, int32_t row) 
   module = module.substr(0, std::min(module.size(), module.rfind('.')));
   return std::string(WithoutWrappers(fmt::format("{}.{}", module, path), &room));
 }
-
-}  // namespace
 
 void DropGradientsBefore(Dump* dump) {
   std::erase_if(dump->provenance,
@@ -178,7 +180,7 @@ double ShowsOne(const Comparison& c, int32_t pair, const Differences& difference
   for (uint32_t i = p.first_row; i < p.first_row + p.row_count; ++i) {
     const bool alone = c.rows[i].target < 0 || c.rows[i].golden < 0;
     if (c.measures[i].verdict != RowVerdict::kDiffers && !alone) continue;
-    const std::string name = ParameterOfGradient(c, pair, static_cast<int32_t>(i));
+    const std::string name = ParameterOfRow(c, pair, static_cast<int32_t>(i));
     shows_gradients |= !name.empty();
     if (any([&](const auto& d) { return d.parameter == name; })) return kConfidence;
   }
@@ -242,7 +244,7 @@ std::vector<uint32_t> ClearedLater(const Comparison& c, const Differences& diffe
       if (verdict == RowVerdict::kUnknown) continue;
       const bool differs = verdict == RowVerdict::kDiffers;
       if (!differs && open.empty()) continue;
-      std::string name = ParameterOfGradient(c, p, static_cast<int32_t>(i));
+      std::string name = ParameterOfRow(c, p, static_cast<int32_t>(i));
       if (!differs) {
         open.erase(name);
         continue;
@@ -297,26 +299,53 @@ void LeftGradients::Name(Comparison* c) const {
       c->runners_up.clear();
       return;
     }
-    const std::string shown(EntryName(*c, first));
-    Insert(differences, number, first, c);
-    const EarlierCalls before = CountEarlierCalls(*c, BeginOf(*c, t, g, first));
-    const bool both = differences.front().target && differences.front().golden;
-    const auto row = static_cast<int32_t>(c->pairs[first].first_row);
-    FirstDivergence f = StartExplanation(*c, first, both ? row : -1);
-    f.confidence = confidence * before.JudgedFactor();
-    f.why = fmt::format("{}; {}; it shows first in {}", DescribeEarlierCalls(*c, before),
-                        Describe(*c, first, differences, number), shown);
-    f.advice =
-        both ? "compare what the two programs do with .grad between the backward passes: "
-               "zero_grad, no_sync, clipping"
-             : "compare where the two programs call zero_grad and backward, and which optimizer "
-               "has this parameter";
-    c->first = std::move(f);
-    // What shows it got it.
-    c->classes[first + 1] = CallClass::kInherited;
-    std::erase_if(c->runners_up, [&](const FirstDivergence& r) { return r.pair == first + 1; });
+    Put(number, first, confidence, c);
     return;
   }
+}
+
+std::vector<LeftGradient> LeftGradients::Differences(const Comparison& c) const {
+  std::set<int64_t> numbers;
+  for (const Side* side : {&target_, &golden_}) {
+    for (const Pass& pass : side->passes) numbers.insert(pass.record.call);
+  }
+  std::vector<LeftGradient> out;
+  for (const int64_t number : numbers) {
+    const Pass *t = target_.Find(number), *g = golden_.Find(number);
+    if ((t == nullptr && !target_.tells) || (g == nullptr && !golden_.tells)) continue;
+    for (const Difference& d : DifferencesOf(c, number)) {
+      out.push_back({.pass = number,
+                     .parameter = std::string(d.parameter),
+                     .target = d.target,
+                     .golden = d.golden,
+                     .target_behind = t == nullptr ? -1 : t->behind,
+                     .golden_behind = g == nullptr ? -1 : g->behind});
+    }
+  }
+  return out;
+}
+
+void LeftGradients::Put(int64_t number, int32_t at, double confidence, Comparison* c) const {
+  const std::string shown(EntryName(*c, at));
+  const std::vector<Difference> differences = DifferencesOf(*c, number);
+  Insert(differences, number, at, c);
+  const EarlierCalls before =
+      CountEarlierCalls(*c, BeginOf(*c, target_.Find(number), golden_.Find(number), at));
+  const bool both = differences.front().target && differences.front().golden;
+  const auto row = static_cast<int32_t>(c->pairs[at].first_row);
+  FirstDivergence f = StartExplanation(*c, at, both ? row : -1);
+  f.confidence = confidence * before.JudgedFactor();
+  f.why = fmt::format("{}; {}; it shows first in {}", DescribeEarlierCalls(*c, before),
+                      Describe(*c, at, differences, number), shown);
+  f.advice =
+      both ? "compare what the two programs do with .grad between the backward passes: "
+             "zero_grad, no_sync, clipping"
+           : "compare where the two programs call zero_grad and backward, and which optimizer "
+             "has this parameter";
+  c->first = std::move(f);
+  // What shows it got it.
+  c->classes[at + 1] = CallClass::kInherited;
+  std::erase_if(c->runners_up, [&](const FirstDivergence& r) { return r.pair == at + 1; });
 }
 
 // The entry of the pass becomes pair `at`, with the rows that differ. A run in which nothing lay has

@@ -4,6 +4,7 @@
 //
 //   LeftGradients left(&target, &golden);   // before the alignment: takes their entries out
 //   left.Name(&comparison);                 // after FindFirstDivergence: puts back the one it names
+//   left.Differences(comparison);           // for relations, which name it by themselves
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,20 @@
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
+
+// What lay in .grad of one parameter when a backward pass began, if the runs do not agree on it.
+struct LeftGradient {
+  int64_t pass = 0;       // number of the backward pass in the step
+  std::string parameter;  // "fc.weight"
+  // Null: nothing lay there.
+  const Leaf *target = nullptr, *golden = nullptr;
+  // Number of records before the pass; -1: the run has no entry of it.
+  int32_t target_behind = -1, golden_behind = -1;
+};
+
+// "fc.weight" of a gradient that an optimizer takes, or that is listed with those of a module; "" of
+// another value.
+std::string ParameterOfGradient(const Record& record, std::string_view path_of_leaf);
 
 // Takes the entries of gradients_before.h out of a dump, and from its provenance that it has them.
 void DropGradientsBefore(Dump* dump);
@@ -34,6 +49,12 @@ class LeftGradients {
   // were cleared before anything took them: nothing is wrong. A comparison without such a finding
   // is what it would be without the entries.
   void Name(Comparison* comparison) const;
+
+  // Of all passes that both dumps tell of, in their order. Valid as long as this object.
+  std::vector<LeftGradient> Differences(const Comparison& comparison) const;
+  // Puts the entry of a pass before pair `shown`, which shows the gradient first, and makes it the first
+  // divergence.
+  void Put(int64_t pass, int32_t shown, double confidence, Comparison* comparison) const;
 
  private:
   struct Pass {

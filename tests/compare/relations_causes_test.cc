@@ -1,0 +1,254 @@
+// Where the relations of two runs say that a difference begins: memory that outlives the step, code that
+// is computed again, values that unrecorded code moves, gradients that lay there before, coarser dtypes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "engine/compare/relations/memory.h"
+#include "engine/compare/relations/operations.h"
+#include "tests/compare/divergence_values.h"
+#include "tests/compare/recorded.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+using test::DumpBuilder;
+using test::First;
+using test::Recorded;
+using Elements = std::vector<float>;
+
+Elements Random(int n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  Elements x(static_cast<size_t>(n));
+  for (float& each : x) each = normal(random);
+  return x;
+}
+
+Elements Map(const Elements& x, const std::function<float(float)>& f) {
+  Elements out(x.size());
+  std::transform(x.begin(), x.end(), out.begin(), f);
+  return out;
+}
+
+Elements Times(const Elements& x, float factor) {
+  return Map(x, [factor](float v) { return v * factor; });
+}
+
+Elements Sum(const Elements& x, const Elements& y, float factor = 1) {
+  Elements out(x.size());
+  for (size_t i = 0; i < x.size(); ++i) out[i] = x[i] + factor * y[i];
+  return out;
+}
+
+Comparison Compared(Dump target, Dump golden) {
+  return test::MustCompare(std::move(target), std::move(golden), {.engine = Engine::kRelations});
+}
+
+std::string FirstOf(Dump target, Dump golden) {
+  return std::string(First(Compared(std::move(target), std::move(golden))));
+}
+
+TEST(Operations, OperatorsThatAssignWriteTheirFirstArgument) {
+  for (const char* api :
+       {"Tensor.__iadd__", "Tensor.__isub__", "Tensor.__setitem__", "Tensor.mul_"})
+    EXPECT_TRUE(FactsOf(api).in_place) << api;
+  for (const char* api : {"Tensor.__invert__", "Tensor.__int__", "Tensor.__add__", "Tensor.mul"})
+    EXPECT_FALSE(FactsOf(api).in_place) << api;
+}
+
+// An adapter that is merged into a weight `merges` times, and taken out of it once.
+Dump Merged(int merges) {
+  const Elements weight = Random(32, 1), adapter = Random(32, 2);
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(32, 3))).In(Recorded(weight));
+  b.Out(Recorded(Random(32, 4)));
+  b.Parent("Module.fc.Linear.forward.0");
+  b.Call("Module.fc.Linear.forward.0").In(Recorded(Random(32, 3))).Out(Recorded(Random(32, 4)));
+  b.Parameter("weight", Recorded(weight));
+  Elements now = weight;
+  for (int i = 0; i < merges; ++i) {
+    const Elements next = Sum(now, adapter);
+    b.Call("Tensor.__iadd__." + std::to_string(i) + ".forward");
+    b.In(Recorded(now)).In(Recorded(adapter)).Out(Recorded(next));
+    now = next;
+  }
+  b.Call("Tensor.__isub__.0.forward").In(Recorded(now)).In(Recorded(adapter));
+  b.Out(Recorded(merges == 1 ? weight : Sum(now, adapter, -1)));
+  return b.Take();
+}
+
+TEST(Memory, IsWhatACallLeavesInTheEnd) {
+  EXPECT_EQ(FirstOf(Merged(1), Merged(1)), "none");
+  EXPECT_EQ(FirstOf(Merged(2), Merged(1)), "Tensor.__iadd__.1.forward");
+}
+
+// A call of one run only, which writes what the memory holds already: changed and changed back.
+TEST(Memory, AWeightThatIsChangedAndChangedBackIsWhatItWas) {
+  Dump without = Merged(1);
+  const int32_t calls = 2;  // the linear and its module
+  without.leaves.resize(without.records[calls].first_leaf);
+  without.records.resize(calls);
+  const Comparison c = Compared(Merged(1), std::move(without));
+  EXPECT_EQ(First(c), "none");
+}
+
+// A layer with dropout that is computed again in the backward pass, with the same mask or another.
+Dump Checkpointed(bool other_mask) {
+  const Elements x = Random(64, 1), weight = Random(64, 2), gradient = Random(64, 3);
+  const auto dropped = [&x](unsigned seed) {
+    const Elements mask = Random(64, seed);
+    Elements out(64);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = mask[i] > 0 ? 2 * x[i] : 0;
+    return out;
+  };
+  const Elements first = dropped(5), again = dropped(other_mask ? 6 : 5);
+  DumpBuilder b;
+  const auto forward = [&](int n, const Elements& mask) {
+    b.Call("Functional.dropout." + std::to_string(n) + ".forward").In(Recorded(x));
+    b.Value("p", "float", "0.5").Out(Recorded(mask));
+    b.Call("Functional.linear." + std::to_string(n) + ".forward");
+    b.In(Recorded(mask)).In(Recorded(weight)).Out(Recorded(Map(mask, [](float v) {
+      return std::sin(v);
+    })));
+  };
+  forward(0, first);
+  b.Call("Functional.mse_loss.0.backward").In(Recorded({1}, "[]")).Out(Recorded(gradient));
+  forward(1, again);
+  b.Call("Functional.linear.0.backward").In(Recorded(gradient));
+  b.Out(Recorded(Times(gradient, 3))).Out(Recorded(Sum(again, gradient, 0.01F)));
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", Recorded(Sum(again, gradient, 0.01F)));
+  return b.Take();
+}
+
+TEST(Recomputed, ABackwardCallTakesWhatWasSavedTheSecondTime) {
+  EXPECT_EQ(FirstOf(Checkpointed(false), Checkpointed(false)), "none");
+  EXPECT_EQ(FirstOf(Checkpointed(true), Checkpointed(false)), "Functional.dropout.1.forward");
+}
+
+// A quotient whose transpose, which nobody records, is a factor of a gradient.
+Dump Transposed(float divisor) {
+  const Elements x = Random(24, 1), quotient = Times(x, 1 / divisor);
+  Elements moved = quotient;
+  std::reverse(moved.begin(), moved.end());
+  DumpBuilder b;
+  b.Call("Tensor.div.0.forward").In(Recorded(x, "[4, 6]"));
+  b.Value("1", "float", std::to_string(divisor)).Out(Recorded(quotient, "[4, 6]"));
+  b.Call("Torch.sum.0.forward").In(Recorded(quotient, "[4, 6]")).Out(Recorded({1.5F}, "[]"));
+  b.Call("Torch.matmul.0.forward").In(Recorded(moved, "[6, 4]"));
+  b.Out(Recorded(Map(moved, [](float v) { return std::cos(v); }), "[6, 4]"));
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", Recorded(Map(moved, [](float v) { return std::cos(v); }), "[6, 4]"));
+  return b.Take();
+}
+
+TEST(Moved, AValueThatUnrecordedCodeMovesBeginsWhereItWasMade) {
+  EXPECT_EQ(FirstOf(Transposed(2), Transposed(3)), "Tensor.div.0.forward");
+}
+
+// The backward pass of a function of the user's, which calls an operation.
+Dump Reversed(bool used) {
+  const Elements gradient = Random(16, 1), turned = Times(gradient, -1);
+  DumpBuilder b;
+  b.Call("Function.Reverse.0.forward").In(Recorded(Random(16, 2))).Out(Recorded(Random(16, 3)));
+  b.Call("Functional.relu.0.forward").In(Recorded(Random(16, 4))).Out(Recorded(Random(16, 5)));
+  if (used) {
+    b.Call("Tensor.__rmul__.0.forward").In(Recorded(gradient)).Value("1", "float", "-1.0");
+    b.Out(Recorded(turned));
+    b.Call("Function.Reverse.0.backward").In(Recorded(gradient)).Out(Recorded(turned));
+  }
+  const Elements& arrives = used ? turned : gradient;
+  b.Call("Functional.relu.0.backward").In(Recorded(arrives)).Out(Recorded(Times(arrives, 0.5F)));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(Times(arrives, 0.5F)));
+  return b.Take();
+}
+
+TEST(Missing, AFunctionIsNamedAndNotTheCallInsideOfIt) {
+  EXPECT_EQ(FirstOf(Reversed(false), Reversed(true)), "Function.Reverse.0.backward");
+}
+
+// A mean over the tokens that count: their number is a tensor that the golden computes.
+Dump Mean(bool all) {
+  const Elements x = Random(32, 1);
+  DumpBuilder b;
+  if (!all) {
+    b.Call("Tensor.sum.0.forward").In(Recorded(Elements(32, 1.0F)).DType("torch.bool"));
+    b.Out(Recorded({28}, "[]").DType("torch.int64"));
+  }
+  b.Call("Tensor.__truediv__.0.forward").In(Recorded(x));
+  if (all) b.Value("1", "int", "32");
+  if (!all) b.In(Recorded({28}, "[]").DType("torch.int64"));
+  const Elements out = Times(x, all ? 1 / 32.0F : 1 / 28.0F);
+  b.Out(Recorded(out));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(out));
+  return b.Take();
+}
+
+TEST(Missing, ANumberThatTheGoldenComputes) {
+  EXPECT_EQ(FirstOf(Mean(true), Mean(false)), "Tensor.sum.0.forward");
+  EXPECT_EQ(FirstOf(Mean(false), Mean(true)), "Tensor.sum.0.forward");
+}
+
+// Two passes whose gradients are added up; `cleared`: zero_grad between them.
+Dump Accumulated(bool cleared, bool wrong = false) {
+  const Elements first = Random(16, 1), second = Times(Random(16, 2), wrong ? 1.5F : 1);
+  DumpBuilder b;
+  b.dump().provenance.emplace_back("gradients_before", "true");
+  const auto pass = [&](int n, const Elements& gradient) {
+    const std::string number = std::to_string(n);
+    b.Call("Functional.linear." + number + ".forward").In(Recorded(Random(16, 5 + n)));
+    b.In(Recorded(Random(16, 9))).Out(Recorded({0.5F + static_cast<float>(n)}, "[]"));
+    if (n == 1 && !cleared) {
+      b.Call("Optimizer.gradients_before.1.forward").OutAt("0.w", Recorded(first));
+    }
+    b.Call("Functional.linear." + number + ".backward").In(Recorded({1}, "[]"));
+    b.Out(Recorded(Random(16, 20 + n))).Out(Recorded(gradient));
+  };
+  pass(0, first);
+  pass(1, second);
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", Recorded(cleared ? second : Sum(first, second)));
+  b.Kwarg("weights.w", Recorded(Random(16, 9)));
+  return b.Take();
+}
+
+TEST(GradientsBefore, AreAddendsOfWhatAnOptimizerTakes) {
+  constexpr std::string_view kEntry = "Optimizer.gradients_before.1.forward";
+  EXPECT_EQ(FirstOf(Accumulated(true), Accumulated(false)), kEntry);
+  EXPECT_EQ(FirstOf(Accumulated(false), Accumulated(true)), kEntry);
+  EXPECT_EQ(FirstOf(Accumulated(false, true), Accumulated(false)), "Functional.linear.1.backward");
+}
+
+// Angles of positions and frequencies; the frequencies were rounded to bfloat16.
+Dump Rotary(bool rounded) {
+  const Elements places = Random(16, 1),
+                 exact = Map(Random(16, 2), [](float v) { return std::abs(v) + 0.1F; });
+  const Elements rates = rounded ? Times(exact, 1 + 0x1p-9F) : exact;
+  Elements angles(16);
+  for (size_t i = 0; i < angles.size(); ++i) angles[i] = places[i] * rates[i];
+  DumpBuilder b;
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"torch", "2.13.0"}, {"device", "cpu"}, {"threads", "1"}, {"deterministic", "false"}})
+    b.dump().provenance.emplace_back(key, value);
+  b.Call("Tensor.float.0.forward");
+  test::Tensor given = Recorded(rates);
+  if (rounded) given.DType("torch.bfloat16").Print("of the rounded ones");
+  b.In(given).Out(Recorded(rates));
+  b.Call("Torch.outer.0.forward").In(Recorded(places)).In(Recorded(rates)).Out(Recorded(angles));
+  b.Call("Tensor.to.0.forward").In(Recorded(angles));
+  b.Out(Recorded(angles).DType("torch.bfloat16"));
+  return b.Take();
+}
+
+TEST(SecondLook, ValuesThatWereRoundedToACoarserDTypeAreSaid) {
+  EXPECT_EQ(FirstOf(Rotary(true), Rotary(false)), "Tensor.float.0.forward");
+  EXPECT_EQ(FirstOf(Rotary(true), Rotary(true)), "none");
+}
+
+}  // namespace
+}  // namespace msprobe::compare::relations
