@@ -320,11 +320,17 @@ void BindCapture(nb::module_& m) {
       "A Cell of a compiled graph computed these arrays, or their gradients.");
   m.def(
       "add_graph_tap",
-      [](const char* cell, const char* around, bool backward) {
-        return capture::GraphTaps::Get().Add({cell, around, backward});
+      [](const char* cell, const char* around, bool backward, const char* parameter) {
+        return capture::GraphTaps::Get().Add({cell, around, backward, parameter});
       },
-      "cell"_a, "around"_a, "backward"_a,
+      "cell"_a, "around"_a, "backward"_a, "parameter"_a = "",
       "The number with which a compiled graph calls msprobe_graph_tap in place of record_graph().");
+  m.def(
+      "set_parameter_hooks_aside",
+      [](bool aside) {
+        aside ? capture::ParameterHooks::SetAside() : capture::ParameterHooks::PutBack();
+      },
+      "aside"_a, "While it is true, the parameters of the models have no hooks of ours.");
   m.def(
       "compiled_program", [=](const char* name) { collector().graphs().RanCompiled(name); },
       "name"_a,

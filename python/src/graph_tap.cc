@@ -57,8 +57,13 @@ void Tell(const GraphTap& tap, capture::KnownNumbers::Asked asked, const KernelA
   const TakenGil gil;
   Collector& collector = Collector::Get();
   collector.Guarded([&] {
-    tap.backward ? collector.graphs().Backward(tap.cell, &values)
-                 : collector.graphs().Forward(tap.cell, tap.around, &values);
+    if (!tap.parameter.empty()) {
+      collector.OnCompiledGradient(tap.cell, tap.parameter, &values.front());
+    } else if (tap.backward) {
+      collector.graphs().Backward(tap.cell, &values);
+    } else {
+      collector.graphs().Forward(tap.cell, tap.around, &values);
+    }
   });
 }
 

@@ -145,6 +145,35 @@ def test_entries_are_those_of_pynative_mode(tmp_path, mode, network):
             assert parent_of(ours[name]) == parent_of(expected.parents[name]), name
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_gradients_of_parameters_under_jit_are_those_of_pynative_mode(tmp_path, first):
+    """Also where the graph is compiled in a step that is not recorded."""
+    wanted = {"step": list(range(first, STEPS))}
+    run_forked(train, tmp_path / "pynative", "pynative", **wanted)
+    run_forked(train, tmp_path / "jit", "jit", **wanted)
+    for step in range(first, STEPS):
+        expected, found = (read_dump(tmp_path / mode, step).data for mode in ("pynative", "jit"))
+        names = [name for name in expected if "parameters_grad" in name]
+        assert len(names) == len([name for name in found if "parameters_grad" in name]) > 0
+        for name in names:
+            assert list(found[name]) == list(expected[name])
+            for parameter, (theirs,) in expected[name].items():
+                (ours,) = found[name][parameter]
+                assert (ours["dtype"], ours["shape"]) == (theirs["dtype"], theirs["shape"])
+                for number in ("Max", "Min", "Mean", "Norm"):
+                    assert math.isclose(ours[number], theirs[number], rel_tol=1e-4, abs_tol=1e-6)
+
+
+def test_a_jit_graph_calls_no_python(tmp_path, monkeypatch):
+    """A call of Python cuts the graph of MindSpore in two: steps took ten times as long."""
+    monkeypatch.setenv("MS_DEV_SAVE_GRAPHS", "1")
+    monkeypatch.setenv("MS_DEV_SAVE_GRAPHS_PATH", str(tmp_path / "graphs"))
+    run_forked(train, tmp_path / "dump", "jit", steps=1)
+    texts = [path.read_text() for path in (tmp_path / "graphs").glob("**/*_validate_*.ir")]
+    assert any("Custom" in text for text in texts)
+    assert not any("PyExecute" in text for text in texts)
+
+
 class _PartlyPlain(nn.Cell):
     def __init__(self):
         super().__init__()

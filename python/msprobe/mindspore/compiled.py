@@ -136,6 +136,7 @@ def _taps_of(prefix, model):
         attached=False,
         operator=operator,
         number_of=functools.partial(_number_of, around),
+        number_of_parameter=_number_of_parameter,
     )
     for path, name in taps.names.items():
         while path and name not in around:
@@ -152,6 +153,10 @@ def _record(around, name, direction, arrays):
 
 def _number_of(around, name, direction):
     return _engine.add_graph_tap(name, around.get(name, ""), direction == BACKWARD)
+
+
+def _number_of_parameter(cell, name):
+    return _engine.add_graph_tap(cell, "", True, name)
 
 
 def _api():

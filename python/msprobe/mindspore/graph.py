@@ -23,6 +23,7 @@ FORWARD, BACKWARD = "forward", "backward"
 _MOST_TENSORS = 4  # of one Cell's output
 # Of MindSpore's Cells: the forward hooks, and the method that is compiled to run them.
 _HOOKS, _HOOKS_RUN = "_forward_hook", "_jit_forward_hook"
+_PARAMETERS = "_params"  # of a Cell itself, by name
 _KERNEL = "msprobe_graph_tap"
 _ALLOWED = "MS_CUSTOM_AOT_WHITE_LIST"  # MindSpore loads kernels from this folder only, if it is set
 
@@ -238,6 +239,17 @@ def _hook(taps, name):
     return pass_through
 
 
+def _parameter_hook(operator, number):
+    """A hook of a parameter that is compiled: its gradient waits until the kernel has run."""
+
+    def pass_through(gradient):
+        if gradient.dtype == mindspore.bfloat16:
+            return gradient
+        return ops.depend(gradient, operator(number, gradient))
+
+    return pass_through
+
+
 def _same_output(self, inputs, output):
     return output
 
@@ -273,6 +285,10 @@ def attached(all_taps, program=None):
     try:
         for taps in all_taps:
             taps.attach(program)
+        # MindSpore would compile the hooks for PyNative mode as calls of Python, and cut its graph
+        # into hundreds of graphs around them.
+        if program is not None and all_taps and all(taps.sees_parameters for taps in all_taps):
+            _engine.set_parameter_hooks_aside(True)
         cells = [cell for taps in all_taps for cell in taps.tapped]
         setattr(nn.Cell, _HOOKS_RUN, OnceInACell(before, cells, _same_output))
         yield
@@ -280,6 +296,7 @@ def attached(all_taps, program=None):
         setattr(nn.Cell, _HOOKS_RUN, before)
         for taps in all_taps:
             taps.detach()
+        _engine.set_parameter_hooks_aside(False)
 
 
 def check_device():
@@ -306,6 +323,8 @@ class GraphTaps:
         attached: whether graphs have taps from now on; else :meth:`attach` begins that.
         operator: what :func:`kernel` returned: graphs call the engine, and never ``record``.
         number_of: then ``number_of(cell_name, direction)``, a number of the engine.
+        number_of_parameter: then ``number_of_parameter(cell_name, parameter_name)``, such a number,
+            by which the graph tells the gradient of the parameter; None: it tells none.
     Raises:
         msprobe.UsageError: the model is no Cell.
         msprobe.UnsupportedError: the device is not a CPU.
@@ -323,13 +342,25 @@ class GraphTaps:
         taps.pause()
     """
 
-    def __init__(self, model, record, prefix="", attached=True, operator=None, number_of=None):
+    def __init__(
+        self,
+        model,
+        record,
+        prefix="",
+        attached=True,
+        operator=None,
+        number_of=None,
+        number_of_parameter=None,
+    ):
         if not isinstance(model, nn.Cell):
             raise UsageError(f"expected a mindspore.nn.Cell, found {type(model).__name__}")
         check_device()
         self.error = None
         self.left_out = set()
         self.operator, self.number_of = operator, number_of
+        self.sees_parameters = operator is not None and number_of_parameter is not None
+        self._number_of_parameter = number_of_parameter
+        self._parameter_hooks = {}
         self._record = record
         self._recording = True
         self._cells = [
@@ -356,6 +387,19 @@ class GraphTaps:
                 self._hooks[name] = _hook(self, name)
             self._handles.append(cell.register_forward_hook(self._hooks[name]))
             self.tapped.append(cell)
+        if self.sees_parameters and program is not None:  # not in graph mode
+            for cell, _, name in self._cells:
+                self._attach_to_parameters(cell, name)
+
+    def _attach_to_parameters(self, cell, name):
+        for key, parameter in getattr(cell, _PARAMETERS).items():
+            if parameter is None or not parameter.requires_grad:
+                continue
+            if (name, key) not in self._parameter_hooks:
+                number = mindspore.Tensor([self._number_of_parameter(name, key)], mindspore.int64)
+                self._parameter_hooks[name, key] = _parameter_hook(self.operator, number)
+            hook = self._parameter_hooks[name, key]
+            self._handles.append(mindspore.Tensor.register_hook(parameter, hook))
 
     def detach(self):
         """Graphs that are compiled from now on have no taps."""

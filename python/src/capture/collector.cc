@@ -446,6 +446,12 @@ void Collector::OnGradient(PyObject* module, const std::string& parameter, PyObj
   });
 }
 
+void Collector::OnCompiledGradient(const std::string& cell, const std::string& parameter,
+                                   FrameworkTensor* gradient) {
+  if (token_range_ && tokens_ <= token_range_->first) return;
+  parameter_gradients_.OnGradient(cell, parameter, gradient);
+}
+
 void Collector::ForgetModules() {
   parameter_gradients_.Forget();
   modules_.Forget();

@@ -108,6 +108,9 @@ class Collector final : public ParameterObserver {
   bool optimizers_wanted() const { return run_.optimizers_wanted; }
 
   void OnGradient(PyObject* module, const std::string& parameter, PyObject* gradient) override;
+  // The same of a graph that MindSpore has compiled; `cell`: "Cell.fc1.Dense".
+  void OnCompiledGradient(const std::string& cell, const std::string& parameter,
+                          FrameworkTensor* gradient);
 
  private:
   Collector() = default;

@@ -28,9 +28,9 @@ PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 // A hook of ours that is registered. From PyTorch 2.1 on: the parameter's dict of hooks, and our
 // hook, which is the key and the value in it. Before: the node that accumulates the gradient, which
 // lives only as long as somebody holds a reference to it, and the handle of our hook. Of another
-// framework: what its HookGradient returned.
+// framework: the parameter, our hook, and what HookGradient returned, nothing while it is set aside.
 struct HeldHook {
-  PyRef hooks, hook, node, handle, of_framework;
+  PyRef hooks, hook, node, handle, parameter, of_framework;
 };
 // Never destroyed: at exit the interpreter is gone before static destructors run.
 std::vector<HeldHook>& places = *new std::vector<HeldHook>;
@@ -132,7 +132,9 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
   if (!Framework::Get().is_torch()) {
     PyRef handle = hook ? Framework::Get().HookGradient(parameter, hook.get()) : PyRef();
     if (!handle) return false;
-    places.push_back({.of_framework = std::move(handle)});
+    places.push_back({.hook = std::move(hook),
+                      .parameter = PyRef::Borrow(parameter),
+                      .of_framework = std::move(handle)});
     return true;
   }
   PyRef hooks = PyRef::Steal(PyObject_GetAttr(parameter, attribute));
@@ -153,10 +155,25 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
   return true;
 }
 
+void ParameterHooks::SetAside() {
+  for (HeldHook& place : places) {
+    if (!place.of_framework) continue;
+    Framework::Get().Unhook(place.of_framework.get());
+    place.of_framework = PyRef();
+  }
+}
+
+void ParameterHooks::PutBack() {
+  for (HeldHook& place : places) {
+    if (place.parameter && !place.of_framework)
+      place.of_framework = Framework::Get().HookGradient(place.parameter.get(), place.hook.get());
+  }
+}
+
 void ParameterHooks::RemoveAll() {
   for (const auto& place : std::exchange(places, {})) {
-    if (place.of_framework) {
-      Framework::Get().Unhook(place.of_framework.get());
+    if (place.parameter) {
+      if (place.of_framework) Framework::Get().Unhook(place.of_framework.get());
     } else if (place.handle) {
       PyRef::Steal(PyObject_CallMethod(place.handle.get(), "remove", nullptr));
       ClearError();

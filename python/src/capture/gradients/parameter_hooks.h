@@ -30,6 +30,10 @@ class ParameterHooks {
   // Python error set.
   static bool Add(PyObject* parameter, PyObject* module, const std::string& name,
                   ParameterObserver* observer);
+  // While a framework other than PyTorch compiles a graph, which would call the hooks as Python:
+  // they are off the parameters, until they are put back.
+  static void SetAside();
+  static void PutBack();
   static void RemoveAll();
 };
 

@@ -19,6 +19,7 @@ namespace msprobe::capture {
 struct GraphTap {
   std::string cell, around;  // the Cell, and the one that contains it, "" for none
   bool backward = false;     // it gets the gradients of the Cell's outputs
+  std::string parameter;     // or the gradient of this parameter of the Cell, if it is not ""
 };
 
 // All functions may be called on any thread.

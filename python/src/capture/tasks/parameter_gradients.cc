@@ -7,28 +7,58 @@
 
 namespace msprobe::capture {
 
-void ParameterGradients::OnGradient(PyObject* module, const std::string& parameter,
-                                    PyObject* gradient) {
-  const NamedModule* known = modules_->Find(module);
-  if (known == nullptr || !recording_->session->collecting() ||
-      !recording_->session->filter().data_mode.backward() || !recording_->records_values())
-    return;
-  const Interposer::Pause pause;
-  const QuietTorch quiet;
-  if (recording_->looks_for_overflow())
-    return overflow_->CheckParameter(*known, parameter, gradient);
+bool ParameterGradients::Wants() const {
+  return recording_->session->collecting() && recording_->session->filter().data_mode.backward() &&
+         recording_->records_values();
+}
+
+template <typename Record>
+void ParameterGradients::Arrive(PyObject* module, const NamedModule& known,
+                                const std::string& parameter, Record&& record) {
   Arrived& arrived = arrived_[module];
-  if (arrived.gradients.count(parameter) > 0) Write(*known, &arrived);
+  if (arrived.gradients.count(parameter) > 0) Write(known, &arrived);
   if (arrived.gradients.empty())
     arrived.entry =
-        ComposeEntryName(known->stem, recording_->session->calls().Next(known->gradient_counter),
+        ComposeEntryName(known.stem, recording_->session->calls().Next(known.gradient_counter),
                          "parameters_grad", true);
   std::string file;
   if (recording_->Stores(arrived.entry))
     file = SafeFileName(arrived.entry + "." + parameter, Framework::Get().tensor_suffix);
-  arrived.gradients[parameter] = RecordTensor(
-      gradient, recording_->options, recording_->StyleOf(arrived.entry, /*is_output=*/true), file);
-  if (arrived.gradients.size() == known->parameters.size()) Write(*known, &arrived);
+  arrived.gradients[parameter] =
+      record(recording_->StyleOf(arrived.entry, /*is_output=*/true), file);
+  if (arrived.gradients.size() == known.parameters.size()) Write(known, &arrived);
+}
+
+void ParameterGradients::OnGradient(PyObject* module, const std::string& parameter,
+                                    PyObject* gradient) {
+  const NamedModule* known = modules_->Find(module);
+  if (known == nullptr || !Wants()) return;
+  const Interposer::Pause pause;
+  const QuietTorch quiet;
+  if (recording_->looks_for_overflow())
+    return overflow_->CheckParameter(*known, parameter, gradient);
+  Arrive(module, *known, parameter, [&](const EntryStyle& style, const std::string& file) {
+    return RecordTensor(gradient, recording_->options, style, file);
+  });
+}
+
+void ParameterGradients::OnGradient(const std::string& module, const std::string& parameter,
+                                    FrameworkTensor* gradient) {
+  if (!Wants()) return;
+  if (by_stem_.empty()) {
+    for (const PyRef& each : modules_->in_order()) {
+      if (const NamedModule* known = modules_->Find(each.get()))
+        by_stem_.emplace(known->stem, each.get());
+    }
+  }
+  const auto it = by_stem_.find(module + ".");
+  if (it == by_stem_.end()) return;
+  const KeepError keep;
+  const Interposer::Pause pause;
+  Arrive(it->second, *modules_->Find(it->second), parameter,
+         [&](const EntryStyle& style, const std::string& file) {
+           return RecordTensor(gradient, recording_->options, style, file);
+         });
 }
 
 void ParameterGradients::WriteAll() {

@@ -21,20 +21,33 @@ class ParameterGradients {
 
   // The gradient of the module's parameter of this name is complete.
   void OnGradient(PyObject* module, const std::string& parameter, PyObject* gradient);
+  // The same of a module by its name, "Cell.fc1.Dense", in a compiled graph.
+  void OnGradient(const std::string& module, const std::string& parameter,
+                  FrameworkTensor* gradient);
   void WriteAll();  // at stop: records entries of which some gradients have come
-  void Forget() { arrived_.clear(); }
+  void Forget() {
+    arrived_.clear();
+    by_stem_.clear();
+  }
 
  private:
   struct Arrived {
     std::map<std::string, TensorValue> gradients;  // by parameter
     std::string entry;                             // name of their entry
   };
+  bool Wants() const;
+  // `record(style, file)` makes the value of the gradient.
+  template <typename Record>
+  void Arrive(PyObject* module, const NamedModule& known, const std::string& parameter,
+              Record&& record);
   void Write(const NamedModule& module, Arrived* arrived);
 
   Recording* recording_;
   ModuleTree* modules_;
   OverflowCheck* overflow_;
   std::unordered_map<PyObject*, Arrived> arrived_;  // by module
+  // Filled where the first compiled gradient arrives; the tree keeps the modules alive.
+  std::unordered_map<std::string, PyObject*> by_stem_;
 };
 
 }  // namespace msprobe::capture
