@@ -76,7 +76,7 @@ class Recover : public Verb {
       add(fmt::format("{} {} complete already", Count(complete, "dump"),
                       complete == 1 ? "was" : "were"));
     if (failed > 0) add(fmt::format("{} cannot be closed", Count(failed, "dump")));
-    out.Print("{}\n", text);
+    out.Tell("{}\n", text);
   }
 
   std::string dump_;

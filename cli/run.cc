@@ -39,6 +39,8 @@ Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console) {
   const auto front = static_cast<size_t>(first_word - arguments.begin());
   MSPROBE_RETURN_IF_ERROR(TakeLanguage(front, &arguments));
   if (BeginsWithFramework(arguments)) {
+    // Its errors come before a verb is known, so the whole line is read for the language.
+    MSPROBE_RETURN_IF_ERROR(TakeLanguage(arguments.size(), &arguments));
     MSPROBE_ASSIGN_OR_RETURN(arguments, TranslateArguments(arguments));
   }
   if (arguments.empty() || arguments[0] == "-h" || arguments[0] == "--help" ||
@@ -58,6 +60,7 @@ Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console) {
     }
     names.push_back(verb->name());
   }
+  MSPROBE_RETURN_IF_ERROR(TakeLanguage(arguments.size(), &arguments));
   return UnknownVerb(arguments[0], names);
 }
 
