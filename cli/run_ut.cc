@@ -99,8 +99,8 @@ class RunUt : public Verb {
     flags
         .Text(
             "--standard", &standard_,
-            "both: the metrics of the older tools and the verdict in roundings; older: without it, "
-            "as with --as")
+            "both: the metrics of the older tools and the verdict in roundings; older: the tables of "
+            "msprobe 26, as --as 26 (or of another generation, with --as)")
         .OneOf({"both", "older"})
         .ShowDefault();
     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
@@ -108,6 +108,7 @@ class RunUt : public Verb {
   }
 
   Result<int> Run(Console& out) override {
+    if (standard_ == "older" && as_.empty()) as_ = "26";
     if (!config_path_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(config_, accuracy::ReadCheckConfig(config_path_));
     }
@@ -203,7 +204,7 @@ class RunUt : public Verb {
     return Status::Ok();
   }
 
-  bool Roundings() const { return standard_ == "both" && as_.empty(); }
+  bool Roundings() const { return as_.empty(); }
   // The files of an earlier run have the columns of this one.
   Status SameColumns(const accuracy::CheckFiles& files) const {
     if (files.has_roundings() == Roundings()) return Status::Ok();

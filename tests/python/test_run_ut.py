@@ -71,10 +71,13 @@ def test_right_operations_pass(run_ut, dump):
     assert "Functional.linear.0.backward.output.1" in outputs
 
 
-def test_the_older_columns_stay_what_they_are(run_ut):
-    both, older = run_ut(), run_ut("--standard", "older")
+def test_standard_older_has_the_older_columns(run_ut):
+    both, older, as_26 = run_ut(), run_ut("--standard", "older"), run_ut("--as", "26")
     for key, width in (("result_csv", 4), ("details_csv", 23)):
-        assert [row[:width] for row in rows(both[key])] == rows(older[key])
+        mine, table = rows(both[key]), rows(older[key])
+        assert table == rows(as_26[key])
+        assert table[0] == mine[0][:width] and {len(row) for row in mine} == {len(mine[0])}
+        assert {row[0] for row in table} <= {row[0] for row in mine} and len(table) > 25
     assert "expected the columns of the verdict" in run_ut("-csv_path", older["result_csv"], code=2)
     assert run_ut("--standard", "older", "-csv_path", older["result_csv"])["pass"] > 25
 
