@@ -13,18 +13,24 @@
 namespace msprobe::kernels {
 namespace {
 
+struct alignas(64) Line {  // as PyTorch aligns memory
+  uint8_t bytes[64];
+};
+using Memory = std::vector<Line>;
+
 // Ordinary numbers of a float dtype.
-std::vector<uint8_t> Elements(DType dtype, int64_t n) {
-  std::vector<uint8_t> bytes(static_cast<size_t>(n) * DTypeSize(dtype));
+Memory Elements(DType dtype, int64_t n) {
+  Memory memory(static_cast<size_t>(n) * DTypeSize(dtype) / sizeof(Line) + 1);
+  uint8_t* bytes = memory[0].bytes;
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   for (int64_t i = 0; i < n; ++i) {
     const float v = normal(random);
     const uint16_t half = dtype == DType::kFloat16 ? FloatToHalf(v) : FloatToBFloat16(v);
-    dtype == DType::kFloat32 ? std::memcpy(bytes.data() + i * 4, &v, 4)
-                             : std::memcpy(bytes.data() + i * 2, &half, 2);
+    dtype == DType::kFloat32 ? std::memcpy(bytes + i * 4, &v, 4)
+                             : std::memcpy(bytes + i * 2, &half, 2);
   }
-  return bytes;
+  return memory;
 }
 
 enum class Work { kMemcpy, kStats, kSketch };
@@ -32,12 +38,13 @@ enum class Work { kMemcpy, kStats, kSketch };
 template <DType kDType, Work kWork>
 void Of(benchmark::State& state) {
   const int64_t shape[] = {state.range(0), state.range(1)};
-  const std::vector<uint8_t> in = Elements(kDType, shape[0] * shape[1]);
-  std::vector<uint8_t> out(in.size());
+  const Memory in = Elements(kDType, shape[0] * shape[1]);
+  const size_t size = static_cast<size_t>(shape[0] * shape[1]) * DTypeSize(kDType);
+  Memory out(in.size());
   const TensorView view{.data = in.data(), .dtype = kDType, .ndim = 2, .shape = shape};
   for (auto _ : state) {
     if (kWork == Work::kMemcpy) {
-      std::memcpy(out.data(), in.data(), in.size());
+      std::memcpy(out.data(), in.data(), size);
       benchmark::ClobberMemory();
       continue;
     }
@@ -46,11 +53,17 @@ void Of(benchmark::State& state) {
         ComputeStats(view, nullptr, Checksum::kNone, kWork == Work::kSketch ? &sketch : nullptr));
     benchmark::DoNotOptimize(sketch);
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(in.size()));
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(size));
 }
 
 void Shapes(benchmark::internal::Benchmark* bench) {
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{4096, 64},
+                                      {8192, 32},
+                                      {16384, 16},
+                                      {32768, 8},
+                                      {90000, 3},
+                                      {2048, 128},
+                                      {1024, 256},
                                       {512, 768},
                                       {4096, 4096},
                                       {1000000, 1},

@@ -58,36 +58,54 @@ inline bool InParallel(int64_t count, const ThreadPool* pool) {
   return count > kGroupElements && pool != nullptr && pool->threads() > 1;
 }
 
-// `chunk_node(first element, elements, chunk number, scratch)` gives a Node and may run on several
-// threads at once, each with a Scratch of its own; a group's chunks come in order, on one thread.
-// count > 0.
-template <typename Node, typename Scratch, typename ChunkNode>
-Node FoldChunks(int64_t count, ThreadPool* pool, const ChunkNode& chunk_node) {
-  Scratch scratch;
-  if (count <= kChunkElements) return chunk_node(int64_t{0}, count, int64_t{0}, scratch);
-  const auto group_node = [&](int64_t group, Scratch& group_scratch) {
-    const FloatEnvironment environment;
-    PairwiseFold<Node, 7> fold;
-    const int64_t last = std::min(count, (group + 1) * kGroupElements);
-    for (int64_t first = group * kGroupElements; first < last; first += kChunkElements) {
-      const int64_t n = std::min(kChunkElements, last - first);
-      fold.Push(chunk_node(first, n, first / kChunkElements, group_scratch));
-    }
-    return fold.Finish();
-  };
+// The node of a group. `chunk_node(first element, elements, chunk number)` gives a Node.
+template <typename Node, typename ChunkNode>
+Node FoldGroup(int64_t count, int64_t group, const ChunkNode& chunk_node) {
+  PairwiseFold<Node, 7> fold;
+  const int64_t last = std::min(count, (group + 1) * kGroupElements);
+  for (int64_t first = group * kGroupElements; first < last; first += kChunkElements) {
+    const int64_t n = std::min(kChunkElements, last - first);
+    fold.Push(chunk_node(first, n, first / kChunkElements));
+  }
+  return fold.Finish();
+}
+
+// `group_node(group, scratch)` gives a Node and may run on several threads at once, each with a
+// Scratch of its own. count > 0.
+template <typename Node, typename Scratch, typename GroupNode>
+Node FoldGroups(int64_t count, ThreadPool* pool, const GroupNode& group_node) {
   const int64_t groups = (count + kGroupElements - 1) / kGroupElements;
   PairwiseFold<Node, 48> fold;
   if (InParallel(count, pool)) {
     std::vector<Node> nodes(static_cast<size_t>(groups));
     pool->ParallelFor(nodes.size(), [&](size_t g) {
-      Scratch group_scratch;
-      nodes[g] = group_node(static_cast<int64_t>(g), group_scratch);
+      const FloatEnvironment environment;
+      Scratch scratch;
+      nodes[g] = group_node(static_cast<int64_t>(g), scratch);
     });
     for (const Node& node : nodes) fold.Push(node);
   } else {
+    const FloatEnvironment environment;
+    Scratch scratch;
     for (int64_t g = 0; g < groups; ++g) fold.Push(group_node(g, scratch));
   }
   return fold.Finish();
+}
+
+// `chunk_node(first element, elements, chunk number, scratch)` gives a Node and may run on several
+// threads at once, each with a Scratch of its own; a group's chunks come in order, on one thread.
+// count > 0.
+template <typename Node, typename Scratch, typename ChunkNode>
+Node FoldChunks(int64_t count, ThreadPool* pool, const ChunkNode& chunk_node) {
+  if (count <= kChunkElements) {
+    Scratch scratch;
+    return chunk_node(int64_t{0}, count, int64_t{0}, scratch);
+  }
+  return FoldGroups<Node, Scratch>(count, pool, [&](int64_t group, Scratch& scratch) {
+    return FoldGroup<Node>(count, group, [&](int64_t first, int64_t n, int64_t chunk) {
+      return chunk_node(first, n, chunk, scratch);
+    });
+  });
 }
 
 struct NoScratch {};

@@ -71,6 +71,31 @@ const PhaseTable& ColumnPhases() {
   return table;
 }
 
+const FloatPhases& ColumnFloatPhases() {
+  static const FloatPhases table = [] {
+    FloatPhases phases;
+    for (size_t k = 0; k < kPhaseTable; ++k) {
+      const std::complex<double> phase = PhaseOf(kColumnStep * k);
+      phases.re[k] = static_cast<float>(phase.real());
+      phases.im[k] = static_cast<float>(phase.imag());
+    }
+    return phases;
+  }();
+  return table;
+}
+
+std::complex<double> PhaseOfPiece(int64_t piece) {
+  constexpr size_t kKnown = 64;
+  const auto of = [](uint64_t k) { return PhaseOf(kColumnStep * kPhaseTable * k); };
+  static const std::array<std::complex<double>, kKnown> known = [&] {
+    std::array<std::complex<double>, kKnown> phases;
+    for (size_t k = 0; k < kKnown; ++k) phases[k] = of(k);
+    return phases;
+  }();
+  const auto k = static_cast<uint64_t>(piece);
+  return k < kKnown ? known[k] : of(k);
+}
+
 const PhaseTable& RowPhases() {
   static const PhaseTable table = TableOf(kRowStep);
   return table;

@@ -36,4 +36,12 @@ const PhaseTable& RowPhases();
 // PhaseOf(angle), rounded like that.
 std::complex<double> RoundedPhaseOf(uint64_t angle);
 
+// ColumnPhases() rounded to float.
+struct FloatPhases {
+  alignas(64) std::array<float, kPhaseTable + PhaseTable::kPadding> re{}, im{};
+};
+const FloatPhases& ColumnFloatPhases();
+// PhaseOf(kColumnStep * kPhaseTable * piece).
+std::complex<double> PhaseOfPiece(int64_t piece);
+
 }  // namespace msprobe::kernels

@@ -25,5 +25,9 @@ struct RestStats {
 //   if (const auto rest = ComputeRestStats(view, s)) Print(rest->max);
 std::optional<RestStats> ComputeRestStats(const TensorView& view, const Stats& all,
                                           ThreadPool* pool = nullptr);
+// Which elements count in the sketch of a tensor that has this rest.
+inline SketchOf SketchOfRest(const std::optional<RestStats>& rest) {
+  return rest ? SketchOf::kRest : SketchOf::kFinite;
+}
 
 }  // namespace msprobe::kernels

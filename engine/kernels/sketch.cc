@@ -13,58 +13,16 @@
 
 #include "engine/kernels/decode-inl.h"
 #include "engine/kernels/lanes-inl.h"
+#include "engine/kernels/sketch_floats-inl.h"
 #include "engine/kernels/sketch_rows-inl.h"
+#include "engine/kernels/sketch_run-inl.h"
 #include "engine/kernels/stats_accumulator-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 
-// Puts the rows that wait into the lanes of their run.
-void AddWaiting(SketchScan* s);
-
-// The rows that wait become part of a run that ends before `row`, or go on into it.
-HWY_INLINE void EnterRun(SketchScan* s, int64_t row) {
-  if (s->in_run && row < s->run.end) return;
-  AddWaiting(s);
-  if (s->in_run) s->node.whole += s->lanes.Finish(*s->layout, s->run);
-  s->run = s->layout->RunOf(row);
-  s->lanes = {};
-  s->in_run = true;
-}
-
-// The next row is whole.
-HWY_INLINE void PushRow(SketchScan* s, std::complex<double> sum) {
-  EnterRun(s, s->row);
-  if (s->waiting == 0) s->first_waiting = s->row;
-  s->rows[2 * s->waiting] = sum.real();
-  s->rows[2 * s->waiting + 1] = sum.imag();
-  if (++s->waiting == SketchScan::kRows) AddWaiting(s);
-}
-
-// The row ends here.
-HWY_INLINE void EndRow(SketchScan* s) {
-  s->node.inside = false;
-  if (s->begun) {
-    PushRow(s, s->sum);
-  } else {
-    s->node.head = s->sum;
-  }
-  s->begun = true;
-  s->sum = 0;
-  s->column = 0;
-  ++s->row;
-}
-
 #if HWY_TARGET == HWY_SCALAR
-
-void AddWaiting(SketchScan* s) {
-  for (size_t k = 0; k < s->waiting; ++k) {
-    const int64_t in_block = s->first_waiting + static_cast<int64_t>(k) - s->run.start;
-    s->lanes.Add(*s->layout, in_block, k % kRowLanes, {s->rows[2 * k], s->rows[2 * k + 1]});
-  }
-  s->waiting = 0;
-}
 
 bool StatsAndValues(DType, const uint8_t*, int64_t, uint64_t, StatsNode*, SketchScan*) {
   return false;
@@ -78,8 +36,14 @@ void AddValues(DType dtype, const uint8_t* p, int64_t n, SketchOf of, bool /*fin
     const auto k = static_cast<size_t>(s->column % kPhaseTable);
     const auto lane = static_cast<size_t>(s->column % s->lane_count);
     s->node.inside = s->node.inside && s->column > 0;
-    s->re[lane] += value * ColumnPhases().re[k];
-    s->im[lane] += value * ColumnPhases().im[k];
+    if (s->in_float) {
+      const auto x = static_cast<float>(value);
+      s->float_re[k % 16] = std::fma(x, ColumnFloatPhases().re[k], s->float_re[k % 16]);
+      s->float_im[k % 16] = std::fma(x, ColumnFloatPhases().im[k], s->float_im[k % 16]);
+    } else {
+      s->re[lane] += value * ColumnPhases().re[k];
+      s->im[lane] += value * ColumnPhases().im[k];
+    }
     ++s->column;
     if (s->column % kPhaseTable == 0 || s->column == s->columns) s->EndPiece();
     if (s->column == s->columns) EndRow(s);
@@ -87,88 +51,6 @@ void AddValues(DType dtype, const uint8_t* p, int64_t n, SketchOf of, bool /*fin
 }
 
 #else
-
-void AddWaiting(SketchScan* s) {
-  const DoubleTag d;
-  const size_t count = s->waiting;
-  if (count == 0) return;
-  s->waiting = 0;
-  for (size_t k = count; k % kRowLanes != 0; ++k) s->rows[2 * k] = s->rows[2 * k + 1] = 0;
-  const auto in_block = static_cast<size_t>(s->first_waiting - s->run.start);
-  RunLanes& lanes = s->lanes;
-  const bool grid = !s->layout->grid_is_wave();
-  const PhaseTable& row_phases = RowPhases();
-  const PhaseTable& grid_phases = s->layout->grid_phases();
-  for (size_t v = 0; v < kVecsOf8; ++v) {  // lanes from v * kDoublesPerVec on
-    const size_t lane = v * kDoublesPerVec;
-    const auto load = [&](const std::array<double, kRowLanes>& from) {
-      return hn::LoadU(d, from.data() + lane);
-    };
-    auto rows_re = load(lanes.rows_re), rows_im = load(lanes.rows_im);
-    auto squares = load(lanes.squares);
-    auto wave_re = load(lanes.wave_re), wave_im = load(lanes.wave_im);
-    auto grid_re = load(lanes.grid_re), grid_im = load(lanes.grid_im);
-    for (size_t k = lane; k < count; k += kRowLanes) {
-      DoubleVec re, im;
-      hn::LoadInterleaved2(d, s->rows.data() + 2 * k, re, im);
-      rows_re = hn::Add(rows_re, re);
-      rows_im = hn::Add(rows_im, im);
-      squares = hn::Add(hn::Add(squares, hn::Mul(re, re)), hn::Mul(im, im));
-      const auto turn = [&](const PhaseTable& phases, DoubleVec& to_re, DoubleVec& to_im) {
-        const auto c = hn::LoadU(d, phases.re.data() + in_block + k);
-        const auto i = hn::LoadU(d, phases.im.data() + in_block + k);
-        to_re = hn::Sub(hn::Add(to_re, hn::Mul(re, c)), hn::Mul(im, i));
-        to_im = hn::Add(hn::Add(to_im, hn::Mul(re, i)), hn::Mul(im, c));
-      };
-      turn(row_phases, wave_re, wave_im);
-      if (grid) turn(grid_phases, grid_re, grid_im);
-    }
-    const auto store = [&](DoubleVec value, std::array<double, kRowLanes>& to) {
-      hn::StoreU(value, d, to.data() + lane);
-    };
-    store(rows_re, lanes.rows_re), store(rows_im, lanes.rows_im);
-    store(squares, lanes.squares);
-    store(wave_re, lanes.wave_re), store(wave_im, lanes.wave_im);
-    store(grid_re, lanes.grid_re), store(grid_im, lanes.grid_im);
-  }
-}
-
-// The same for `n` rows of one value each, which are the next ones of the run: a multiple of kRowLanes.
-template <class Source>
-HWY_INLINE void AddElements(const uint8_t* p, int64_t n, SketchScan* s) {
-  const DoubleTag d;
-  const auto in_block = static_cast<size_t>(s->row - s->run.start);
-  RunLanes& lanes = s->lanes;
-  const bool grid = !s->layout->grid_is_wave();
-  const PhaseTable& row_phases = RowPhases();
-  const PhaseTable& grid_phases = s->layout->grid_phases();
-  for (size_t v = 0; v < kVecsOf8; ++v) {
-    const size_t lane = v * kDoublesPerVec;
-    const auto load = [&](const std::array<double, kRowLanes>& from) {
-      return hn::LoadU(d, from.data() + lane);
-    };
-    auto rows = load(lanes.rows_re), squares = load(lanes.squares);
-    auto wave_re = load(lanes.wave_re), wave_im = load(lanes.wave_im);
-    auto grid_re = load(lanes.grid_re), grid_im = load(lanes.grid_im);
-    for (size_t k = lane; k < static_cast<size_t>(n); k += kRowLanes) {
-      const auto x = Source::Load(p + static_cast<int64_t>(k) * Source::kBytes);
-      rows = hn::Add(rows, x);
-      squares = AddProduct<Source::kExact>(x, x, squares);
-      const auto turn = [&](const PhaseTable& phases, DoubleVec& to_re, DoubleVec& to_im) {
-        to_re = AddProduct<Source::kExact>(x, hn::LoadU(d, phases.re.data() + in_block + k), to_re);
-        to_im = AddProduct<Source::kExact>(x, hn::LoadU(d, phases.im.data() + in_block + k), to_im);
-      };
-      turn(row_phases, wave_re, wave_im);
-      if (grid) turn(grid_phases, grid_re, grid_im);
-    }
-    const auto store = [&](DoubleVec value, std::array<double, kRowLanes>& to) {
-      hn::StoreU(value, d, to.data() + lane);
-    };
-    store(rows, lanes.rows_re), store(squares, lanes.squares);
-    store(wave_re, lanes.wave_re), store(wave_im, lanes.wave_im);
-    store(grid_re, lanes.grid_re), store(grid_im, lanes.grid_im);
-  }
-}
 
 // Values of one row within one piece.
 template <class Source, size_t kLaneGroups>
@@ -255,6 +137,130 @@ HWY_NOINLINE void AddSource(const uint8_t* p, int64_t n, SketchScan* s) {
   }
 }
 
+// `count` whole rows, as many as there is room for.
+template <class Loader, bool kAll>
+HWY_INLINE void AddFloatRows(const uint8_t* p, int64_t count, Counted<kAll> counted,
+                             SketchScan* s) {
+  constexpr size_t kTogether = 4 / kFloatVecs;  // as many as registers allow
+  const int64_t row_bytes = s->columns * static_cast<int64_t>(Loader::kBytes);
+  while (count > 0) {
+    float* re = s->lanes_re.data() + kLanes * s->lane_rows;
+    float* im = s->lanes_im.data() + kLanes * s->lane_rows;
+    size_t rows = 1;
+    if (count >= static_cast<int64_t>(kTogether) &&
+        s->lane_rows + kTogether <= SketchScan::kFloatRows) {
+      rows = kTogether;
+      SumFloatRows<Loader, kAll, kTogether>(p, s->columns, counted, re, im);
+    } else {
+      SumFloatRows<Loader, kAll, 1>(p, s->columns, counted, re, im);
+    }
+    PushLanes(s, rows);
+    count -= static_cast<int64_t>(rows);
+    p += row_bytes * static_cast<int64_t>(rows);
+  }
+}
+
+// Rows of several columns, in float.
+template <class Loader, bool kAll>
+HWY_NOINLINE void AddFloats(const uint8_t* p, int64_t n, Counted<kAll> counted, SketchScan* s) {
+  constexpr auto kBytes = static_cast<int64_t>(Loader::kBytes);
+  while (n > 0) {
+    if (s->column == 0 && n >= s->columns && s->whole_in_float()) {
+      s->node.inside = false;
+      EnterRun(s, s->row);
+      const auto room = static_cast<int64_t>(SketchScan::kRows - s->waiting - s->lane_rows);
+      const int64_t count = std::min({n / s->columns, s->run.end - s->row, room});
+      if (s->waiting + s->lane_rows == 0) s->first_waiting = s->row;
+      AddFloatRows<Loader, kAll>(p, count, counted, s);
+      s->row += count;
+      n -= count * s->columns;
+      p += count * s->columns * kBytes;
+      continue;
+    }
+    s->node.inside = s->node.inside && s->column > 0;
+    const int64_t piece = s->column / kPhaseTable * kPhaseTable;
+    const int64_t piece_end = std::min(s->columns, piece + kPhaseTable);
+    const int64_t take = std::min(n, piece_end - s->column);
+    AddToFloatPiece<Loader, kAll>(p, take, s->column - piece, counted, s->float_re.data(),
+                                  s->float_im.data());
+    s->column += take;
+    p += take * kBytes;
+    n -= take;
+    if (s->column < piece_end) return;
+    if (s->begun && s->whole_in_float()) {
+      s->node.inside = false;
+      EnterRun(s, s->row);
+      if (s->waiting + s->lane_rows == 0) s->first_waiting = s->row;
+      if (s->columns <= kShortRow) {
+        s->rows_re[s->waiting] = AddTree(s->float_re);
+        s->rows_im[s->waiting] = AddTree(s->float_im);
+        if (++s->waiting == SketchScan::kRows) AddWaiting(s);
+      } else {
+        std::copy_n(s->float_re.data(), kLanes, s->lanes_re.data() + kLanes * s->lane_rows);
+        std::copy_n(s->float_im.data(), kLanes, s->lanes_im.data() + kLanes * s->lane_rows);
+        PushLanes(s, 1);
+      }
+      s->ClearPiece();
+      s->column = 0;
+      ++s->row;
+      continue;
+    }
+    s->EndPiece();
+    if (s->column == s->columns) EndRow(s);
+  }
+}
+
+// Rows of at most kShortRow columns.
+HWY_NOINLINE void AddShortFloats(const float* p, int64_t n, SketchScan* s) {
+  const Counted<true> all{};
+  while (n > 0) {
+    if (s->column > 0 || n < s->columns) {
+      const int64_t take = std::min(n, s->columns - s->column);
+      AddFloats<LoadFloat32>(reinterpret_cast<const uint8_t*>(p), take, all, s);
+      p += take;
+      n -= take;
+      continue;
+    }
+    s->node.inside = false;
+    EnterRun(s, s->row);
+    if (s->waiting == 0) s->first_waiting = s->row;
+    const auto room = static_cast<int64_t>(SketchScan::kRows - s->waiting);
+    const int64_t count = std::min({n / s->columns, s->run.end - s->row, room});
+    SumShortFloatRows(p, s->columns, count, s->rows_re.data() + s->waiting,
+                      s->rows_im.data() + s->waiting);
+    s->waiting += static_cast<size_t>(count);
+    if (s->waiting == SketchScan::kRows) AddWaiting(s);
+    s->row += count;
+    n -= count * s->columns;
+    p += count * s->columns;
+  }
+}
+
+template <bool kAll>
+HWY_INLINE void AddFloatsOf(DType dtype, const uint8_t* p, int64_t n, double limit, SketchScan* s) {
+  const Counted<kAll> counted{hn::Set(FloatTag(), static_cast<float>(limit))};
+  if (s->columns <= kShortRow) {
+    alignas(64) float values[kChunkElements];
+    DecodeFloats(dtype, p, n, values);
+    if constexpr (!kAll) {
+      for (int64_t i = 0; i < n; ++i) values[i] = std::fabs(values[i]) < limit ? values[i] : 0.0f;
+    }
+    return AddShortFloats(values, n, s);
+  }
+  switch (dtype) {
+    case DType::kFloat32:
+      return AddFloats<LoadFloat32>(p, n, counted, s);
+    case DType::kBFloat16:
+      return AddFloats<LoadBFloat16>(p, n, counted, s);
+    default:
+      return AddFloats<LoadFloat16>(p, n, counted, s);
+  }
+}
+
+double LimitOf(SketchOf of) {
+  return of == SketchOf::kRest ? kExtreme : std::numeric_limits<double>::infinity();
+}
+
 // Of any dtype, and where not all elements count.
 HWY_NOINLINE void AddDecoded(DType dtype, const uint8_t* p, int64_t n, SketchOf of, SketchScan* s) {
   alignas(64) double values[2 * kChunkElements];
@@ -269,14 +275,19 @@ HWY_NOINLINE void AddDecoded(DType dtype, const uint8_t* p, int64_t n, SketchOf 
     DecodeDoubles(dtype, p, n, values);
   }
   n *= SketchValues(dtype);
-  const double limit = of == SketchOf::kRest ? kExtreme : std::numeric_limits<double>::infinity();
+  const double limit = LimitOf(of);
   for (int64_t i = 0; i < n; ++i) values[i] = std::fabs(values[i]) < limit ? values[i] : 0.0;
   AddSource<DecodedValues>(reinterpret_cast<const uint8_t*>(values), n, s);
 }
 
 void AddValues(DType dtype, const uint8_t* p, int64_t n, SketchOf of, bool finite, SketchScan* s) {
+  const bool all = finite && of == SketchOf::kFinite;
+  if (s->in_float) {
+    return all ? AddFloatsOf<true>(dtype, p, n, 0, s)
+               : AddFloatsOf<false>(dtype, p, n, LimitOf(of), s);
+  }
   const bool is_short = s->columns > 1 && s->columns < 8;
-  if (finite && of == SketchOf::kFinite && !is_short) {
+  if (all && !is_short) {
     switch (dtype) {
       case DType::kFloat32:
         return AddSource<Float32Values>(p, n, s);
@@ -294,93 +305,80 @@ void AddValues(DType dtype, const uint8_t* p, int64_t n, SketchOf of, bool finit
   AddDecoded(dtype, p, n, of, s);
 }
 
-// ChunkStats (stats.cc) and AddValues in one loop, which converts each element to double once. The
-// rows are whole steps, so that a step belongs to one row.
-template <class Loader, size_t kLaneGroups>
+// ChunkStats (stats.cc) and AddValues in one loop, which reads each element once. The rows are whole
+// steps, so that a step belongs to one row.
+template <class Loader>
 HWY_NOINLINE void ScanBoth(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk,
                            StatsNode* node, SketchScan* s) {
-  const DoubleTag d;
-  constexpr int64_t kBytes = static_cast<int64_t>(Loader::kBytes);
-  constexpr int64_t kStep = std::max<int64_t>(kLanes, kStripeBytes / kBytes);
+  const FloatTag d;
+  constexpr auto kBytes = static_cast<int64_t>(Loader::kBytes);
+  constexpr int64_t kStep = StatsStep<Loader>();
   const uint8_t* const begin = p;
   const int64_t elements = n;
   FloatAccumulator accumulator;
   Hasher<true> hasher;
-  const PhaseTable& phases = ColumnPhases();
-  Piece<kLaneGroups, true> piece;
-  for (size_t g = 0; g < kLaneGroups; ++g) {
-    piece.re[g][0] = hn::LoadU(d, s->re.data() + 8 * g);
-    piece.im[g][0] = hn::LoadU(d, s->im.data() + 8 * g);
-  }
+  const FloatPhases& phases = ColumnFloatPhases();
+  FloatLanes lanes;
+  lanes.Load(s->float_re.data(), s->float_im.data());
   while (n > 0) {
-    const int64_t piece_begin = s->column / kPhaseTable * kPhaseTable;
-    const int64_t piece_end = std::min(s->columns, piece_begin + kPhaseTable);
+    const int64_t piece = s->column / kPhaseTable * kPhaseTable;
+    const int64_t piece_end = std::min(s->columns, piece + kPhaseTable);
     const int64_t take = std::min(n, piece_end - s->column);
-    const double* re = phases.re.data() + (s->column - piece_begin);
-    const double* im = phases.im.data() + (s->column - piece_begin);
+    const float* re = phases.re.data() + (s->column - piece);
+    const float* im = phases.im.data() + (s->column - piece);
     s->node.inside = s->node.inside && s->column > 0;
     for (const uint8_t* end = p + take * kBytes; p < end; p += kStep * kBytes) {
       for (int64_t b = 0; b < kStep * kBytes; b += kStripeBytes) PrefetchAhead(p + b);
       for (int64_t b = 0; b < kStep * kBytes; b += kStripeBytes) hasher.Stripe(p + b);
       for (int64_t i = 0; i < kStep; i += kLanes, re += kLanes, im += kLanes) {
-        accumulator.template Add<Loader, false>(p + i * kBytes, kLanes, [&](size_t k, DoubleVec x) {
-          const size_t g = kLaneGroups == 1 ? 0 : k;
-          piece.re[g][0] = hn::MulAdd(x, hn::LoadU(d, re + 8 * k), piece.re[g][0]);
-          piece.im[g][0] = hn::MulAdd(x, hn::LoadU(d, im + 8 * k), piece.im[g][0]);
+        accumulator.template Add<Loader, false>(p + i * kBytes, kLanes, [&](size_t k, FloatVec x) {
+          const size_t at = k * kFloatsPerVec;
+          lanes.re[k] = FusedMulAdd(x, hn::LoadU(d, re + at), lanes.re[k]);
+          lanes.im[k] = FusedMulAdd(x, hn::LoadU(d, im + at), lanes.im[k]);
         });
       }
     }
     n -= take;
     s->column += take;
     if (s->column < piece_end) break;
-    const Pair pair = piece.Sum();
-    piece.Clear();
-    const bool is_row = s->begun && s->columns <= kPhaseTable;
-    if (is_row && s->in_run && s->waiting > 0 && s->row < s->run.end) {  // PushRow, in short
-      hn::StoreU(pair, hn::FixedTag<double, 2>(), s->rows.data() + 2 * s->waiting);
+    if (s->begun && s->whole_in_float()) {
+      if (!s->in_run || s->row >= s->run.end) EnterRun(s, s->row);
+      if (s->waiting + s->lane_rows == 0) s->first_waiting = s->row;
+      lanes.Store(s->lanes_re.data() + kLanes * s->lane_rows,
+                  s->lanes_im.data() + kLanes * s->lane_rows);
+      s->node.inside = false;
       s->column = 0;
       ++s->row;
-      if (++s->waiting == SketchScan::kRows) AddWaiting(s);
-      continue;
+      PushLanes(s, 1);
+    } else {
+      lanes.Store(s->float_re.data(), s->float_im.data());
+      s->EndPiece();
+      if (s->column == s->columns) EndRow(s);
     }
-    double sum[2];
-    hn::StoreU(pair, hn::FixedTag<double, 2>(), sum);
-    s->AddPiece({sum[0], sum[1]}, piece_begin);
-    if (s->column == s->columns) EndRow(s);
+    lanes.Clear();
   }
-  for (size_t g = 0; g < kLaneGroups; ++g) {
-    hn::StoreU(piece.re[g][0], d, s->re.data() + 8 * g);
-    hn::StoreU(piece.im[g][0], d, s->im.data() + 8 * g);
-  }
+  lanes.Store(s->float_re.data(), s->float_im.data());
   accumulator.Finish(node);
   node->hash = hasher.Finish(chunk, static_cast<uint64_t>(elements * kBytes));
-  if (!MayHoldSpecials(*node)) return;
-  RecountFloats(dtype, begin, elements, node);
-  s->node.spoiled = true;
+  if (MayHoldSpecials(*node)) RecountFloats(dtype, begin, elements, node);
 }
 
 // False: nothing was done, because the dtype, the width of the rows or the target does not suit.
 bool StatsAndValues(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk, StatsNode* node,
                     SketchScan* s) {
-  if constexpr (kDoublesPerVec != 8) return false;
-  const int64_t step = dtype == DType::kFloat32 ? 16 : 32;
-  if (s->columns % step != 0) return false;
-  const bool wide = s->lane_count == 16;
-  switch (dtype) {
-    case DType::kFloat32:
-      wide ? ScanBoth<LoadFloat32, 2>(dtype, p, n, chunk, node, s)
-           : ScanBoth<LoadFloat32, 1>(dtype, p, n, chunk, node, s);
-      break;
-    case DType::kBFloat16:
-      wide ? ScanBoth<LoadBFloat16, 2>(dtype, p, n, chunk, node, s)
-           : ScanBoth<LoadBFloat16, 1>(dtype, p, n, chunk, node, s);
-      break;
-    case DType::kFloat16:
-      wide ? ScanBoth<LoadFloat16, 2>(dtype, p, n, chunk, node, s)
-           : ScanBoth<LoadFloat16, 1>(dtype, p, n, chunk, node, s);
-      break;
-    default:
-      return false;
+  if constexpr (kFloatVecs > 1) return false;  // too few registers
+  // Of shorter rows the end of each costs more than a second pass.
+  const auto suits = [&](int64_t step) {
+    return s->in_float && s->columns >= 2 * step && s->columns % step == 0;
+  };
+  if (dtype == DType::kFloat32 && suits(StatsStep<LoadFloat32>())) {
+    ScanBoth<LoadFloat32>(dtype, p, n, chunk, node, s);
+  } else if (dtype == DType::kBFloat16 && suits(StatsStep<LoadBFloat16>())) {
+    ScanBoth<LoadBFloat16>(dtype, p, n, chunk, node, s);
+  } else if (dtype == DType::kFloat16 && suits(StatsStep<LoadFloat16>())) {
+    ScanBoth<LoadFloat16>(dtype, p, n, chunk, node, s);
+  } else {
+    return false;
   }
   return true;
 }

@@ -26,6 +26,9 @@
 // - A part that begins at index o of dimension d: V = sum of PhaseOf(t_d * o) V_part.
 // - The last three hold up to 2^-28 of the norm, because phases are rounded (phase.h); the others up to
 // the rounding of double additions.
+// - Rows of several columns of float32, float16 and bfloat16 are summed in float: r_i is rounded by up
+// to 2^-21 of the row's norm, as elements of float32 are by 2^-24 each. What joins columns, or adds
+// sketches up, holds so far; the others hold as above, since equal rows have equal r_i.
 //
 // An error e = |x - y| / |y| shows as at most sqrt(columns) e |y| in sqrt(q), and sqrt(elements) e |y|
 // in R, W and V. Of roundings that are not aligned with the phases, sqrt(q) shows about e |y|.

@@ -68,6 +68,8 @@ SketchLayout::SketchLayout(DType dtype, std::span<const int64_t> extents) {
   const SketchShape shape = SketchShapeOf(dtype, extents);
   rows_ = block_ = span_ = shape.rows;
   columns_ = shape.columns;
+  in_float_ = columns_ > 1 &&
+              (dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16);
   has_grid_ = shape.has_grid;
   if (!has_grid_) {
     block_ = std::min(kPhaseTable, rows_);

@@ -55,6 +55,14 @@ inline SketchNode GroupSketchScalar(const SketchLayout& layout, const double* va
     while (at < stop) {
       const int64_t column = at - row * columns, block = column / kPhaseTable;
       const int64_t piece_end = std::min(stop, row * columns + (block + 1) * kPhaseTable);
+      std::array<float, 16> float_re{}, float_im{};
+      for (; layout.in_float() && at < piece_end; ++at) {
+        const int64_t j = at - row * columns;
+        const auto k = static_cast<size_t>(j % kPhaseTable), lane = k % 16;
+        const auto x = static_cast<float>(values[at]);
+        float_re[lane] = std::fma(x, ColumnFloatPhases().re[k], float_re[lane]);
+        float_im[lane] = std::fma(x, ColumnFloatPhases().im[k], float_im[lane]);
+      }
       double re[16] = {}, im[16] = {};
       for (; at < piece_end; ++at) {
         const int64_t j = at - row * columns;
@@ -63,8 +71,8 @@ inline SketchNode GroupSketchScalar(const SketchLayout& layout, const double* va
         im[j % lane_count] += values[at] * ColumnPhases().im[k];
       }
       std::complex<double> piece{AddTree(re, lane_count), AddTree(im, lane_count)};
-      if (block > 0)
-        piece = Turned(piece, PhaseOf(kColumnStep * static_cast<uint64_t>(block * kPhaseTable)));
+      if (layout.in_float()) piece = {AddTree(float_re), AddTree(float_im)};
+      if (block > 0) piece = Turned(piece, PhaseOfPiece(block));
       sum += piece;
     }
     node.inside = node.inside && !begins && !ends;

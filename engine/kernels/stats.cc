@@ -3,6 +3,7 @@
 #include "engine/kernels/checksum_parts.h"
 #include "engine/kernels/chunk_reader.h"
 #include "engine/kernels/chunks.h"
+#include "engine/kernels/rest_stats_scalar.h"
 #include "engine/kernels/sketch_scalar.h"
 #include "engine/kernels/sketch_scan.h"
 #include "engine/kernels/stats_node.h"
@@ -80,8 +81,7 @@ struct LoadFloat64 {
 // One pass over the `n` elements at `p`; with kHash their fingerprint too.
 template <class Accumulator, class Loader, bool kHash>
 HWY_INLINE void Scan(const uint8_t* p, size_t n, uint64_t chunk, StatsNode* node) {
-  constexpr size_t kStep =
-      Loader::kBytes * kLanes < kStripeBytes ? kStripeBytes / Loader::kBytes : kLanes;
+  constexpr auto kStep = static_cast<size_t>(StatsStep<Loader>());
   constexpr size_t kStepBytes = kStep * Loader::kBytes;
   Accumulator accumulator;
   Hasher<kHash> hasher;
@@ -225,11 +225,22 @@ struct SketchedNode {
   }
 };
 
+// Whether a part of a tensor has extremes (rest_stats.h) or NaN.
+bool HoldsExtremes(DType dtype, const StatsNode& node) {
+  return DTypeKindOf(dtype) == DTypeKind::kFloat &&
+         !(node.max < kExtreme && node.min > -kExtreme && node.nan == 0);
+}
+
 // The statistics of a chunk, and the sketch of its elements.
 void AddChunk(DType dtype, const uint8_t* p, int64_t n, int64_t chunk, StatsNode* stats,
               SketchScan* scan) {
-  if (scan->AddWithStats(dtype, p, n, chunk, stats)) return;
+  if (!scan->node.given_up && scan->AddWithStats(dtype, p, n, chunk, stats)) {
+    scan->node.given_up = HoldsExtremes(dtype, *stats);
+    return;
+  }
   *stats = StatsOfChunk(dtype, p, n, chunk);
+  if (HoldsExtremes(dtype, *stats)) scan->node.given_up = true;
+  if (scan->node.given_up) return;
   const bool finite = stats->nan + stats->pos_inf + stats->neg_inf == 0;
   scan->Add(dtype, p, n, SketchOf::kFinite, finite);  // the chunk is in the L1 cache
 }
@@ -253,7 +264,7 @@ void AddChunk(DType dtype, const uint8_t* p, int64_t n, int64_t chunk, StatsNode
     AddChunk(view.dtype, p, n, chunk, stats, &scratch.scan);
   };
   const auto finish = [&](const SketchNode& node) {
-    *sketch = node.spoiled ? ComputeSketch(view, pool) : FinishSketch(node);
+    if (!node.given_up) *sketch = FinishSketch(node);
   };
   if (numel <= kChunkElements) {  // most tensors
     Scratch scratch;
@@ -262,13 +273,15 @@ void AddChunk(DType dtype, const uint8_t* p, int64_t n, int64_t chunk, StatsNode
     finish(scratch.scan.Finish());
     return stats;
   }
-  const SketchedNode node = FoldChunks<SketchedNode, Scratch>(
-      numel, pool, [&](int64_t first, int64_t n, int64_t chunk, Scratch& scratch) {
-        SketchedNode of_chunk;
-        read(first, n, chunk, scratch, &of_chunk.stats);
-        const int64_t end = first + n;
-        if (end % kGroupElements == 0 || end == numel) of_chunk.sketch = scratch.scan.Finish();
-        return of_chunk;
+  const SketchedNode node =
+      FoldGroups<SketchedNode, Scratch>(numel, pool, [&](int64_t group, Scratch& scratch) {
+        const StatsNode stats =
+            FoldGroup<StatsNode>(numel, group, [&](int64_t first, int64_t n, int64_t chunk) {
+              StatsNode of_chunk;
+              read(first, n, chunk, scratch, &of_chunk);
+              return of_chunk;
+            });
+        return SketchedNode{stats, scratch.scan.Finish()};
       });
   finish(node.sketch);
   return node.stats;

@@ -6,6 +6,7 @@
 #define ENGINE_KERNELS_STATS_ACCUMULATOR_INL_H_
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -18,6 +19,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
+
+// Elements that a pass takes at a time: whole lanes and whole stripes of the fingerprint.
+template <class Loader>
+constexpr int64_t StatsStep() {
+  return std::max<int64_t>(kLanes, kStripeBytes / Loader::kBytes);
+}
 
 // Sums and extrema over the lanes, fed with floats.
 struct FloatAccumulator {
@@ -37,7 +44,7 @@ struct FloatAccumulator {
 
   // Adds the kLanes elements at `p`. kMasked: only the first `count` belong to the tensor, the
   // others are zeros. Zeros do not change sums; the mask keeps them out of max, min and the count
-  // of zeros. `also(k, elements)` is called with the elements as double, vector by vector.
+  // of zeros. `also(k, elements)` is called with the elements, vector by vector.
   template <class Loader, bool kMasked, class Also>
   HWY_INLINE void Add(const uint8_t* p, size_t count, const Also& also) {
     const IntTag di;
@@ -62,13 +69,12 @@ struct FloatAccumulator {
       // The square of a float is exact in double: fused or not, the same bits.
       squares[2 * k] = hn::MulAdd(low, low, squares[2 * k]);
       squares[2 * k + 1] = hn::MulAdd(high, high, squares[2 * k + 1]);
-      also(2 * k, low);
-      also(2 * k + 1, high);
+      also(k, v);
     }
   }
   template <class Loader, bool kMasked>
   HWY_INLINE void Add(const uint8_t* p, size_t count) {
-    Add<Loader, kMasked>(p, count, [](size_t, DoubleVec) {});
+    Add<Loader, kMasked>(p, count, [](size_t, FloatVec) {});
   }
 
   HWY_INLINE void Finish(StatsNode* node) {

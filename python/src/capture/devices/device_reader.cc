@@ -383,9 +383,9 @@ void DeviceReader::Read(const Piece& piece, const char* data) {
       return kernels::ComputeRestStats(view, numbers.stats, pool);
     });
   }
-  if (numbers.rest && sketched) {
+  if (sketched && !numbers.sketch) {
     numbers.sketch = ComputeOver(bytes, [&](ThreadPool* pool) {
-      return kernels::ComputeSketch(view, pool, kernels::SketchOf::kRest);
+      return kernels::ComputeSketch(view, pool, kernels::SketchOfRest(numbers.rest));
     });
   }
   const kernels::Stats& stats = numbers.stats;

@@ -45,8 +45,8 @@ KnownNumbers::Numbers Measure(const TensorView& view, KnownNumbers::Asked asked,
       kernels::ComputeStats(view, pool, asked.checksum, sketched ? &numbers.sketch : nullptr);
   // Takes no time for a tensor without extremes.
   if (asked.rest) numbers.rest = kernels::ComputeRestStats(view, numbers.stats, pool);
-  if (numbers.rest && sketched)
-    numbers.sketch = kernels::ComputeSketch(view, pool, kernels::SketchOf::kRest);
+  if (sketched && !numbers.sketch)
+    numbers.sketch = kernels::ComputeSketch(view, pool, kernels::SketchOfRest(numbers.rest));
   return numbers;
 }
 
