@@ -189,7 +189,8 @@ class SketchPairs:
         return result | dict(zip(names, self._json_bytes, strict=True))
 
 
-def measure(options, folder: Path) -> dict:
+def build(options):
+    """(program, model, batch, optimizer); program ddp: the model of this rank."""
     program = PROGRAMS[options.program]
     model, batch = program.build(0)
     if options.program == "ddp":
@@ -202,6 +203,11 @@ def measure(options, folder: Path) -> dict:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     if options.optimizer != "plain":
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    return program, model, batch, optimizer
+
+
+def measure(options, folder: Path) -> dict:
+    program, model, batch, optimizer = build(options)
     dump = folder / "dump"
 
     def step():
