@@ -97,10 +97,9 @@ class RunUt : public Verb {
     flags.Text("--as", &as_, "judge as this generation of msprobe did: 1.0, 8 or 26")
         .OneOf({"1.0", "8", "26"});
     flags
-        .Text(
-            "--standard", &standard_,
-            "both: the metrics of the older tools and the verdict in roundings; older: the tables of "
-            "msprobe 26, as --as 26 (or of another generation, with --as)")
+        .Text("--standard", &standard_,
+              "both: the metrics of the older tools and the verdict in roundings; older: the "
+              "tables of msprobe 26, as --as 26 (or of another generation, with --as)")
         .OneOf({"both", "older"})
         .ShowDefault();
     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
