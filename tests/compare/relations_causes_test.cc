@@ -194,6 +194,32 @@ TEST(Missing, ANumberThatTheGoldenComputes) {
   EXPECT_EQ(FirstOf(Mean(false), Mean(true)), "Tensor.sum.0.forward");
 }
 
+// A loss of each sample times its weight; `reshaped`: [8, 1] * [8] is [8, 8].
+Dump Weighted(bool reshaped) {
+  const Elements each = Random(8, 1), weight = Random(8, 2);
+  Elements product;
+  for (const float v : reshaped ? each : Elements{1}) {
+    for (size_t i = 0; i < each.size(); ++i)
+      product.push_back((reshaped ? v : each[i]) * weight[i]);
+  }
+  DumpBuilder b;
+  b.Call("Tensor.mean.0.forward").In(Recorded(Random(40, 3))).Out(Recorded(each, "[8]"));
+  if (reshaped)
+    b.Call("Tensor.reshape.0.forward").In(Recorded(each, "[8]")).Out(Recorded(each, "[8, 1]"));
+  b.Call("Tensor.__mul__.0.forward").In(Recorded(each, reshaped ? "[8, 1]" : "[8]"));
+  b.In(Recorded(weight)).Out(Recorded(product, reshaped ? "[8, 8]" : "[8]"));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(product));
+  return b.Take();
+}
+
+TEST(Missing, TheCallThatGivesAnotherShape) {
+  const Comparison c = Compared(Weighted(true), Weighted(false));
+  EXPECT_EQ(First(c), "Tensor.reshape.0.forward");
+  EXPECT_THAT(c.first.why,
+              ::testing::HasSubstr("has shape [8, 1] in the target, [8] in the golden"));
+  EXPECT_EQ(FirstOf(Weighted(false), Weighted(true)), "Tensor.reshape.0.forward");
+}
+
 // Two passes whose gradients are added up; `cleared`: zero_grad between them.
 Dump Accumulated(bool cleared, bool wrong = false) {
   const Elements first = Random(16, 1), second = Times(Random(16, 2), wrong ? 1.5F : 1);

@@ -267,6 +267,10 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
       f.why += fmt::format("its output is an input of {}, where {}", EntryName(c, p),
                            DescribeRow(c, row));
       break;
+    case Tie::kLeads:
+      f.why += fmt::format("what is made of its output is an input of {}, where {}",
+                           EntryName(c, p), DescribeRow(c, row));
+      break;
     case Tie::kGradient:
       f.why +=
           fmt::format("through it a gradient comes that is a part of the input of {}, where {}",

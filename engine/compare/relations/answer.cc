@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_set>
 
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
@@ -12,6 +13,9 @@
 
 namespace msprobe::compare::relations {
 namespace {
+
+// Of a call that the other run makes in compiled code, where it shows in no module.
+constexpr double kInCompiledCode = 0.5;
 
 class Answer {
  public:
@@ -88,6 +92,14 @@ class Answer {
       case Cause::kNoCallMadeIt:
         if (FirstDivergence f = ExplainInherited(c_, TakerPair()); f.pair == pair_) return f;
         break;
+      case Cause::kCoarser:
+        if (row_ >= 0 && c_.rows[row_].golden >= 0)
+          return Saying(
+              fmt::format("it computes from values that were rounded to a coarser dtype than the "
+                          "golden's: {}",
+                          DescribeRow(c_, row_)),
+              "compute this part, and keep what goes into it, in the dtype of the golden");
+        break;
       default:
         break;
     }
@@ -136,14 +148,16 @@ class Answer {
                   "the two programs are wired differently here: compare the source lines");
   }
 
-  // After a call of one run: the first paired call that takes what it made, where the other run takes
-  // something else; or else the first call with a value that differs.
+  // After a call of one run: the first paired call that takes what it made, or what other calls of one
+  // run made of it, where the other run takes something else; or else the first call with a value that
+  // differs.
   struct Effect {
     int32_t pair = -1, row = -1;
     Tie tie = Tie::kPlace;
   };
   Effect FirstEffect() const {
     Effect first;
+    const std::unordered_set<ValueId> made = MadeOfIt();
     for (int32_t p = pair_ + 1; p < static_cast<int32_t>(c_.pairs.size()); ++p) {
       const RecordPair& pair = c_.pairs[p];
       if (!pair.matched()) continue;
@@ -152,26 +166,63 @@ class Answer {
             c_.measures[i].verdict != RowVerdict::kDiffers)
           continue;
         const auto row = static_cast<int32_t>(i);
-        if (IsMadeHere(row)) return {p, row, Tie::kOutput};
+        const ValueId taken = TakenAt(row);
+        if (IsMadeHere(taken)) return {p, row, Tie::kOutput};
+        if (made.count(taken) > 0) return {p, row, Tie::kLeads};
         if (first.pair < 0) first = {p, row, Tie::kPlace};
       }
     }
     return first;
   }
 
-  // Whether the row is an argument that the call made.
-  bool IsMadeHere(int32_t row) const {
-    const Graph& run = OfTarget() ? r_.t : r_.g;
+  const Graph& Run() const { return OfTarget() ? r_.t : r_.g; }
+  CallId Named() const { return OfTarget() ? candidate_.call : candidate_.golden; }
+
+  // The argument in a row; kNoId: it is none.
+  ValueId TakenAt(int32_t row) const {
     const int32_t leaf = OfTarget() ? c_.rows[row].target : c_.rows[row].golden;
-    const ValueId v = run.ValueOfLeaf(leaf);
-    if (v == kNoId || run.dump.leaves[leaf].slot == Slot::kOutput) return false;
-    const auto makes = run.Makes(OfTarget() ? candidate_.call : candidate_.golden);
-    return std::any_of(makes.begin(), makes.end(), [v](const Port& p) { return p.value == v; });
+    return Run().dump.leaves[leaf].slot == Slot::kOutput ? kNoId : Run().ValueOfLeaf(leaf);
+  }
+
+  bool IsMadeHere(ValueId v) const {
+    const auto makes = Run().Makes(Named());
+    return v != kNoId &&
+           std::any_of(makes.begin(), makes.end(), [v](const Port& p) { return p.value == v; });
+  }
+
+  // What calls without a partner make of what the call made.
+  std::unordered_set<ValueId> MadeOfIt() const {
+    const std::vector<CallId>& partners = OfTarget() ? r_.pair : r_.partner;
+    std::unordered_set<ValueId> made;
+    std::vector<CallId> todo = {Named()};
+    while (!todo.empty()) {
+      const CallId call = todo.back();
+      todo.pop_back();
+      for (const Port& port : Run().Makes(call)) {
+        if (!made.insert(port.value).second) continue;
+        for (const Taker& use : Run().TakersOf(port.value)) {
+          if (partners[use.call] == kNoId && use.call > call) todo.push_back(use.call);
+        }
+      }
+    }
+    return made;
   }
 
   FirstDivergence OfOneRun() const {
-    if (const Effect effect = FirstEffect(); effect.pair >= 0)
-      return ExplainUnmatched(c_, pair_, effect.pair, effect.row, effect.tie);
+    const Effect effect = FirstEffect();
+    if (c_.IsCompiled(pair_)) {  // the other run makes it in code that a compiler made
+      if (effect.pair >= 0 && RecordOf(c_, effect.pair).is_module)
+        return ExplainIntroduced(c_, effect.pair);
+      FirstDivergence f =
+          Saying(fmt::format("the {} runs this call in compiled code (torch.compile), in which no "
+                             "operation is recorded",
+                             OfTarget() ? "golden" : "target"),
+                 kRunEagerly);
+      f.confidence = kInCompiledCode;
+      f.row = -1;
+      return f;
+    }
+    if (effect.pair >= 0) return ExplainUnmatched(c_, pair_, effect.pair, effect.row, effect.tie);
     const EarlierCalls before = CountEarlierCalls(c_, pair_);
     FirstDivergence f = Begin(before);
     f.row = -1;

@@ -134,6 +134,11 @@ class Decision {
   void JudgeRow(uint32_t i, bool call_is_exposed) {
     const Row& row = c_.rows[i];
     Measure& m = c_.measures[i];
+    if (call_is_exposed && row.target >= 0 && row.golden >= 0 && HasOtherShape(row)) {
+      m.verdict = RowVerdict::kDiffers;
+      m.reason = Reason::kShapeDiffers;
+      return;
+    }
     const bool judged = m.verdict == RowVerdict::kNoise || m.verdict == RowVerdict::kDiffers;
     if (row.target < 0 || row.golden < 0 || !judged || !c_.exact.empty()) return;  // bits decide
     const ValueId v = target_.ValueOfLeaf(row.target), w = golden_.ValueOfLeaf(row.golden);
@@ -150,6 +155,13 @@ class Decision {
       m.verdict = RowVerdict::kUnknown;
       m.reason = relations_.IsRight(v) ? Reason::kRewritten : Reason::kWithoutEffect;
     }
+  }
+
+  // An argument with the shape that another call gave it; of a result the elements tell.
+  bool HasOtherShape(const Row& row) const {
+    const Leaf &mine = c_.target.leaves[row.target], &other = c_.golden.leaves[row.golden];
+    return mine.kind == LeafKind::kTensor && other.kind == LeafKind::kTensor &&
+           mine.slot != Slot::kOutput && mine.shape.view() != other.shape.view();
   }
 
   FirstDivergence Describe(const Candidate& candidate) {

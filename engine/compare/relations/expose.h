@@ -96,6 +96,7 @@ class Exposure {
   Candidate Origin(CallId call, ValueId value, std::vector<CallId> seen);
   std::optional<Candidate> WhoShouldMake(ValueId x, ValueId w, CallId call, ValueId value,
                                          const std::vector<CallId>& seen);
+  std::optional<Candidate> Reshaped(CallId call, ValueId value) const;
   std::optional<Candidate> ComputedNumber(CallId call) const;
   std::optional<Candidate> Missing(std::vector<ValueId> todo, CallId call, ValueId taken) const;
   Candidate MissingFrom(ValueId w) const;

@@ -61,6 +61,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
       return Named(named, v, Cause::kAnotherInput);
     }
   }
+  if (auto found = Reshaped(call, v)) return *found;
   if (auto found = ComputedNumber(call)) return *found;
   const Value& value = t.values[v];
   const auto takes = t.Takes(call);
@@ -70,6 +71,42 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   const bool otherwise = r_.OtherApi(call) || r_.OtherScalars(call);
   return Named(call, v, otherwise ? Cause::kMadeDifferently : Cause::kAnotherResult,
                value.maker == call);
+}
+
+// Shape is part of a value: a call that only one run makes leaves the elements as they are, and gives
+// them another shape than the other run passes here.
+std::optional<Candidate> Exposure::Reshaped(CallId call, ValueId v) const {
+  const auto lone_maker = [](const Graph& run, const std::vector<CallId>& partners,
+                             const Port& port, CallId before) {
+    CallId found = kNoId;
+    for (const CallId m : run.MakersOf(port.value)) {
+      if (m >= before || partners[m] != kNoId || run.calls[m].IsModule()) continue;
+      for (const Port& made : run.Makes(m)) {
+        if (made.value == port.value &&
+            run.dump.leaves[made.leaf].shape.view() == run.dump.leaves[port.leaf].shape.view())
+          found = m;
+      }
+    }
+    return found;
+  };
+  const Value& wrong = r_.t.values[v];
+  const ValueId made = wrong.maker == call ? r_.AtPartner(r_.t.made[wrong.port]) : kNoId;
+  for (const Port& port : r_.t.Takes(call)) {
+    for (const Port& there : r_.g.Takes(r_.pair[call])) {
+      if (r_.AtTarget(there.leaf) != port.value || !r_.Fits(port.value, there.value) ||
+          r_.g.dump.leaves[there.leaf].shape.view() == r_.t.dump.leaves[port.leaf].shape.view())
+        continue;
+      if (const CallId m = lone_maker(r_.t, r_.pair, port, call); m != kNoId)
+        return Named(m, v, Cause::kOnlyHere, true);
+      if (const CallId m = lone_maker(r_.g, r_.partner, there, r_.pair[call]); m != kNoId)
+        return Candidate{.golden = m,
+                         .value = made == kNoId ? there.value : made,
+                         .cause = Cause::kMissing,
+                         .order = call - 0.5,
+                         .sure = true};
+    }
+  }
+  return std::nullopt;
 }
 
 // One run passes a number where the other passes a tensor that only it computes.
