@@ -220,6 +220,49 @@ TEST(Missing, TheCallThatGivesAnotherShape) {
   EXPECT_EQ(FirstOf(Weighted(false), Weighted(true)), "Tensor.reshape.0.forward");
 }
 
+// Halves that are joined, and joined once more; `swapped`: in the other order the first time.
+Dump Joined(bool swapped) {
+  const Elements a = Random(16, 1), c = Random(16, 2), first = swapped ? c : a,
+                 last = swapped ? a : c;
+  const auto both = [](Elements x, const Elements& y) {
+    x.insert(x.end(), y.begin(), y.end());
+    return x;
+  };
+  DumpBuilder b;
+  b.Call("Torch.sin.0.forward").In(Recorded(Random(16, 3))).Out(Recorded(a));
+  b.Call("Torch.cos.0.forward").In(Recorded(Random(16, 3))).Out(Recorded(c));
+  b.Call("Torch.cat.0.forward").In(Recorded(first)).In(Recorded(last));
+  b.Out(Recorded(both(first, last), "[2, 16]"));
+  b.Call("Torch.cat.1.forward").In(Recorded(last)).In(Recorded(first));
+  b.Out(Recorded(both(last, first), "[2, 16]"));
+  Elements out = both(last, first);
+  for (size_t i = 0; i < out.size(); ++i) out[i] *= static_cast<float>(i);
+  b.Call("Functional.linear.0.forward").In(Recorded(both(last, first), "[2, 16]"));
+  b.Out(Recorded(out, "[2, 16]"));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(out, "[2, 16]"));
+  return b.Take();
+}
+
+TEST(AnotherInput, IsNamedWhereItIsTakenFirst) {
+  EXPECT_EQ(FirstOf(Joined(true), Joined(false)), "Torch.cat.0.forward");
+}
+
+// A number that the program shows, and that no call takes.
+Dump Shown(float factor) {
+  const Elements x = Random(32, 1);
+  DumpBuilder b;
+  b.Call("Torch.cos.0.forward").In(Recorded(x)).Out(Recorded(Random(32, 2)));
+  b.Call("Tensor.mean.0.forward").In(Recorded(Random(32, 2)));
+  b.Out(Recorded({0.37F * factor}, "[]"));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(Random(32, 2)));
+  return b.Take();
+}
+
+TEST(Sinks, ANumberThatNoCallTakes) {
+  EXPECT_EQ(FirstOf(Shown(2), Shown(1)), "Tensor.mean.0.forward");
+  EXPECT_EQ(FirstOf(Shown(1), Shown(1)), "none");
+}
+
 // Two passes whose gradients are added up; `cleared`: zero_grad between them.
 Dump Accumulated(bool cleared, bool wrong = false) {
   const Elements first = Random(16, 1), second = Times(Random(16, 2), wrong ? 1.5F : 1);

@@ -248,7 +248,7 @@ FAULTS = {
         "mixed_precision:train",
         "scaler.unscale_(optimizer)\n",
         "\n",
-        named=r"(?i)clip_grad_norm_|mixed_precision\.py:5\d",
+        named=r"(?i)clip_grad_norm_|unscale_|mixed_precision\.py:5\d",
     ),
     # -- packed sequences
     "ignored_labels_counted": Fault(

@@ -100,10 +100,15 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
       // Where no gradients of parameters were recorded, what nobody takes is a result of the step.
       const bool last = complete.empty() && !stepped && run.TakersOf(port.value).empty() &&
                         (call.IsForward() || call.IsBackward());
+      const Value& value = run.values[port.value];
+      // A number that a program may show; of a loss AddLosses knows more.
+      const bool number = !last && call.kind == CallKind::kOperation && call.backward == kNoId &&
+                          value.IsFloat() && value.shape.is_scalar() && !value.plain &&
+                          run.TakersOf(port.value).empty();
       const bool sink = call.kind == CallKind::kGradients ? stays(call, port)
-                        : call.IsForward()                ? last
+                        : call.IsForward()                ? last || number
                                                           : optimizer || last;
-      if (sink) out.push_back({id, port.value, port.leaf, step});
+      if (sink) out.push_back({id, port.value, port.leaf, step, number});
     }
   }
   return out;
@@ -116,6 +121,7 @@ void Exposure::FindSinks() {
   for (const Sink& sink : mine) {
     const Port port{.value = sink.value, .leaf = sink.leaf};
     const ValueId there = r_.AtPartner(port);
+    if (sink.number && there == kNoId) continue;
     if (r_.of(sink.value).strength < Strength::kNear) {
       bad_sinks_.push_back(sink.value);
       if (there != kNoId) bad_golden_.push_back(there);
@@ -125,7 +131,7 @@ void Exposure::FindSinks() {
   }
   FindMemorySinks();
   for (const Sink& sink : golden) {
-    if (r_.partner[sink.call] == kNoId && !sink.update && !r_.Has(sink.value) &&
+    if (r_.partner[sink.call] == kNoId && !sink.update && !sink.number && !r_.Has(sink.value) &&
         !g.values[sink.value].plain && t_complete)
       bad_golden_.push_back(sink.value);
     if (!sink.update || r_.partner[sink.call] != kNoId) continue;
@@ -412,11 +418,30 @@ std::optional<Candidate> Exposure::LeftIn(ValueId v) const {
 // A call that only the golden makes inside of a function of the user's, which makes nothing else: the
 // function is missing.
 Candidate Exposure::Outermost(Candidate candidate) const {
+  if (candidate.cause == Cause::kAnotherInput && !modules_only_) return FirstThatTakes(candidate);
   if (candidate.call != kNoId || candidate.golden == kNoId) return candidate;
   for (const Port& port : r_.g.Makes(candidate.golden)) {
     for (const CallId maker : r_.g.MakersOf(port.value)) {
       if (r_.g.calls[maker].facts->opaque && r_.partner[maker] == kNoId) candidate.golden = maker;
     }
+  }
+  return candidate;
+}
+
+// What is passed in place of something else at one call may have been passed so before.
+Candidate Exposure::FirstThatTakes(Candidate candidate) const {
+  for (const Port& port : r_.t.Takes(candidate.call)) {
+    const ValueId w = r_.AtPartner(port);
+    if (w == kNoId || r_.t.values[port.value].plain || r_.Fits(port.value, w)) continue;
+    for (const Taker& use : r_.t.TakersOf(port.value)) {
+      const Port& given = r_.t.taken[use.port];
+      if (use.call >= candidate.call || r_.pair[use.call] == kNoId ||
+          r_.t.calls[use.call].IsModule() || r_.AtPartner(given) != w)
+        continue;
+      candidate.call = use.call;
+      candidate.golden = r_.pair[use.call];
+    }
+    break;
   }
   return candidate;
 }

@@ -69,6 +69,7 @@ class Exposure {
     ValueId value = kNoId;
     int32_t leaf = kNoId;
     bool update = false;  // made by an optimizer's step
+    bool number = false;  // a scalar that no call takes
   };
 
   std::vector<Sink> SinksOf(const Graph& run) const;
@@ -80,6 +81,8 @@ class Exposure {
   std::optional<Candidate> LeftIn(ValueId value) const;
   double BeginOf(const LeftGradient& left) const;
   Candidate Outermost(Candidate candidate) const;
+  Candidate FirstThatTakes(Candidate candidate) const;
+  std::optional<Candidate> PutInAnotherOrder(CallId call, ValueId value) const;
   static std::vector<ValueId> LossesOf(const Graph& run);
   void AddLosses();
   template <typename Next>

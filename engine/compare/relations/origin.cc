@@ -61,6 +61,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
       return Named(named, v, Cause::kAnotherInput);
     }
   }
+  if (auto found = PutInAnotherOrder(call, v)) return *found;
   if (auto found = Reshaped(call, v)) return *found;
   if (auto found = ComputedNumber(call)) return *found;
   const Value& value = t.values[v];
@@ -71,6 +72,19 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   const bool otherwise = r_.OtherApi(call) || r_.OtherScalars(call);
   return Named(call, v, otherwise ? Cause::kMadeDifferently : Cause::kAnotherResult,
                value.maker == call);
+}
+
+// A call that only the target makes puts rows into another order, and this call does not tell: it draws
+// random numbers, or its result was not related.
+std::optional<Candidate> Exposure::PutInAnotherOrder(CallId call, ValueId v) const {
+  for (const Port& port : r_.t.Takes(call)) {
+    const Relation& r = r_.of(port.value);
+    const CallId maker = r_.t.values[port.value].maker;
+    if (r.strength == Strength::kSame && r.doubtful && maker != kNoId && maker < call &&
+        r_.pair[maker] == kNoId && !r_.t.calls[maker].IsModule())
+      return Named(maker, v, Cause::kOnlyHere, true);
+  }
+  return std::nullopt;
 }
 
 // Shape is part of a value: a call that only one run makes leaves the elements as they are, and gives
@@ -149,6 +163,12 @@ std::optional<Candidate> Exposure::WhoShouldMake(ValueId x, ValueId w, CallId ca
     // The target has all parts, but adds up only some: the gradient of another use is lost.
     for (const ValueId p : parts) {
       if (p == r_.of(x).golden || g.values[p].maker == kNoId) continue;
+      for (const CallId m : g.MakersOf(p)) {  // that only passes the gradient on
+        const CallId only = g.calls[m].forward;
+        if (r_.partner[m] == kNoId && only != kNoId && r_.partner[only] == kNoId)
+          return Candidate{
+              .golden = only, .value = w, .cause = Cause::kMissing, .order = call - 0.5};
+      }
       const CallId forward = g.calls[g.values[p].maker].forward;
       const CallId f = forward == kNoId ? kNoId : r_.partner[forward];
       if (f != kNoId) return Named(f, v, Cause::kGradientNotAdded);
