@@ -58,13 +58,30 @@ Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> lef
     });
     if (!known) candidates.push_back(named);
   }
-  const bool alike = r_.same_environment() && SamePolicy();
+  const bool same_policy = SamePolicy();
+  const bool alike = r_.same_environment() && same_policy;
+  if (!same_policy) DropGrowth();
   if (candidates.empty()) {
     candidates = FirstBits(alike);
     without_effect = !candidates.empty();
   } else {
     PreferBirth(alike);
   }
+}
+
+// Under another precision policy all values are off by roundings of the coarser dtype, and nobody
+// measured how far these may grow: what hardly leaves its bound is their growth.
+void Exposure::DropGrowth() {
+  const auto exact = [this](const Port& port) {
+    return r_.of(port.value).strength == Strength::kEqual;
+  };
+  std::erase_if(candidates, [&](const Candidate& c) {
+    if (c.cause != Cause::kAnotherResult || c.call == kNoId) return false;
+    const Relation& r = r_.of(c.value);
+    const auto takes = r_.t.Takes(c.call);
+    return r.error <= kSurely * r.bound && !std::all_of(takes.begin(), takes.end(), exact);
+  });
+  if (candidates.empty()) exposed_.clear();
 }
 
 std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {

@@ -122,6 +122,7 @@ class Exposure {
   std::optional<Candidate> MadeOfCoarser(CallId call, const std::vector<double>& mine,
                                          const std::vector<double>& golden) const;
   void PreferBirth(bool alike);
+  void DropGrowth();
   std::optional<Candidate> BornHere(CallId call, bool alike) const;
 
   const Relations& r_;
