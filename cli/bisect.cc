@@ -18,7 +18,6 @@
 #include "engine/compare/compare.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/ranks/wrong_updates.h"
-#include "engine/compare/relations/carried.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/step_in_path.h"
 #include "engine/isolation/error_chain.h"
@@ -140,16 +139,13 @@ class Bisect : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target, golden, {.common = true}));
     std::vector<compare::RankResult> results;
     std::vector<Round> rounds;  // one for each result
-    compare::relations::CarriedByRank carried;
     for (size_t i = 0; i < paired.pairs.size(); ++i) {
       const DumpPair& pair = paired.pairs[i];
       MSPROBE_ASSIGN_OR_RETURN(Dump of_target, dump::ReadDump(pair.target));
       MSPROBE_ASSIGN_OR_RETURN(Dump of_golden, dump::ReadDump(pair.golden));
-      compare::CompareOptions options = options_;
-      options.carried = carried.Of(pair.rank);
       MSPROBE_ASSIGN_OR_RETURN(
           const compare::Comparison c,
-          compare::Compare(std::move(of_target), std::move(of_golden), options));
+          compare::Compare(std::move(of_target), std::move(of_golden), options_));
       results.push_back(compare::SummarizeRank(c, pair.step, pair.rank));
       rounds.push_back({.target = pair.target,
                         .golden = pair.golden,
@@ -175,15 +171,12 @@ class Bisect : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target, golden, {.common = true}));
     std::optional<Round> agrees;
     Status missing;
-    compare::relations::CarriedByRank carried;
     for (const DumpPair& pair : paired.pairs) {
       MSPROBE_ASSIGN_OR_RETURN(Dump of_target, dump::ReadDump(pair.target));
       MSPROBE_ASSIGN_OR_RETURN(Dump of_golden, dump::ReadDump(pair.golden));
-      compare::CompareOptions options = options_;
-      options.carried = carried.Of(pair.rank);
       MSPROBE_ASSIGN_OR_RETURN(
           compare::Comparison c,
-          compare::Compare(std::move(of_target), std::move(of_golden), options));
+          compare::Compare(std::move(of_target), std::move(of_golden), options_));
       const Result<int32_t> call = isolation::FindCall(c, call_);
       if (!call.ok()) {
         if (missing.ok()) missing = call.status();
@@ -332,7 +325,8 @@ class Bisect : public Verb {
 
   std::string target_, golden_, call_, output_ = "./bisect", run_, golden_run_, format_ = "table",
                                        thresholds_;
-  compare::CompareOptions options_;
+  // Rows that are wrong on the way are asked, which relations do not keep.
+  compare::CompareOptions options_{.engine = compare::Engine::kRules};
   std::string folder_, config_;
   int64_t rounds_ = 4;
   std::vector<Round> history_;

@@ -97,6 +97,36 @@ TEST(Memory, AWeightThatIsChangedAndChangedBackIsWhatItWas) {
   EXPECT_EQ(First(c), "none");
 }
 
+// A cache that held zeros before the step, written by a call whose result nobody takes.
+Dump Cached(float factor) {
+  DumpBuilder b;
+  b.Call("Tensor.__setitem__.0.forward").In(Recorded(Elements(16, 0.0F)));
+  b.In(Recorded(Times(Random(8, 1), factor)));
+  Elements cache(16, 0.0F);
+  for (size_t i = 0; i < 8; ++i) cache[i] = factor * Random(8, 1)[i];
+  b.Changed("input.0", Recorded(cache));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(Random(16, 2)));
+  return b.Take();
+}
+
+TEST(Memory, ACacheOfZerosMayBeOlderThanTheStep) {
+  EXPECT_EQ(FirstOf(Cached(1), Cached(1)), "none");
+  EXPECT_EQ(FirstOf(Cached(2), Cached(1)), "Tensor.__setitem__.0.forward");
+}
+
+// What a process gives to another one, and takes nothing back from.
+Dump Sent(float factor) {
+  const Elements x = Random(16, 1), y = Times(x, factor);
+  DumpBuilder b;
+  b.Call("Tensor.mul.0.forward").In(Recorded(x)).Value("1", "float", std::to_string(factor));
+  b.Out(Recorded(y));
+  b.Call("Distributed.send.0.forward").In(Recorded(y)).Value("1", "int", "1");
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(Random(16, 2)));
+  return b.Take();
+}
+
+TEST(Sinks, WhatOtherRanksReceive) { EXPECT_EQ(FirstOf(Sent(2), Sent(3)), "Tensor.mul.0.forward"); }
+
 // A layer with dropout that is computed again in the backward pass, with the same mask or another.
 Dump Checkpointed(bool other_mask) {
   const Elements x = Random(64, 1), weight = Random(64, 2), gradient = Random(64, 3);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_names.h"
 #include "engine/compare/relations/memory.h"
@@ -84,6 +85,17 @@ void Exposure::DropGrowth() {
   if (candidates.empty()) exposed_.clear();
 }
 
+// What other ranks receive is a result of this one.
+void Exposure::AddGiven(const Graph& run, CallId id, std::vector<Sink>* out) {
+  const Record& record = run.dump.records[run.calls[id].record];
+  const std::optional<Exchange> exchange = ExchangeOf(run.dump, record);
+  if (!exchange) return;
+  for (const Port& port : run.Takes(id)) {
+    if (PartOf(*exchange, record, run.dump.leaves[port.leaf]) == ExchangePart::kGiven)
+      out->push_back({id, port.value, port.leaf, false, true});
+  }
+}
+
 std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
   bool stepped = false;
   std::unordered_map<int32_t, CallId> complete;  // the last gradients of the parameters of a module
@@ -106,6 +118,7 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
   std::vector<Sink> out;
   for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
     const Call& call = run.calls[id];
+    if (call.facts->exchanges && call.kind == CallKind::kOperation) AddGiven(run, id, &out);
     const bool optimizer = call.kind == CallKind::kUpdate || call.kind == CallKind::kTotalNorm;
     const bool step = call.kind == CallKind::kUpdate && run.ApiOf(id).ends_with(".step");
     for (const Port& port : optimizer ? run.Takes(id) : std::span<const Port>()) {
@@ -138,7 +151,7 @@ void Exposure::FindSinks() {
   for (const Sink& sink : mine) {
     const Port port{.value = sink.value, .leaf = sink.leaf};
     const ValueId there = r_.AtPartner(port);
-    if (sink.number && there == kNoId) continue;
+    if (sink.paired && there == kNoId) continue;
     if (r_.of(sink.value).strength < Strength::kNear) {
       bad_sinks_.push_back(sink.value);
       if (there != kNoId) bad_golden_.push_back(there);
@@ -148,7 +161,7 @@ void Exposure::FindSinks() {
   }
   FindMemorySinks();
   for (const Sink& sink : golden) {
-    if (r_.partner[sink.call] == kNoId && !sink.update && !sink.number && !r_.Has(sink.value) &&
+    if (r_.partner[sink.call] == kNoId && !sink.update && !sink.paired && !r_.Has(sink.value) &&
         !g.values[sink.value].plain && t_complete)
       bad_golden_.push_back(sink.value);
     if (!sink.update || r_.partner[sink.call] != kNoId) continue;

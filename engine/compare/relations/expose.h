@@ -69,10 +69,12 @@ class Exposure {
     ValueId value = kNoId;
     int32_t leaf = kNoId;
     bool update = false;  // made by an optimizer's step
-    bool number = false;  // a scalar that no call takes
+    bool paired =
+        false;  // counts where the golden has one, too: a number that is shown, what ranks receive
   };
 
   std::vector<Sink> SinksOf(const Graph& run) const;
+  static void AddGiven(const Graph& run, CallId call, std::vector<Sink>* out);
   static bool MayLead(const Value& part, const Value& whole);
   void FindSinks();
   void FindMemorySinks();

@@ -46,10 +46,12 @@ std::vector<Memory> MemoriesOf(const Graph& run) {
       // Constants do not tell one counter from another: each write stands for itself.
       const auto held =
           before == kNoId || run.values[before].plain ? holds.end() : holds.find(before);
-      if (held == holds.end() && before != kNoId && !Outlives(run, before)) continue;
+      const bool found = held != holds.end() || before == kNoId || Outlives(run, before);
+      const bool perhaps = !found && run.values[before].plain && run.values[before].maker == kNoId;
+      if (!found && !perhaps) continue;
       size_t index = out.size();
       if (held == holds.end()) {
-        out.push_back({.root = before});
+        out.push_back({.root = before, .perhaps = perhaps});
       } else {
         index = held->second;
         holds.erase(held);
@@ -89,7 +91,7 @@ std::vector<MemoryPair> PairMemories(const Relations& r) {
     } else if (root != kNoId) {
       pair.golden = {.root = root, .last = root};
     }
-    out.push_back(pair);
+    if (!memory.perhaps || pair.golden.last != kNoId) out.push_back(pair);
   }
   std::unordered_map<ValueId, ValueId> target_of;
   for (ValueId v = 0; v < static_cast<ValueId>(r.t.values.size()); ++v) {

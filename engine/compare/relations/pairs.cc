@@ -190,8 +190,9 @@ std::vector<Relations::Group> Relations::GroupsOf(CallId call) {
     out.push_back({{call}, {place.others[index]}});  // one call that divides
   const size_t most = std::gcd(m, k);
   const size_t least = std::max<size_t>((std::max(m, k) + kMostParts - 1) / kMostParts, 1);
-  for (size_t calls = most; calls >= least; --calls) {  // how many one pass makes
-    if (most % calls != 0 || (m == calls && k == calls)) continue;
+  for (size_t parts = 1; most / parts >= least; ++parts) {
+    const size_t calls = most / parts;  // how many one pass makes
+    if (most % parts != 0 || (m == calls && k == calls)) continue;
     const size_t r = static_cast<size_t>(index) % calls;
     if (static_cast<size_t>(index) + calls < m || !AreDivided(&place, calls)) continue;
     Group group;
