@@ -29,8 +29,22 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
+BEFORE = dict(os.environ)  # before any module of tests is imported
+
+
+def restore_environment(before):
+    for name in (before.keys() | os.environ.keys()) - {"PYTEST_CURRENT_TEST"}:
+        if name not in before:
+            del os.environ[name]
+        elif os.environ.get(name) != before[name]:
+            os.environ[name] = before[name]
+
+
 def pytest_collection_finish():
-    """A collection of garbage in a fork of this process copies none of its pages."""
+    """What modules set when they are imported (a seed, as the scripts of older tools do) ends here.
+    A collection of garbage in a fork of this process copies none of its pages.
+    """
+    restore_environment(BEFORE)
     gc.collect()
     gc.freeze()
 
@@ -40,11 +54,7 @@ def environment_stays():
     """What a test sets ends with it: after seed_all (PYTHONHASHSEED) no Python would be a fork."""
     before = dict(os.environ)
     yield
-    for name in before.keys() | os.environ.keys() - {"PYTEST_CURRENT_TEST"}:
-        if name not in before:
-            del os.environ[name]
-        elif os.environ.get(name) != before[name] and name != "PYTEST_CURRENT_TEST":
-            os.environ[name] = before[name]
+    restore_environment(before)
 
 
 @pytest.fixture(scope="session")
