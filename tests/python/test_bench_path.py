@@ -67,7 +67,7 @@ def as_26_wrote(dump_path):
     for file in Path(dump_path).glob("*/*/dump.json"):
         text = re.sub(r',"fp":"[\w~]+"', "", file.read_text())
         text, count = re.subn(r'"tool": "[^"]*", ("provenance": \{.*?\}, )?', "", text)
-        assert count == 1 and "md5" in text and "fp" not in text.split('"data"')[1]
+        assert count == 1 and "md5" in text and '"fp"' not in text.split('"data"')[1]
         file.write_text(text)
 
 

@@ -85,6 +85,15 @@ void Exposure::DropGrowth() {
   if (candidates.empty()) exposed_.clear();
 }
 
+// Whether a call writes a part of memory that nobody had written: the rest is no result.
+bool Exposure::FillsNewMemory(const Graph& run, CallId id) {
+  if (!run.calls[id].facts->in_place) return false;
+  const auto takes = run.Takes(id);
+  return std::any_of(takes.begin(), takes.end(), [&run](const Port& port) {
+    return run.values[port.value].unwritten || !run.dump.AllocationOf(port.leaf).empty();
+  });
+}
+
 // What other ranks receive is a result of this one.
 void Exposure::AddGiven(const Graph& run, CallId id, std::vector<Sink>* out) {
   const Record& record = run.dump.records[run.calls[id].record];
@@ -129,7 +138,7 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
     for (const Port& port : run.Makes(id)) {
       // Where no gradients of parameters were recorded, what nobody takes is a result of the step.
       const bool last = complete.empty() && !stepped && run.TakersOf(port.value).empty() &&
-                        (call.IsForward() || call.IsBackward());
+                        (call.IsForward() || call.IsBackward()) && !FillsNewMemory(run, id);
       const Value& value = run.values[port.value];
       // A number that a program may show; of a loss AddLosses knows more.
       const bool number = !last && call.kind == CallKind::kOperation && call.backward == kNoId &&
@@ -192,6 +201,7 @@ void Exposure::Misplace(CallId call, ValueId v) {
 void Exposure::FindMemorySinks() {
   for (const MemoryPair& each : PairMemories(r_)) {
     const ValueId v = each.mine.last, w = each.golden.last;
+    if (r_.t.values[v].unwritten || (w != kNoId && r_.g.values[w].unwritten)) continue;
     if (r_.of(v).strength < Strength::kNear) {
       bad_sinks_.push_back(v);
       if (w != kNoId) bad_golden_.push_back(w);
@@ -281,8 +291,16 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
     inputs = t.InputsOf(v, /*saved=*/true);
   }
   std::vector<ValueId> wrong;
+  // What a call wrote into new memory is right if all that it was given is: who reads the rest errs.
+  const auto only_new = [&](ValueId w) {
+    const CallId maker = t.values[w].maker;
+    if (maker == kNoId || !FillsNewMemory(t, maker)) return false;
+    const auto takes = t.Takes(maker);
+    return std::all_of(takes.begin() + 1, takes.end(),
+                       [&](const Port& port) { return right(port.value); });
+  };
   std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(wrong),
-               [&](ValueId w) { return !right(w); });
+               [&](ValueId w) { return !right(w) && !only_new(w); });
   if (!wrong.empty() || !r_.Alike(value.maker)) return wrong;
   // Its result is wrong, so an input is, which may be changed inside of a module.
   const bool module = t.calls[value.maker].IsModule();

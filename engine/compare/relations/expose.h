@@ -74,6 +74,7 @@ class Exposure {
   };
 
   std::vector<Sink> SinksOf(const Graph& run) const;
+  static bool FillsNewMemory(const Graph& run, CallId call);
   static void AddGiven(const Graph& run, CallId call, std::vector<Sink>* out);
   static bool MayLead(const Value& part, const Value& whole);
   void FindSinks();

@@ -47,7 +47,9 @@ std::vector<Memory> MemoriesOf(const Graph& run) {
       const auto held =
           before == kNoId || run.values[before].plain ? holds.end() : holds.find(before);
       const bool found = held != holds.end() || before == kNoId || Outlives(run, before);
-      const bool perhaps = !found && run.values[before].plain && run.values[before].maker == kNoId;
+      const bool perhaps = !found && run.values[before].plain &&
+                           run.values[before].maker == kNoId && run.values[before].moments.known &&
+                           !run.values[before].unwritten;
       if (!found && !perhaps) continue;
       size_t index = out.size();
       if (held == holds.end()) {
@@ -86,6 +88,11 @@ std::vector<MemoryPair> PairMemories(const Relations& r) {
       paired[found->second] = 1;
     } else if (there != kNoId) {  // written by the partner
       const auto last = of_last.find(there);
+      // The same constant in both runs: what torch.empty leaves is another one in each.
+      const auto root_of = [&] { return others[last->second].root; };
+      if (memory.perhaps && (last == of_last.end() || root_of() == kNoId ||
+                             r.t.values[memory.root].content != r.g.values[root_of()].content))
+        continue;
       pair.golden = {.last = there, .call = r.pair[memory.call]};
       if (last != of_last.end()) paired[last->second] = 1;
     } else if (root != kNoId) {

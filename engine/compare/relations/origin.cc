@@ -147,7 +147,8 @@ std::optional<Candidate> Exposure::WhoShouldMake(ValueId x, ValueId w, CallId ca
   if (mine != kNoId) {
     const ValueId own = r_.AtTarget(g.made[g.values[w].port].leaf);
     const bool was_seen = std::find(seen.begin(), seen.end(), mine) != seen.end();
-    if (mine >= call || was_seen || own == kNoId || r_.Fits(own, w)) return std::nullopt;
+    if (mine >= call || was_seen || own == kNoId || r_.Fits(own, w) || FillsNewMemory(t, mine))
+      return std::nullopt;
     return Origin(mine, v, seen);
   }
   if (maker != kNoId) {
