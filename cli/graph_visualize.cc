@@ -188,7 +188,8 @@ class GraphVisualize : public Verb {
     std::vector<std::string> saved(paired.pairs.size());  // the files of the mappings
     Status single;
     const uint64_t all_memory = AvailableMemory();
-    ForEachPair(paired.pairs, log_rows_, all_memory, [&](size_t i, uint64_t memory) {
+    // Relations are carried from step to step: one pair after the other.
+    ForEachPair(paired.pairs, /*one_at_a_time=*/true, all_memory, [&](size_t i, uint64_t memory) {
       const DumpPair& pair = paired.pairs[i];
       out.Progress("comparing {} with {}", pair.target, pair.golden);
       MemoryBudget budget({.bytes = memory, .file_bytes = FileSizes(pair), .asked_for = false});

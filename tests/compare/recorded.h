@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +13,24 @@
 
 namespace msprobe::compare::test {
 
+using Elements = std::vector<float>;
+
+inline Elements Random(int n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  Elements x(static_cast<size_t>(n));
+  for (float& each : x) each = normal(random);
+  return x;
+}
+
+inline Elements Map(const Elements& x, const std::function<float(float)>& f) {
+  Elements out(x.size());
+  std::transform(x.begin(), x.end(), out.begin(), f);
+  return out;
+}
+
 // `shape`: "[8, 8]"; "": a vector.
-inline Tensor Recorded(const std::vector<float>& x, std::string shape = "") {
+inline Tensor Recorded(const Elements& x, std::string shape = "") {
   Tensor t;
   double sum = 0, squares = 0;
   uint64_t hash = 14695981039346656037U;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <random>
 
 #include "engine/compare/relations/memory.h"
 #include "engine/compare/relations/operations.h"
@@ -17,23 +16,11 @@ namespace msprobe::compare::relations {
 namespace {
 
 using test::DumpBuilder;
+using test::Elements;
 using test::First;
+using test::Map;
+using test::Random;
 using test::Recorded;
-using Elements = std::vector<float>;
-
-Elements Random(int n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Elements x(static_cast<size_t>(n));
-  for (float& each : x) each = normal(random);
-  return x;
-}
-
-Elements Map(const Elements& x, const std::function<float(float)>& f) {
-  Elements out(x.size());
-  std::transform(x.begin(), x.end(), out.begin(), f);
-  return out;
-}
 
 Elements Times(const Elements& x, float factor) {
   return Map(x, [factor](float v) { return v * factor; });

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
-#include <random>
 
 #include "engine/compare/relations/decide.h"
 #include "engine/compare/relations/expose.h"
@@ -20,22 +19,10 @@ namespace msprobe::compare::relations {
 namespace {
 
 using test::DumpBuilder;
+using test::Elements;
+using test::Map;
+using test::Random;
 using test::Recorded;
-using Elements = std::vector<float>;
-
-Elements Random(int n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Elements x(static_cast<size_t>(n));
-  for (float& each : x) each = normal(random);
-  return x;
-}
-
-Elements Map(const Elements& x, const std::function<float(float)>& f) {
-  Elements out(x.size());
-  std::transform(x.begin(), x.end(), out.begin(), f);
-  return out;
-}
 
 float Round(float x) { return std::nextafter(x, 10.0F); }  // one rounding of float32
 

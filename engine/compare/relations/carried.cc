@@ -1,6 +1,7 @@
 #include "engine/compare/relations/carried.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/relations/memory.h"
@@ -56,9 +57,10 @@ Carried LeaveBehind(const Relations& r) {
     if (w == kNoId || r.t.values[v].plain || !r.IsRight(v) || !r.Fits(v, w)) continue;
     const uint64_t mine = KeyOf(r.t, v), golden = KeyOf(r.g, w);
     if (mine == golden || mine == 0 || golden == 0) continue;
-    const double terms = r.Terms(v);
+    const double terms = r.Terms(v), error = r.ApartOf(v, w, terms).in_order;
+    if (!std::isfinite(error)) continue;  // parts of a whole: they are carried above
     out.left[mine] = {.golden = golden,
-                      .error = r.ApartOf(v, w, terms).in_order,
+                      .error = error,
                       .bound = kOwnRoundings * r.t.values[v].roundoff,
                       .terms = terms};
   }
