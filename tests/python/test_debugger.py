@@ -1,6 +1,7 @@
 """The constructor and the methods of PrecisionDebugger, as scripts of every generation use them."""
 
 import inspect
+import random
 import threading
 
 import pytest
@@ -116,28 +117,36 @@ def test_gradients_of_tokens(tmp_path):
     assert sum("parameters_grad" in name for name in names) == 2  # after the first forward
 
 
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
 @forked
-def test_two_threads(tmp_path):
-    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix")
+def test_threads_that_start_and_stop(task, tmp_path):
+    """Measuring a large tensor releases the GIL: another thread stops meanwhile."""
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), level="mix", task=task)
+    model = torch.nn.Sequential(torch.nn.Linear(400, 400), torch.nn.ReLU(), torch.nn.Linear(400, 2))
     failed = []
 
-    def work():
+    def work(seed):
+        chance = random.Random(seed)
         try:
-            for _ in range(20):
-                debugger.start(MODEL)
-                MODEL(X)
+            for _ in range(15):
+                debugger.start(model)
+                result = model(torch.randn(3000, 400))
+                if chance.random() < 0.5:
+                    result.sum().backward()
+                if chance.random() < 0.3:
+                    debugger.step()
                 debugger.stop()
         except BaseException as error:
             failed.append(error)
 
-    workers = [threading.Thread(target=work) for _ in range(2)]
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     debugger.stop()
     assert not failed
-    assert len(read_dump(tmp_path).names) > 20
+    assert any(tmp_path.glob("step*/rank*/dump.json"))
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,13 @@ class Session {
 template <typename Frames>
 int64_t Session::NoteStack(int64_t stack, std::string_view name, Frames&& frames) {
   if (!collecting_ || !OpenFiles()) return -1;
-  const Result<int64_t> number = files_.NoteStack(stack, name, frames);
+  std::vector<std::string> lines;
+  if (!files_.KnowsStack(stack)) {
+    lines = frames();
+    // Reading source lines runs Python, and another thread may have stopped the collection there.
+    if (!collecting_ || !OpenFiles()) return -1;
+  }
+  const Result<int64_t> number = files_.NoteStack(stack, name, std::move(lines));
   if (number.ok()) return *number;
   Fail(number.status());
   return -1;

@@ -131,6 +131,14 @@ Status StepFiles::WriteBeside(const std::string& file_name, std::string_view tex
   return WriteFileAtomically(JoinPath(folder_, name), text);
 }
 
+Result<int64_t> StepFiles::NoteStack(int64_t stack, std::string_view name,
+                                     std::vector<std::string> frames) {
+  if (!KnowsStack(stack)) return AddStack(stack, name, std::move(frames));
+  const int64_t number = stack_numbers_[static_cast<size_t>(stack)];
+  MSPROBE_RETURN_IF_ERROR(writer_->NoteStack(number, name));
+  return number;
+}
+
 Result<int64_t> StepFiles::AddStack(int64_t stack, std::string_view name,
                                     std::vector<std::string> frames) {
   MSPROBE_ASSIGN_OR_RETURN(const int64_t number, writer_->AddStack(name, std::move(frames)));

@@ -50,10 +50,13 @@ class StepFiles {
   }
   // Writes another file into the folder of dump.json. Beside a pkl file only weights.json is written.
   Status WriteBeside(const std::string& file_name, std::string_view text);
-  // The number of a stack in this step's files. `stack`: the caller's own number of the stack.
-  // `frames()` is called when this step has not seen the stack.
-  template <typename Frames>
-  Result<int64_t> NoteStack(int64_t stack, std::string_view name, Frames&& frames);
+  // Whether this step has seen the stack. `stack`: the caller's own number of it.
+  bool KnowsStack(int64_t stack) const {
+    const auto index = static_cast<size_t>(stack);
+    return index < stack_numbers_.size() && stack_numbers_[index] >= 0;
+  }
+  // The number of a stack in this step's files. `frames`: its lines, if this step has not seen it.
+  Result<int64_t> NoteStack(int64_t stack, std::string_view name, std::vector<std::string> frames);
   Status Store(const std::string& file_name, const TensorView& view);
   bool storing() const { return tensors_ != nullptr; }
 
@@ -78,14 +81,5 @@ class StepFiles {
   // The caller's number of a stack -> its number in this step's files; -1: not seen in this step.
   std::vector<int64_t> stack_numbers_;
 };
-
-template <typename Frames>
-Result<int64_t> StepFiles::NoteStack(int64_t stack, std::string_view name, Frames&& frames) {
-  const auto index = static_cast<size_t>(stack);
-  if (index >= stack_numbers_.size() || stack_numbers_[index] < 0)
-    return AddStack(stack, name, frames());
-  MSPROBE_RETURN_IF_ERROR(writer_->NoteStack(stack_numbers_[index], name));
-  return stack_numbers_[index];
-}
 
 }  // namespace msprobe::dump

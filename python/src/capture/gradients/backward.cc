@@ -33,6 +33,9 @@ using PendingList = std::list<std::shared_ptr<Pending>>;
 
 // One armed call. Its hooks own it, so that it is freed with the graph if backward() never runs.
 // Once a gradient has arrived, the list of waiting calls owns it too.
+//
+// While a gradient is measured or added, the GIL is released, and another thread may finish the call
+// (stop() does). From then on the vectors are that thread's: nothing is put into them.
 struct Pending {
   GradientSink* sink;
   int64_t dump;
@@ -45,6 +48,8 @@ struct Pending {
   bool listed = false, done = false;
   PendingList::iterator place;  // in the list of waiting calls, when listed
 
+  void PutInput(size_t slot, PyObject* gradient);
+  void PutOutput(size_t slot, PyObject* gradient);
   void Arrived();
   void Finish();
 };
@@ -54,14 +59,25 @@ PendingList& Waiting() {
   return *list;
 }
 
+void Pending::PutInput(size_t slot, PyObject* gradient) {
+  Gradient made = sink->Compose(name, true, slot, gradient);
+  if (!done) inputs[slot] = std::move(made);
+}
+
+void Pending::PutOutput(size_t slot, PyObject* gradient) {
+  Gradient made = sink->Compose(name, false, slot, gradient);
+  if (!done) outputs[slot] = std::move(made);
+}
+
 void Pending::Finish() {
   if (std::exchange(done, true)) return;
+  // Before anything is measured: who finishes all calls of the list must not meet this one again.
+  if (std::exchange(listed, false)) Waiting().erase(place);  // the caller holds a reference
   for (size_t i = 0; i < sums.size(); ++i) {
     if (sums[i]) outputs[i] = sink->Compose(name, false, i, sums[i].get());
   }
   sums.clear();
   sink->Complete(name, parent, std::move(inputs), std::move(outputs));
-  if (std::exchange(listed, false)) Waiting().erase(place);  // the caller holds a reference
 }
 
 using Positions =
@@ -129,7 +145,7 @@ void NoteThread(unsigned long thread, PyObject* gradients) {
 
 void AddShare(Pending& p, size_t slot, PyObject* gradient) {
   int& left = p.edges_left[slot];
-  if (left <= 0) return;
+  if (p.done || left <= 0) return;
   --left;
   const bool last = left == 0;
   PyRef sum = std::move(p.sums[slot]);
@@ -145,9 +161,9 @@ void AddShare(Pending& p, size_t slot, PyObject* gradient) {
       if (!sum) left = 0;  // the gradient is recorded as null
     }
   }
-  if (!sum) return;
+  if (!sum || p.done) return;
   if (last) {
-    p.outputs[slot] = p.sink->Compose(p.name, false, slot, sum.get());
+    p.PutOutput(slot, sum.get());
   } else {
     p.sums[slot] = std::move(sum);
   }
@@ -161,7 +177,7 @@ void Take(Pending& p, const Task& task, PyObject* incoming, PyObject* outgoing) 
   };
   const auto add = [&](size_t slot, PyObject* gradient) { AddShare(p, slot, gradient); };
   each(task.results, incoming, [&](size_t slot, PyObject* gradient) {
-    if (gradient != Py_None) p.inputs[slot] = p.sink->Compose(p.name, true, slot, gradient);
+    if (gradient != Py_None) p.PutInput(slot, gradient);
   });
   each(task.passed, incoming, add);
   if (outgoing != nullptr) each(task.edges, outgoing, add);

@@ -1,5 +1,6 @@
 #include "capture/recorders/call_recorder.h"
 
+#include <optional>
 #include <utility>
 
 #include "capture/values/generator_state.h"
@@ -77,7 +78,9 @@ void CallRecorder::KeepTensors(OpenCall* call, EntryStyle* style) {
 bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
   const bool record = call->wanted && recording_->session->filter().data_mode.forward_input &&
                       recording_->records_values();
-  if (!record) recording_->scratch.Begin("");
+  std::optional<LentEntry> scratch;
+  if (!record) scratch.emplace(&recording_->scratch);
+  if (scratch) (*scratch)->Begin("");
   EntryStyle style = record ? recording_->StyleOf(call->entry.name(), /*is_output=*/false)
                             : EntryStyle{Reading::kPresence};
   if (waits_to_record() && call->wanted) {
@@ -85,7 +88,7 @@ bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
     style.held = &call->held;
   }
   if (record) KeepTensors(call, &style);
-  ValueWriter writer(record ? &call->entry : &recording_->scratch, recording_->options, style);
+  ValueWriter writer(record ? &call->entry : scratch->get(), recording_->options, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->input);
   writer.List("input_args", "input", args.self, args.positional, args.count);
@@ -101,7 +104,9 @@ bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
 }
 
 void CallRecorder::NoteStack(OpenCall* call) {
-  if (!call->wanted || !(recording_->session->config().extra_info || waits_to_record())) return;
+  if (!call->wanted || !(recording_->session->config().extra_info || waits_to_record()) ||
+      call->dump != recording_->session->dump())
+    return;
   bool is_new;
   call->site = recording_->stacks.Intern(&is_new);
   if (waits_to_record()) return;  // not known yet whether it is recorded
@@ -130,12 +135,14 @@ void CallRecorder::NoteRegion(OpenCall* call, const std::string& region) {
 void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* module) {
   const bool record = call->wanted && recording_->session->filter().data_mode.forward_output &&
                       recording_->records_values();
-  if (!record) recording_->scratch.Begin("");
+  std::optional<LentEntry> scratch;
+  if (!record) scratch.emplace(&recording_->scratch);
+  if (scratch) (*scratch)->Begin("");
   EntryStyle style = record ? recording_->StyleOf(call->entry.name(), /*is_output=*/true)
                             : EntryStyle{Reading::kPresence};
   if (waits_to_record()) style.held = &call->held;
   if (record) KeepTensors(call, &style);
-  ValueWriter writer(record ? &call->entry : &recording_->scratch, recording_->options, style);
+  ValueWriter writer(record ? &call->entry : scratch->get(), recording_->options, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->output);
   if (call->api != nullptr && !call->api->unwritten.empty()) {

@@ -88,7 +88,8 @@ bool GradientRecorder::Record(const BackwardCall& call, const std::string& paren
         {.name = name, .parent = parent, .construct = recording_->modules_wanted});
     return true;
   }
-  Entry& entry = entry_;
+  LentEntry lent(&entry_);
+  Entry& entry = *lent.get();
   entry.Begin(name);
   const auto slot = [&](const char* key, std::vector<Gradient>* gradients) {
     entry.BeginSlot(key, key, Entry::Container::kList);

@@ -57,7 +57,7 @@ class GradientRecorder final : public GradientSink {
   Recording* recording_;
   OverflowCheck* overflow_;
   GradientsBefore* before_;
-  Entry entry_;  // reused; the GIL is held while it is filled
+  Entry entry_;  // lent: LentEntry
   std::unordered_map<std::string, BackwardCall> backward_calls_;
   // Filled for pkl files only, which show the stack of the forward call for backward calls as well.
   std::unordered_map<std::string, int64_t> forward_stacks_;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "capture/calls/stack.h"
@@ -21,6 +22,25 @@
 #include "engine/dump/session/session.h"
 
 namespace msprobe::capture {
+
+// An Entry whose memory is used again and again. Who has it lent is alone with it: the GIL is released
+// while a large tensor is measured, and a thread that comes in between gets an Entry of its own.
+//
+//   LentEntry entry(&place);
+//   entry->Begin(name);
+class LentEntry {
+ public:
+  explicit LentEntry(Entry* place) : place_(place), entry_(std::exchange(*place, Entry())) {}
+  ~LentEntry() { *place_ = std::move(entry_); }
+  LentEntry(const LentEntry&) = delete;
+  LentEntry& operator=(const LentEntry&) = delete;
+  Entry* get() { return &entry_; }
+  Entry* operator->() { return &entry_; }
+
+ private:
+  Entry* place_;
+  Entry entry_;
+};
 
 struct Recording {
   std::unique_ptr<dump::Session> session;  // null before the configuration is known
@@ -36,7 +56,7 @@ struct Recording {
   bool optimizers_wanted = false;                    // by level, task and the key "optimizer"
   int64_t stored_calls = 0;  // the tensors of so many more entries are stored (baseline)
   bool sees_calls = false;   // from Collector::Start to StopCalls
-  Entry scratch;             // takes values that are read (for their tensors) and not recorded
+  Entry scratch;             // lent for values that are read (for their tensors), not recorded
 
   const dump::Config& config() const { return session->config(); }
   bool looks_for_nan() const { return config().task == Task::kNanCheck; }

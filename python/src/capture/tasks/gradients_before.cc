@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "capture/calls/interpose.h"
 #include "capture/gradients/parameter_hooks.h"
@@ -89,37 +90,42 @@ void GradientsBefore::Record(PyObject* complete) {
       std::string(kGradientsBefore),
       recording_->session->calls().Next(recording_->counters.Of(std::string(kGradientsBefore))),
       /*is_module=*/false, &name, &backward);
-  bool any = false;
-  entry_.Begin(name);
-  entry_.BeginSlot("input_args", "input", Entry::Container::kList);
-  entry_.EndSlot();
-  entry_.BeginSlot("input_kwargs", "kwargs", Entry::Container::kDict);
-  entry_.EndSlot();
-  entry_.BeginSlot("output", "output", Entry::Container::kList);
-  entry_.BeginDict();
+  // All are found before the first is measured: measuring releases the GIL, and another thread may
+  // start with other models, or be at this place for a pass of its own.
+  std::vector<std::pair<std::string, PyRef>> found;
   for (const auto& [parameter_name, weak] : names_->InOrder()) {
     PyObject* const parameter = PyWeakref_GetObject(weak.get());  // None when it is gone
     if (parameter == Py_None) continue;
     const PyRef keep = PyRef::Borrow(parameter);
-    const PyRef gradient = GradientOf(parameter);
+    PyRef gradient = GradientOf(parameter);
     if (!gradient || gradient.get() == complete || HasNoBits(gradient.get())) continue;
-    TensorValue value = RecordTensor(gradient.get(), recording_->options, EntryStyle(), "");
-    entry_.Key(parameter_name);
-    entry_.AddTensor(std::move(value));
-    any = true;
+    found.emplace_back(parameter_name, std::move(gradient));
   }
-  entry_.EndContainer();
-  entry_.EndSlot();
-  if (!any && said_in_header_) return;
-  entry_.stack = -1;
+  if (found.empty() && said_in_header_) return;
+  Entry entry;
+  entry.Begin(name);
+  entry.BeginSlot("input_args", "input", Entry::Container::kList);
+  entry.EndSlot();
+  entry.BeginSlot("input_kwargs", "kwargs", Entry::Container::kDict);
+  entry.EndSlot();
+  entry.BeginSlot("output", "output", Entry::Container::kList);
+  entry.BeginDict();
+  for (const auto& [parameter_name, gradient] : found) {
+    TensorValue value = RecordTensor(gradient.get(), recording_->options, EntryStyle(), "");
+    entry.Key(parameter_name);
+    entry.AddTensor(std::move(value));
+  }
+  entry.EndContainer();
+  entry.EndSlot();
+  entry.stack = -1;
   if (recording_->config().extra_info && PyEval_GetFrame() != nullptr) {
     bool is_new;
     const int64_t site = recording_->stacks.Intern(&is_new);
-    entry_.stack =
+    entry.stack =
         recording_->session->NoteStack(site, name, [&] { return recording_->stacks.Format(); });
   }
   recording_->session->Record(
-      {.entry = &entry_, .name = name, .construct = recording_->modules_wanted});
+      {.entry = &entry, .name = name, .construct = recording_->modules_wanted});
   recording_->TakeArrived();
 }
 

@@ -23,7 +23,7 @@ class GradientsBefore {
   bool Begin(bool has_models);
   void End() { on_ = false; }
   // `complete`: a .grad to which this pass has added already, which is not recorded; null: there is
-  // none. Costs nothing behind the first call in a pass.
+  // none. Costs nothing after the first call in a pass.
   void OnArrival(PyObject* complete = nullptr);
 
  private:
@@ -33,7 +33,6 @@ class GradientsBefore {
   ParameterNames* names_;
   bool on_ = false;
   bool knows_models_ = false, said_in_header_ = false;
-  Entry entry_;  // reused
 };
 
 }  // namespace msprobe::capture

@@ -24,9 +24,14 @@ void ParameterGradients::Arrive(PyObject* module, const NamedModule& known,
   std::string file;
   if (recording_->Stores(arrived.entry))
     file = SafeFileName(arrived.entry + "." + parameter, Framework::Get().tensor_suffix);
-  arrived.gradients[parameter] =
-      record(recording_->StyleOf(arrived.entry, /*is_output=*/true), file);
-  if (arrived.gradients.size() == known.parameters.size()) Write(known, &arrived);
+  const std::string entry = arrived.entry;
+  TensorValue value = record(recording_->StyleOf(entry, /*is_output=*/true), file);
+  // The GIL was released: another thread may have written the entry, or forgotten the modules.
+  const auto waiting = arrived_.find(module);
+  const NamedModule* const named = modules_->Find(module);
+  if (named == nullptr || waiting == arrived_.end() || waiting->second.entry != entry) return;
+  waiting->second.gradients[parameter] = std::move(value);
+  if (waiting->second.gradients.size() == named->parameters.size()) Write(*named, &waiting->second);
 }
 
 void ParameterGradients::OnGradient(PyObject* module, const std::string& parameter,
@@ -83,6 +88,7 @@ void ParameterGradients::Write(const NamedModule& module, Arrived* arrived) {
     recording_->session->Record({.entry = &entry, .name = arrived->entry});
   }
   arrived->gradients.clear();
+  arrived->entry.clear();
 }
 
 }  // namespace msprobe::capture

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <iterator>
+#include <utility>
 
 #include "capture/python/py_ref.h"
 #include "capture/python/torch_api.h"
@@ -66,35 +67,38 @@ size_t KnownNumbers::FewestBytes() {
   return fewest;
 }
 
-const KnownNumbers::Numbers* KnownNumbers::Find(PyObject* tensor, const TensorView& view,
-                                                Asked asked, Key* key) {
+std::optional<KnownNumbers::Numbers> KnownNumbers::Find(PyObject* tensor, const TensorView& view,
+                                                        Asked asked, Key* key) {
   const TorchApi& torch = TorchApi::Get();
-  if (!torch.tells_storages() || !torch.IsPlainTensor(tensor)) return nullptr;
+  if (!torch.tells_storages() || !torch.IsPlainTensor(tensor)) return std::nullopt;
   const int64_t count = view.numel();
   const auto data = reinterpret_cast<uintptr_t>(view.data);
   const auto bytes = static_cast<size_t>(count) * DTypeSize(view.dtype);
-  auto at = At(data);
-  if (bytes < FewestBytes()) {
+  const bool is_small = bytes < FewestBytes();
+  if (is_small && At(data) == storages_.end()) return std::nullopt;
+  const int64_t version = torch.VersionOf(tensor);
+  if (is_small) {
     // A small part of a known tensor: a version that has moved on says that the whole may be another.
-    if (at != storages_.end() && torch.VersionOf(tensor) != at->second.version)
-      at->second.entries.clear();
-    return nullptr;
+    const auto at = At(data);
+    if (at != storages_.end() && version != at->second.version) at->second.entries.clear();
+    return std::nullopt;
   }
   const std::optional<uint64_t> layout = LayoutOf(view);
-  const int64_t version = torch.VersionOf(tensor);
-  if (version < 0) return nullptr;
+  if (version < 0) return std::nullopt;
   const PyRef storage = PyRef::Steal(torch.untyped_storage(tensor));
   if (!storage) ClearError();
   const uintptr_t identity = storage ? Address(torch.storage_address(storage.get())) : 0;
-  if (identity == 0) return nullptr;
+  if (identity == 0) return std::nullopt;
+  const FreedLast freed(this);
+  auto at = At(data);
   if (at != storages_.end() && at->second.identity != identity) at = Erase(at);
   const bool is_known = at != storages_.end() && at->second.identity == identity;
-  if (is_known && at->second.distrusted) return nullptr;
+  if (is_known && at->second.distrusted) return std::nullopt;
   if (is_known && at->second.version != version) {
     at->second.entries.clear();
     at->second.version = version;
   }
-  if (!layout) return nullptr;
+  if (!layout) return std::nullopt;
   *key = {.keep = true,
           .storage = identity,
           .data = data,
@@ -111,16 +115,16 @@ const KnownNumbers::Numbers* KnownNumbers::Find(PyObject* tensor, const TensorVi
       if (entry.sample == kernels::SampleLines(view.data, bytes)) {
         ++saved_.reads;
         saved_.bytes += static_cast<int64_t>(bytes);
-        return &entry.numbers;
+        return entry.numbers;
       }
       at->second.distrusted = true;
       at->second.entries.clear();
       key->keep = false;
-      return nullptr;
+      return std::nullopt;
     }
   }
   if (!Enter(*key, storage.get())) key->keep = false;
-  return nullptr;
+  return std::nullopt;
 }
 
 void KnownNumbers::Keep(const Key& key, PyObject* tensor, const Numbers& numbers) {
@@ -136,12 +140,22 @@ void KnownNumbers::Keep(const Key& key, PyObject* tensor, const Numbers& numbers
 }
 
 bool KnownNumbers::Enter(const Key& key, PyObject* storage) {
-  if (storages_.size() >= kMostStorages) Forget();
-  const uintptr_t end = key.data + key.bytes;
+  Storage joined{.identity = key.storage,
+                 .weak = TorchApi::Get().storage_weak(storage),
+                 .end = key.data + key.bytes,
+                 .version = key.version};
+  if (joined.weak == nullptr) {
+    ClearError();
+    return false;
+  }
+  const PyRef resizable = PyRef::Steal(TorchApi::Get().storage_resizable(storage));
+  if (!resizable) ClearError();
+  joined.distrusted = resizable.get() != Py_True;
+  if (storages_.size() >= kMostStorages) EraseAll();
   // What lies there and belongs to another storage was freed.
   auto at = storages_.lower_bound(key.data);
   if (at != storages_.begin() && std::prev(at)->second.end > key.data) --at;
-  Storage joined{.identity = key.storage, .end = end, .version = key.version};
+  const uintptr_t end = joined.end;
   uintptr_t first = key.data;
   while (at != storages_.end() && at->first < end) {
     Storage& old = at->second;
@@ -154,14 +168,6 @@ bool KnownNumbers::Enter(const Key& key, PyObject* storage) {
     }
     at = Erase(at);
   }
-  joined.weak = TorchApi::Get().storage_weak(storage);
-  if (joined.weak == nullptr) {
-    ClearError();
-    return false;
-  }
-  const PyRef resizable = PyRef::Steal(TorchApi::Get().storage_resizable(storage));
-  if (!resizable) ClearError();
-  joined.distrusted = joined.distrusted || resizable.get() != Py_True;
   return !storages_.emplace(first, std::move(joined)).first->second.distrusted;
 }
 
@@ -173,15 +179,26 @@ KnownNumbers::Storages::iterator KnownNumbers::At(uintptr_t address) {
 }
 
 KnownNumbers::Storages::iterator KnownNumbers::Erase(Storages::iterator at) {
-  const PyRef weak = PyRef::Steal(at->second.weak);
-  const PyRef done =
-      PyRef::Steal(PyObject_CallOneArg(TorchApi::Get().free_storage_weak, weak.get()));
-  if (!done) ClearError();
+  freed_.push_back(at->second.weak);
   return storages_.erase(at);
 }
 
-void KnownNumbers::Forget() {
+void KnownNumbers::EraseAll() {
   for (auto at = storages_.begin(); at != storages_.end();) at = Erase(at);
+}
+
+void KnownNumbers::FreeErased() {
+  for (PyObject* const erased : std::exchange(freed_, {})) {
+    const PyRef weak = PyRef::Steal(erased);
+    const PyRef done =
+        PyRef::Steal(PyObject_CallOneArg(TorchApi::Get().free_storage_weak, weak.get()));
+    if (!done) ClearError();
+  }
+}
+
+void KnownNumbers::Forget() {
+  EraseAll();
+  FreeErased();
 }
 
 }  // namespace msprobe::capture

@@ -2,8 +2,8 @@
 // and output of modules: its memory is read once, as long as PyTorch's version counter of it stands.
 //
 //   KnownNumbers::Key key;
-//   const Numbers* numbers = known.Find(tensor, view, asked, &key);  // null: it must be read
-//   if (numbers == nullptr) known.Keep(key, tensor, Measure(view));
+//   std::optional<Numbers> numbers = known.Find(tensor, view, asked, &key);  // none: it must be read
+//   if (!numbers) known.Keep(key, tensor, Measure(view));
 //
 // Memory can change behind the counter (a NumPy array over it, a kernel of another library, Tensor.data, another
 // process). So each use compares a sample of cache lines (engine/kernels/line_sample.h); a storage for which it
@@ -61,9 +61,8 @@ class KnownNumbers {
   KnownNumbers(const KnownNumbers&) = delete;
   KnownNumbers& operator=(const KnownNumbers&) = delete;
 
-  // `tensor` is the one that has the elements of `view` (TensorAccess::holder). The result is valid
-  // until the next call of another member.
-  const Numbers* Find(PyObject* tensor, const TensorView& view, Asked asked, Key* key);
+  // `tensor` is the one that has the elements of `view` (TensorAccess::holder).
+  std::optional<Numbers> Find(PyObject* tensor, const TensorView& view, Asked asked, Key* key);
   // The numbers of a tensor that Find did not know. They are not kept when the tensor changed while it was read.
   void Keep(const Key& key, PyObject* tensor, const Numbers& numbers);
   void Forget();
@@ -90,15 +89,25 @@ class KnownNumbers {
     std::vector<Entry> entries;
   };
   using Storages = std::map<uintptr_t, Storage>;  // by the first address that is known
+  // Each call of Python may let another thread in here, even one that only makes an object: garbage
+  // collection runs code. So what is erased is freed when no place in the map is in use any more.
+  struct FreedLast {
+    explicit FreedLast(KnownNumbers* numbers) : known(numbers) {}
+    ~FreedLast() { known->FreeErased(); }
+    KnownNumbers* known;
+  };
 
   Storages::iterator At(uintptr_t address);
   Storages::iterator Erase(Storages::iterator at);
+  void EraseAll();
+  void FreeErased();
   // False: the storage is to be read always.
   bool Enter(const Key& key, PyObject* storage);
 
   static constexpr size_t kMostStorages = 4096;
 
   Storages storages_;
+  std::vector<PyObject*> freed_;  // weak references of what was erased
   Saved saved_;
 };
 

@@ -60,9 +60,9 @@ KnownNumbers::Numbers NumbersOf(const TensorAccess& access, const ValueOptions& 
   if (options.known == nullptr || access.resolved() != nullptr || options.slicer != nullptr)
     return ReadNumbers(view, options);
   KnownNumbers::Key key;
-  const KnownNumbers::Numbers* known =
-      options.known->Find(access.holder(), view, AskedBy(options), &key);
-  if (known != nullptr) return *known;
+  if (std::optional<KnownNumbers::Numbers> known =
+          options.known->Find(access.holder(), view, AskedBy(options), &key))
+    return *std::move(known);
   KnownNumbers::Numbers numbers = ReadNumbers(view, options);
   options.known->Keep(key, access.holder(), numbers);
   return numbers;
