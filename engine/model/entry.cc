@@ -237,6 +237,7 @@ void Entry::ForgetFile(std::string_view file) {
 }
 
 void TensorValue::Resolve(const DeferredNumbers& arrived) {
+  unreadable.clear();
   stats = arrived.stats;
   rest = arrived.rest;
   sketch = arrived.sketch;

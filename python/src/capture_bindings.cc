@@ -93,6 +93,7 @@ void Watch(nb::handle owner, const char* name, std::string_view kind) {
   const auto which = kind == "poll"       ? capture::Api::kPoll
                      : kind == "coalesce" ? capture::Api::kCoalesce
                      : kind == "allocate" ? capture::Api::kAllocator
+                     : kind == "resize"   ? capture::Api::kResizer
                      : kind == "convert"  ? capture::Api::kConverter
                      : kind == "trace"    ? capture::Api::kCompiler
                      : kind == "frames"   ? capture::Api::kEvaluator

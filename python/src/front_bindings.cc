@@ -78,6 +78,16 @@ void BindFront(nb::module_& m) {
       },
       "prefix"_a, "name"_a, "objects"_a, "Observe an operator: its packet and its overloads.");
   m.def(
+      "add_functional_collective",
+      [=](const std::string& name, const nb::list& objects, bool waits) {
+        std::vector<PyObject*> pointers;
+        for (nb::handle object : objects) pointers.push_back(object.ptr());
+        collector().custom_apis().AddCollective(
+            name, waits ? capture::Api::kWait : capture::Api::kCall, pointers);
+      },
+      "name"_a, "objects"_a, "waits"_a,
+      "Observe a functional collective, its packet and its overloads; `waits`: it is wait_tensor.");
+  m.def(
       "add_kernel_run",
       [=](nb::handle run) { return collector().custom_apis().AddKernelRun(run.ptr()); }, "run"_a,
       "Observe launches of a class of Triton kernels; returns as register_api does.");

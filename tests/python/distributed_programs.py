@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 # If False, PROGRAMS has only the programs that run under PyTorch 1.13.
 HAS_DTENSOR = find_spec("torch.distributed.device_mesh") is not None
 if HAS_DTENSOR:
+    import torch.distributed._functional_collectives as functional_collectives
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
@@ -133,6 +134,28 @@ def tensor_parallel(rank, ranks):
     return training(model, sgd(model), *batch(0))
 
 
+class Gathered(nn.Module):
+    """Functional collectives under autograd: of a gathered batch each rank returns its part."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x):
+        world = dist.group.WORLD
+        whole = functional_collectives.all_gather_tensor_autograd(x.flatten(0, 1), 0, world)
+        out = functional_collectives.reduce_scatter_tensor_autograd(
+            self.net(whole), "sum", 0, world
+        )
+        largest = functional_collectives.all_reduce(out.detach().abs().max(), "max", world)
+        return (out / largest).view_as(x)
+
+
+def functional(rank, ranks):
+    x, y = batch(rank)
+    return training(model := Gathered(), sgd(model), x.requires_grad_(), y)
+
+
 def halves(rank, ranks):
     """Stage `rank` of the net, and whether this process takes part."""
     model = net()
@@ -209,6 +232,7 @@ PROGRAMS = {
         fsdp1_original,
         fsdp2,
         tensor_parallel,
+        functional,
         pipeline_by_hand,
         pipeline,
         zero1,

@@ -212,10 +212,51 @@ def functional(rank):
 def test_what_is_on_its_way_is_not_waited_for(tmp_path):
     data, results = entries(tmp_path, functional)
     assert results == [(False, 4.0, True)] * 2
-    for records in data:
+    for rank, records in enumerate(data):
         given = records["Functional.softmax.0.forward"]["input_args"][2]
         kind = "torch.distributed._functional_collectives.AsyncCollectiveTensor"
-        assert (given["type"], given["shape"], given["Max"]) == (kind, [N], None)
+        # Its numbers are those of the moment when the program had waited.
+        assert (given["type"], given["shape"], given["Max"]) == (kind, [N], 3.0)
+        assert "unreadable" not in given
+        reduced = records["Distributed.functional_all_reduce.0.forward"]
+        assert reduced["async"] == "waited for"
+        assert (reduced["group"]["ranks"], reduced["group"]["rank"]) == ([0, 1], rank)
+        assert reduced["input_args"][0]["Max"] == rank + 1
+        assert [value["Max"] for value in reduced["output"]] == [3.0]
+
+
+still_pending = []
+
+
+def never_waited_for(rank):
+    import torch.distributed._functional_collectives as functional_collectives
+
+    pending = functional_collectives.all_reduce(full(rank), "sum", dist.group.WORLD)
+    torch.nn.functional.softmax(torch.ones(2), 0, pending)
+    still_pending.append(pending)
+
+
+def test_what_nobody_waits_for_has_no_numbers(tmp_path):
+    data, _ = entries(tmp_path, never_waited_for)
+    for records in data:
+        given = records["Functional.softmax.0.forward"]["input_args"][2]
+        assert (given["Max"], given["unreadable"]) == (None, "not waited for")
+        reduced = records["Distributed.functional_all_reduce.0.forward"]
+        assert reduced["async"] == "not complete at stop" and "output" not in reduced
+
+
+def read_before_the_wait(rank):
+    x = full(rank)
+    work = dist.all_reduce(x, async_op=True)
+    torch.nn.functional.softmax(torch.ones(2), 0, x.view(2, -1))  # ignores this argument
+    work.wait()
+
+
+def test_nothing_is_read_that_a_collective_writes(tmp_path):
+    data, _ = entries(tmp_path, read_before_the_wait)
+    for records in data:
+        given = records["Functional.softmax.0.forward"]["input_args"][2]
+        assert (given["shape"], given["Max"], given["Min"]) == ([2, N // 2], 3.0, 3.0)
 
 
 def compiled(rank):

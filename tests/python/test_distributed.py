@@ -19,7 +19,7 @@ TASKS = {
     "tensor": {"task": "tensor"},
 }
 # Programs in which every process has the same entries.
-ALIKE = {"ddp", "ddp_hook", "fsdp1", "fsdp2", "tensor_parallel"} & PROGRAMS.keys()
+ALIKE = {"ddp", "ddp_hook", "fsdp1", "fsdp2", "tensor_parallel", "functional"} & PROGRAMS.keys()
 
 
 def train_all(rank, ranks, folder, level, task):

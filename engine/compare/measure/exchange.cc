@@ -13,11 +13,18 @@ bool IsAny(std::string_view text, std::initializer_list<std::string_view> names)
   return std::find(names.begin(), names.end(), text) != names.end();
 }
 
+// Functional collectives write into no argument.
+constexpr std::string_view kFunctional = "functional_";
+
+bool IsFunctional(std::string_view api) {
+  return api.substr(api.rfind('.') + 1).starts_with(kFunctional);
+}
+
 // "all_gather_base" for "Distributed._all_gather_base".
 std::string_view KindOf(std::string_view api) {
   std::string_view kind = api.substr(api.rfind('.') + 1);
   while (kind.starts_with('_')) kind.remove_prefix(1);
-  return kind;
+  return kind.substr(IsFunctional(api) ? kFunctional.size() : 0);
 }
 
 bool Sends(std::string_view kind) { return IsAny(kind, {"send", "isend"}); }
@@ -144,6 +151,7 @@ ExchangePart PartOf(const Exchange& e, const Record& record, const Leaf& leaf) {
   if (leaf.slot == Slot::kOutput) {
     return Sends(e.kind) ? ExchangePart::kOther : ExchangePart::kReceived;
   }
+  if (IsFunctional(record.api)) return ExchangePart::kGiven;
   const std::string_view suffix = LeafSuffix(leaf, record);
   // ".input.0.3" -> "0", ".input.tensor_list.1" -> "tensor_list"
   const std::string_view argument =

@@ -20,8 +20,20 @@ LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
 _KEY = "msprobe"  # the key of our hooks; the keys of other hooks are numbers
 apis_added = False
 _places_added = False
+_collectives_added = False
 _optimizers_hooked = False
-_CATEGORIES = ("functional", "tensor", "torch", "_VF", "torch_npu", "distributed", "aten")
+_CATEGORIES = (
+    "functional",
+    "tensor",
+    "torch",
+    "_VF",
+    "torch_npu",
+    "distributed",
+    "functional_collectives",
+    "aten",
+)
+_OPERATORS = "_c10d_functional"  # the namespace of torch.ops
+_FUNCTIONAL = "torch.distributed._functional_collectives"
 # Category -> (prefix, module) of packages that the program may have imported.
 _PACKAGES = {
     "torch_npu": ("NPU", "torch_npu"),
@@ -47,13 +59,19 @@ def _owners():
     return owners
 
 
-def _add_apis():
-    """Tell the engine which functions to observe."""
+def _lists():
+    """Category -> names, of support_wrap_ops.yaml as the user's own list changes it."""
     path = os.path.join(LISTS, "support_wrap_ops.yaml")
     own = os.environ.get("MSPROBE_WRAP_OPS")
     if own and not os.path.isfile(own):
         raise ConfigError(f"MSPROBE_WRAP_OPS: expected a file such as {path}, found {own!r}")
-    lists = dict(_engine.read_name_lists(path, own or ""))
+    return dict(_engine.read_name_lists(path, own or ""))
+
+
+def _add_apis():
+    """Tell the engine which functions to observe."""
+    lists = _lists()
+    own = os.environ.get("MSPROBE_WRAP_OPS")
     own = _engine.read_name_lists(own) if own else []
     _engine.read_api_rules(
         os.path.join(LISTS, "risk_levels.yaml"), os.path.join(LISTS, "builtin_ignore_ops.yaml")
@@ -80,18 +98,22 @@ def _add_apis():
         _engine.watch(torch, name, "allocate")
     for name in ("new_empty", "new_empty_strided"):
         _engine.watch(torch.Tensor, name, "allocate")
+    if hasattr(torch._C, "StorageBase"):  # since 2.0, as is the account of unwritten memory
+        _engine.watch(torch._C.StorageBase, "resize_", "resize")
     _engine.watch(torch.nn.Module, "_apply", "convert")
     # Tensor.npu(), which PyTorch makes of Tensor.to(); Tensor.cuda() is no listed call either.
     backend = getattr(torch._C, "_get_privateuse1_backend_name", lambda: "")()
     if hasattr(torch.Tensor, backend):
         _engine.watch(torch.Tensor, backend, "convert")
-    if torch.distributed.is_available():
-        _add_collectives(lists)
     _engine.warn_unmet_rules()
 
 
-def _add_collectives(lists):
-    """Observe collectives, and the methods by which the program waits for asynchronous ones."""
+def _add_collectives():
+    """Observe collectives, and the methods by which the program waits for asynchronous ones.
+
+    At level L0 they have no entries: their results may not be read before the program has waited.
+    """
+    lists = _lists()
     c10d = torch.distributed.distributed_c10d
     _engine.add_apis(
         "Distributed",
@@ -104,6 +126,22 @@ def _add_collectives(lists):
         _engine.watch(torch.distributed.Work, name, kind)
     if hasattr(c10d, "_CoalescingManager"):
         _engine.watch(c10d._CoalescingManager, "append", "coalesce")
+
+
+def _add_functional_collectives():
+    """Observe what the program calls through torch.distributed._functional_collectives or DTensor,
+    once it has imported them, and the shape inference of pipelines."""
+    if _FUNCTIONAL in sys.modules:
+        for name in _lists().get("functional_collectives", []):
+            packet = getattr(getattr(torch.ops, _OPERATORS), name, None)
+            if packet is not None:
+                overloads = [getattr(packet, overload) for overload in packet.overloads()]
+                waits = name == "wait_tensor"
+                _engine.add_functional_collective(name, [packet, *overloads], waits)
+    stage = getattr(sys.modules.get("torch.distributed.pipelining.stage"), "PipelineStage", None)
+    for name in ("_shape_inference", "_forward_metadata_inference", "_backward_metadata_inference"):
+        if hasattr(stage, name):
+            _engine.watch(stage, name, "convert")
 
 
 def _watch_compiler():
@@ -239,11 +277,16 @@ def begin(model, rank_id=None):
 
 
 def _begin(model, rank_id):
-    global apis_added, _places_added
+    global apis_added, _places_added, _collectives_added
     if _engine.apis_wanted() and not apis_added:
         _add_apis()
         _engine.describe_parameters(signatures.parameter_names)
         apis_added = True
+    if torch.distributed.is_available() and (_engine.apis_wanted() or _engine.modules_wanted()):
+        if not _collectives_added:
+            _add_collectives()
+            _collectives_added = True
+        _add_functional_collectives()
     if _engine.apis_wanted():
         custom_apis.add()
         _watch_compiler()

@@ -99,6 +99,7 @@ void Collector::ApplyConfig(bool goes_on) {
       config.sketch && (config.task == Task::kStatistics || config.task == Task::kTensor);
   // Other tasks need a tensor's numbers before the call goes on.
   run_.options.unwritten = &run_.unwritten;
+  run_.options.in_flight = &run_.in_flight;
   run_.known.Forget();
   run_.options.known = config.reuse ? &run_.known : nullptr;
   const bool may_wait = config.task == Task::kStatistics || config.task == Task::kTensor;
@@ -253,7 +254,8 @@ void Collector::SeeCalls() {
     WatchBackward(true);
   if (run_.modules_wanted || !followed_.empty() || modules_.awaits_model())
     ModuleCalls::Install(&modules_);
-  if (!run_.apis_wanted) return;
+  // At level L0, too, nothing may be read that a collective still writes.
+  if (!run_.apis_wanted && !run_.modules_wanted) return;
   CodeStub::ForEach(
       [](PyObject* code, void* self) { static_cast<Collector*>(self)->run_.stacks.HideCode(code); },
       this);
@@ -305,6 +307,7 @@ Status Collector::Stop() {
   gradients_before_.End();
   api_calls_.FlushCollectives();
   run_.unwritten.Clear();
+  run_.in_flight.Forget();
   run_.known.Forget();  // what runs now is not observed
   Interposer::Remove();
   // After a fault, too: asking the dispatcher costs time at each operation.

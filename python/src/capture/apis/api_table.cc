@@ -87,6 +87,7 @@ std::string ApiTable::Watch(PyObject* owner, const std::string& name, Api::Kind 
   if (Interposer::Find(target.get()) != nullptr) return "";  // it was added by an earlier start
   auto api = std::make_unique<Api>();
   api->kind = kind;
+  if (kind == Api::kResizer) api->prefix = "UntypedStorage." + name;
   if (kind == Api::kAllocator) api->prefix = (PyType_Check(owner) ? "Tensor." : "torch.") + name;
   std::string reason = Interposer::Add(owner, key.get(), target.get(), api.get());
   if (reason.empty()) apis_.push_back(std::move(api));

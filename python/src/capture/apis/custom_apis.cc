@@ -1,6 +1,7 @@
 #include "capture/apis/custom_apis.h"
 
 #include "capture/calls/observed_callable.h"
+#include "capture/collectives/collective_call.h"
 
 namespace msprobe::capture {
 namespace {
@@ -79,7 +80,21 @@ void CustomApis::Restore(PyObject* module, PyObject* name) {
 void CustomApis::AddOperator(const std::string& prefix, const std::string& name,
                              const std::vector<PyObject*>& objects) {
   if (objects.empty() || operators_.count(objects.front()) > 0) return;
-  const Api* api = table_->New(prefix, name, objects.front());
+  Observe(table_->New(prefix, name, objects.front()), objects);
+}
+
+void CustomApis::AddCollective(const std::string& name, Api::Kind kind,
+                               const std::vector<PyObject*>& objects) {
+  if (objects.empty() || operators_.count(objects.front()) > 0) return;
+  Api* const api = table_->New("Distributed", "functional_" + name, objects.front());
+  api->kind = kind;
+  // The packet has no schema; its overloads have.
+  if (kind == Api::kCall)
+    api->collective = std::make_shared<const CollectiveSignature>(name, objects.back());
+  Observe(api, objects);
+}
+
+void CustomApis::Observe(const Api* api, const std::vector<PyObject*>& objects) {
   for (PyObject* object : objects) {
     operators_.emplace(Py_NewRef(object), api);
     const PyRef call = PyRef::Steal(

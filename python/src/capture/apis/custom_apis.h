@@ -40,11 +40,17 @@ class CustomApis {
   // Observes the calls of an operator of torch.ops; `objects`: its packet and overloads.
   void AddOperator(const std::string& prefix, const std::string& name,
                    const std::vector<PyObject*>& objects);
+  // The same for functional collectives, as "Distributed.functional_all_reduce"; `kind` kWait: for the
+  // operator that waits for their results.
+  void AddCollective(const std::string& name, Api::Kind kind,
+                     const std::vector<PyObject*>& objects);
   // Observes the launches of Triton's kernels; `run`: the method of their class. A kernel's results
   // are in its arguments.
   std::string AddKernelRun(PyObject* run);
 
  private:
+  void Observe(const Api* api, const std::vector<PyObject*>& objects);
+
   // A registered attribute: `original` is its object; `stand_in` is the object that has replaced
   // it, or null when the original is observed in place.
   struct CustomApi {

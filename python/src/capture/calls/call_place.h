@@ -17,6 +17,7 @@ struct CallPlace {
   Place place = Place::kOutside;
   bool fresh = false;  // the next operation is the recorded call itself, not an operation inside it
   int modules = 0;     // number of recorded modules that are running
+  int converters = 0;  // number of calls of kind kConverter that are running
   int compilers = 0;   // number of compilers that are tracing; calls that they make are not part of
                        // the training step, even if they use the program's tensors
 };

@@ -265,6 +265,20 @@ void TellOfCompiler() {
 
 namespace {
 
+// The size of the storage that a kResizer gets.
+uint64_t BytesOfStorage(const CallArgs& call) {
+  PyObject* storage = call.self != nullptr ? call.self
+                      : call.count > 0     ? call.positional[0]
+                                           : nullptr;
+  const KeepError keep;
+  const PyRef bytes =
+      storage ? PyRef::Steal(PyObject_CallMethod(storage, "nbytes", nullptr)) : PyRef();
+  const uint64_t found = bytes ? PyLong_AsUnsignedLongLong(bytes.get()) : 0;
+  if (PyErr_Occurred() == nullptr) return found;
+  ClearError();
+  return 0;
+}
+
 bool IsOutermost() { return listed_depth == 0 && call_place.compilers == 0; }
 
 // The Function that torch.func is passing from level to level: at each level it calls apply() again.
@@ -317,18 +331,21 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
   if (api.kind == Api::kConverter) {
     const PlaceScope inside(Place::kIgnored);
     struct Listed {
-      Listed() { ++listed_depth; }
-      ~Listed() { --listed_depth; }
+      Listed() { ++listed_depth, ++call_place.converters; }
+      ~Listed() { --listed_depth, --call_place.converters; }
     } guard;
     return original(context);
   }
   if (api.kind == Api::kFunction) return ObserveFunction(api, call, original, context);
   if (api.kind != Api::kCall) {
+    CallArgs seen = call;
+    if (api.kind == Api::kResizer) seen.bytes_before = BytesOfStorage(call);
     PyObject* result = original(context);
+    const bool allocates = api.kind == Api::kAllocator || api.kind == Api::kResizer;
     if (api.kind == Api::kPatcher) {
       ModuleCalls::Repair();
-    } else if (observer != nullptr && (api.kind != Api::kAllocator || IsOutermost())) {
-      observer->OnWatchedCall(api, call, result);
+    } else if (observer != nullptr && (!allocates || IsOutermost())) {
+      observer->OnWatchedCall(api, seen, result);
     }
     return result;
   }

@@ -52,13 +52,17 @@ struct Api {
     // Returns memory that nobody has written (torch.empty). Told of when no listed call is around
     // it: what a listed call does inside itself is its own matter.
     kAllocator,
+    // UntypedStorage.resize_: a storage that grows has memory behind its old content that nobody has
+    // written. FSDP 1 frees and allocates its whole parameters so.
+    kResizer,
     // A compiler. It traces: calls that it makes are not part of the training step. It also reads
     // the code of Python functions (code_stub.h).
     kCompiler,
     // Sets who evaluates Python frames, as torch.compile does.
     kEvaluator,
-    // Moves or converts the parameters of a module (Module._apply, below module.npu() and .half()): the calls inside
-    // are no part of what the program computes, and are not recorded.
+    // Moves or converts the parameters of a module (Module._apply, below module.npu() and .half()), or
+    // runs a stage of a pipeline on memory that nobody has written, for the shapes of its results: the
+    // calls inside are no part of what the program computes, and are not recorded.
     kConverter,
     // Resets the pointers of module calls (module_calls.h).
     kPatcher,
@@ -98,6 +102,7 @@ struct CallArgs {
   PyObject* dict = nullptr;      // keywords as a dict, or
   PyObject* names = nullptr;     // a tuple of names; the values stand after the positional ones
   PyObject* callable = nullptr;  // what is called; null: not known
+  uint64_t bytes_before = 0;     // kResizer: the size of the storage before the call
 };
 
 // Is told of each observed call.
@@ -108,8 +113,8 @@ class CallObserver {
   virtual void* Enter(const Api& api, const CallArgs& args) = 0;
   // `result` is null when the call raised (the exception is set and stays set).
   virtual void Leave(void* token, const CallArgs& args, PyObject* result) = 0;
-  // After each call of an API of kind kWait, kPoll, kCoalesce, also inside other calls, and of kind
-  // kAllocator.
+  // After each call of an API of kind kWait, kPoll, kCoalesce, also inside other calls, and of the kinds
+  // kAllocator and kResizer.
   virtual void OnWatchedCall(const Api& api, const CallArgs& args, PyObject* result) = 0;
 };
 

@@ -5,6 +5,7 @@
 #include "capture/collectives/collective_call.h"
 #include "capture/python/process_group.h"
 #include "capture/python/torch_api.h"
+#include "capture/values/values_in_flight.h"
 
 namespace msprobe::capture {
 namespace {
@@ -65,6 +66,18 @@ bool AsyncCollectives::TakeIfAsync(std::unique_ptr<OpenCall>* call, const CallAr
   open.entry.group = DescribeGroup(*open.api->collective, args, result);
   if (result == nullptr) return false;
   AsyncCall async;
+  if (open.api->collective->is_functional()) {
+    async.functional = true;
+    ForEachResult(result, [&](PyObject* value) {
+      if (TorchApi::Get().IsTensor(value)) async.handles.push_back(PyRef::Borrow(value));
+    });
+    if (async.handles.empty()) return false;
+    async.values = async.handles;
+    async.call = std::move(*call);
+    const std::vector<PyRef> written = async.values;
+    Expect(std::move(async), written);
+    return true;
+  }
   const PyRef group = GroupOf(*open.api->collective, args);
   if (group && IsCoalescing(group.get())) {
     async.group = group;
@@ -76,14 +89,34 @@ bool AsyncCollectives::TakeIfAsync(std::unique_ptr<OpenCall>* call, const CallAr
     if (async.handles.empty()) return false;
   }
   async.values = Flatten(args);
+  std::vector<PyRef> written;
+  // The source of a broadcast keeps what it has.
+  const bool gives = open.entry.group.role == CollectiveGroup::Role::kSource;
+  PyObject* results = open.api->collective->Results(args);
+  if (results != nullptr && !(gives && open.api->collective->name() == "broadcast"))
+    written.push_back(PyRef::Borrow(results));
   async.call = std::move(*call);
-  calls_.push_back(std::move(async));
+  Expect(std::move(async), written);
   return true;
+}
+
+void AsyncCollectives::Expect(AsyncCall async, const std::vector<PyRef>& written) {
+  const void* const key = async.call.get();
+  ValuesInFlight::IsDone is_done;
+  if (!async.handles.empty() && !async.functional) {
+    is_done = [this, handles = async.handles, values = async.values] {
+      const Polling polling(this);
+      return std::all_of(handles.begin(), handles.end(),
+                         [&](const PyRef& work) { return IsCompleted(work, values); });
+    };
+  }
+  recording_->in_flight.Begin(key, written, std::move(is_done));
+  calls_.push_back(std::move(async));
 }
 
 void AsyncCollectives::OnWatchedCall(const Api& api, const CallArgs& args, PyObject* result,
                                      std::string_view exception) {
-  if (calls_.empty()) return;
+  if (calls_.empty() || polls_) return;
   const std::vector<PyRef> given = Flatten(args);
   if (given.empty()) return;
   switch (api.kind) {
@@ -102,6 +135,7 @@ void AsyncCollectives::OnWatchedCall(const Api& api, const CallArgs& args, PyObj
     case Api::kCall:
     case Api::kFunction:
     case Api::kAllocator:
+    case Api::kResizer:
     case Api::kPatcher:
     case Api::kOptimizer:
       return;
@@ -109,11 +143,15 @@ void AsyncCollectives::OnWatchedCall(const Api& api, const CallArgs& args, PyObj
 }
 
 void AsyncCollectives::OnWaited(PyObject* handle, std::string_view exception) {
+  const bool is_tensor = TorchApi::Get().IsTensor(handle);
   std::list<AsyncCall> complete;
   for (auto it = calls_.begin(); it != calls_.end();) {
     const auto next = std::next(it);
     const size_t before = it->handles.size();
-    std::erase_if(it->handles, [&](const PyRef& h) { return h.get() == handle; });
+    // Whoever waits for a part of a result has waited for all of it.
+    std::erase_if(it->handles, [&](const PyRef& h) {
+      return h.get() == handle || (is_tensor && it->functional && Overlap(h.get(), handle));
+    });
     // A work that failed is not waited for a second time, so its call is complete as well.
     if (it->handles.size() < before && (it->handles.empty() || !exception.empty()))
       complete.splice(complete.end(), calls_, it);
@@ -145,9 +183,10 @@ void AsyncCollectives::EndCoalescing(PyObject* work) {
 
 void AsyncCollectives::Complete(AsyncCall async, std::string_view exception, bool at_stop) {
   OpenCall* call = async.call.get();
+  if (!at_stop) recording_->in_flight.End(call, recording_->options);
   bool is_final = exception.empty();
   for (const PyRef& handle : async.handles)
-    is_final = is_final && at_stop && IsCompleted(handle, async.values);
+    is_final = is_final && at_stop && !async.functional && IsCompleted(handle, async.values);
   if (async.group) is_final = false;
   if (!exception.empty()) {
     call->entry.exception = exception;

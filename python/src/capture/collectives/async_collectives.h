@@ -1,5 +1,5 @@
 // Collectives whose results come after the call has returned (async_op=True, isend, irecv, calls
-// that a coalescing manager puts together). Such a call is recorded when the program has waited for
+// that a coalescing manager puts together, functional collectives). Such a call is recorded when the program has waited for
 // it, or at stop. Nothing here waits or communicates.
 //
 //   const bool taken = collectives.TakeIfAsync(&call, args, result);  // true: it owns `call` now
@@ -17,6 +17,7 @@
 #include "capture/calls/interpose.h"
 #include "capture/python/py_ref.h"
 #include "capture/recording/open_call.h"
+#include "capture/recording/recording.h"
 
 namespace msprobe::capture {
 
@@ -37,7 +38,8 @@ class CallWriter {
 
 class AsyncCollectives {
  public:
-  explicit AsyncCollectives(CallWriter* writer) : writer_(writer) {}
+  AsyncCollectives(Recording* recording, CallWriter* writer)
+      : recording_(recording), writer_(writer) {}
 
   bool empty() const { return calls_.empty(); }
   // True when the results of the call come later: the call belongs to this class then.
@@ -57,16 +59,32 @@ class AsyncCollectives {
  private:
   struct AsyncCall {
     std::unique_ptr<OpenCall> call;
-    std::vector<PyRef> values;   // all arguments: collectives write their results into them
-    std::vector<PyRef> handles;  // works of the call that the program has not waited for yet
-    PyRef group;                 // set while a coalescing manager of this group is active
+    // All arguments: collectives write their results into them. Of a functional collective: its
+    // results.
+    std::vector<PyRef> values;
+    // What the program has not waited for yet: works; tensors of a functional collective.
+    std::vector<PyRef> handles;
+    bool functional = false;
+    PyRef group;  // set while a coalescing manager of this group is active
+  };
+  // While it lives, it is we who ask a work whether it is complete, not the program.
+  struct Polling {
+    explicit Polling(AsyncCollectives* collectives) : flag(&collectives->polls_) { *flag = true; }
+    ~Polling() { *flag = false; }
+    Polling(const Polling&) = delete;
+    Polling& operator=(const Polling&) = delete;
+    bool* flag;
   };
   void OnWaited(PyObject* handle, std::string_view exception);
+  // From here on `written` is in flight.
+  void Expect(AsyncCall async, const std::vector<PyRef>& written);
   void EndCoalescing(PyObject* work);
   void Complete(AsyncCall async, std::string_view exception, bool at_stop);
 
+  Recording* recording_;
   CallWriter* writer_;
   std::list<AsyncCall> calls_;
+  bool polls_ = false;
   size_t coalescing_ = 0;  // how many of calls_ have a group
 };
 

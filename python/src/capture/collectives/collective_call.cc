@@ -1,6 +1,8 @@
 #include "capture/collectives/collective_call.h"
 
 #include <algorithm>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,8 +15,16 @@
 namespace msprobe::capture {
 namespace {
 
-constexpr const char* kNames[CollectiveSignature::kParameters] = {"group", "src", "dst",
-                                                                  "group_src", "group_dst"};
+using S = CollectiveSignature;
+
+constexpr std::pair<const char*, S::Parameter> kNames[] = {{"group", S::kGroup},
+                                                           {"src", S::kSource},
+                                                           {"dst", S::kDestination},
+                                                           {"group_src", S::kGroupSource},
+                                                           {"group_dst", S::kGroupDestination}};
+// Functional collectives count the source in the group.
+constexpr std::pair<const char*, S::Parameter> kFunctionalNames[] = {{"group_name", S::kGroup},
+                                                                     {"src", S::kGroupSource}};
 
 PyRef Attribute(PyObject* object, const char* name) {
   PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object, name)) : PyRef();
@@ -74,6 +84,15 @@ int64_t Partner(const CollectiveSignature& signature, const CallArgs& args,
 CollectiveSignature::CollectiveSignature(std::string name, PyObject* function)
     : name_(std::move(name)) {
   places_.fill(-1);
+  if (const PyRef schema = Attribute(function, "_schema")) {
+    is_functional_ = true;
+    std::vector<std::string> names;
+    const PyRef all = Attribute(schema.get(), "arguments");
+    for (Py_ssize_t i = 0; all && PyList_Check(all.get()) && i < PyList_GET_SIZE(all.get()); ++i)
+      names.push_back(StrOf(Attribute(PyList_GET_ITEM(all.get(), i), "name").get()));
+    Take(std::move(names));
+    return;
+  }
   PyRef inner = PyRef::Borrow(function);
   while (PyRef wrapped = Attribute(inner.get(), "__wrapped__")) inner = std::move(wrapped);
   const PyRef code = Attribute(inner.get(), "__code__");
@@ -84,11 +103,32 @@ CollectiveSignature::CollectiveSignature(std::string name, PyObject* function)
   const Py_ssize_t count =
       std::min(PyTuple_GET_SIZE(names.get()),
                static_cast<Py_ssize_t>(IntOr(positional.get(), 0) + IntOr(by_name.get(), 0)));
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    for (size_t p = 0; p < kParameters; ++p) {
-      if (Utf8(PyTuple_GET_ITEM(names.get(), i)) == kNames[p]) places_[p] = i;
+  std::vector<std::string> all;
+  for (Py_ssize_t i = 0; i < count; ++i) all.emplace_back(Utf8(PyTuple_GET_ITEM(names.get(), i)));
+  Take(std::move(all));
+}
+
+void CollectiveSignature::Take(std::vector<std::string> names) {
+  const auto take = [&](Parameter parameter, size_t place) {
+    places_[parameter] = static_cast<Py_ssize_t>(place);
+    names_[parameter] = names[place];
+  };
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::span<const std::pair<const char*, Parameter>> known =
+        is_functional_ ? std::span<const std::pair<const char*, Parameter>>(kFunctionalNames)
+                       : kNames;
+    for (const auto& [name, parameter] : known) {
+      if (names[i] == name) take(parameter, i);
     }
   }
+  // gather(tensor, gather_list) is the only one whose results do not come first.
+  const size_t place = name_ == "gather" ? 1 : 0;
+  const bool takes = !is_functional_ && name_ != "send" && name_ != "isend";
+  if (takes && place < names.size()) take(kResult, place);
+}
+
+PyObject* CollectiveSignature::Results(const CallArgs& args) const {
+  return Argument(kResult, args);
 }
 
 PyObject* CollectiveSignature::Argument(Parameter parameter, const CallArgs& args) const {
@@ -98,7 +138,7 @@ PyObject* CollectiveSignature::Argument(Parameter parameter, const CallArgs& arg
   if (place < args.count) {
     found = args.positional[place];
   } else if (args.dict != nullptr) {
-    found = PyDict_GetItemString(args.dict, kNames[parameter]);
+    found = PyDict_GetItemString(args.dict, names_[parameter].c_str());
     ClearError();
   }
   return found == Py_None ? nullptr : found;
@@ -118,7 +158,6 @@ PyRef GroupOf(const CollectiveSignature& signature, const CallArgs& args) {
 
 CollectiveGroup DescribeGroup(const CollectiveSignature& signature, const CallArgs& args,
                               PyObject* result) {
-  using S = CollectiveSignature;
   using Role = CollectiveGroup::Role;
   const std::string& name = signature.name();
   const PyRef group = GroupOf(signature, args);
@@ -138,7 +177,7 @@ CollectiveGroup DescribeGroup(const CollectiveSignature& signature, const CallAr
     found.role = Role::kSource;
   } else if (name == "recv" || name == "irecv") {
     found.role = Role::kReceiver;
-  } else if (signature.Has(S::kSource)) {
+  } else if (signature.Has(S::kSource) || signature.Has(S::kGroupSource)) {
     found.role = found.from == me ? Role::kSource : Role::kReceiver;
   } else if (signature.Has(S::kDestination)) {
     found.role = found.to == me ? Role::kReceiver : Role::kSource;

@@ -11,6 +11,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "capture/calls/interpose.h"
 #include "capture/python/py_ref.h"
@@ -21,18 +22,35 @@ namespace msprobe::capture {
 // Which parameters of a function name the group and the partner of a call.
 class CollectiveSignature {
  public:
-  enum Parameter { kGroup, kSource, kDestination, kGroupSource, kGroupDestination, kParameters };
+  enum Parameter {
+    kGroup,
+    kSource,
+    kDestination,
+    kGroupSource,
+    kGroupDestination,
+    kResult,
+    kParameters
+  };
 
-  // `function` is a Python function, perhaps wrapped (__wrapped__). Of any other callable the
-  // parameters are not known, and Has answers false.
+  // `function` is a Python function, perhaps wrapped (__wrapped__), or an operator of torch.ops with
+  // a schema: a functional collective. Of any other callable the parameters are not known, and Has
+  // answers false.
   CollectiveSignature(std::string name, PyObject* function);
   const std::string& name() const { return name_; }
+  // It returns tensors that the program waits for by wait_tensor, and writes into none.
+  bool is_functional() const { return is_functional_; }
+  // The argument that takes the results of a call that is not functional. Borrowed; null: none.
+  PyObject* Results(const CallArgs& args) const;
   bool Has(Parameter parameter) const { return places_[parameter] >= 0; }
   // Borrowed; null when the call does not give the argument, or gives None.
   PyObject* Argument(Parameter parameter, const CallArgs& args) const;
 
  private:
+  void Take(std::vector<std::string> names);
+
   std::string name_;
+  bool is_functional_ = false;
+  std::array<std::string, kParameters> names_;
   std::array<Py_ssize_t, kParameters> places_;
 };
 

@@ -40,9 +40,10 @@ PyRef MadeWith(const Api& api, const CallArgs& args) {
 
 void* ApiRecorder::Enter(const Api& api, const CallArgs& args) {
   call_place.place = Place::kOutside;
+  if (!recording_->apis_wanted && api.collective == nullptr) return nullptr;
   if (!recording_->sees_calls || modules_->records_only_one() || !recording_->session->collecting())
     return nullptr;
-  if (!api.recorded) {
+  if (!api.recorded && api.collective == nullptr) {
     (void)recording_->session->calls().Next(api.counter);
     ++recording_->coverage.apis.ignored;
     call_place.place = Place::kIgnored;
@@ -64,10 +65,12 @@ void* ApiRecorder::EnterCall(const Api& api, const CallArgs& args) {
   std::unique_ptr<OpenCall> call =
       calls_->Begin(api.stem, recording_->session->calls().Next(api.counter), /*is_module=*/false);
   call->api = &api;
-  if (api.output_is_arguments) call->wants_backward = false;
+  if (api.output_is_arguments || api.collective != nullptr) call->wants_backward = false;
+  // One that is not recorded is followed all the same: what it writes may not be read yet.
+  if (!recording_->apis_wanted || !api.recorded) call->wanted = false;
   if (!call->wanted) ++recording_->coverage.apis.ignored;
   call_place.place = call->wanted ? Place::kRecorded : Place::kIgnored;
-  if (!call->wanted && !call->wants_backward) {
+  if (!call->wanted && !call->wants_backward && api.collective == nullptr) {
     calls_->Recycle(std::move(call));
     return nullptr;
   }
@@ -148,24 +151,34 @@ void ApiRecorder::NoteMemory(const OpenCall& call, const CallArgs& args) {
   for (const PyRef& value : Flatten(args)) note(value.get());
 }
 
-void ApiRecorder::NoteAllocation(const Api& api, PyObject* result) {
+void ApiRecorder::NoteAllocation(const Api& api, const CallArgs& args, PyObject* result) {
   if (result == nullptr || !recording_->sees_calls || !recording_->session->collecting()) return;
   const KeepError keep;
   const QuietTorch quiet;
   recording_->Guarded([&] {
     bool is_new;
     const int64_t site = recording_->stacks.Intern(&is_new);
-    recording_->unwritten.Allocated(result, api.prefix + recording_->WhereIs(site));
+    const std::string name = api.prefix + recording_->WhereIs(site);
+    if (api.kind == Api::kResizer) {
+      recording_->unwritten.Grown(args.self != nullptr ? args.self : args.positional[0],
+                                  args.bytes_before, name);
+    } else {
+      recording_->unwritten.Allocated(result, name);
+    }
   });
 }
 
 void ApiRecorder::OnWatchedCall(const Api& api, const CallArgs& args, PyObject* result) {
-  if (api.kind == Api::kAllocator) return NoteAllocation(api, result);
+  if (api.kind == Api::kAllocator || api.kind == Api::kResizer)
+    return NoteAllocation(api, args, result);
   if (async_collectives_.empty()) return;
   const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
   const KeepError keep;
   const Interposer::Pause pause;
-  recording_->Guarded([&] { async_collectives_.OnWatchedCall(api, args, result, exception); });
+  recording_->Guarded([&] {
+    async_collectives_.OnWatchedCall(api, args, result, exception);
+    recording_->TakeArrived();  // of a call that has no entry, too
+  });
 }
 
 }  // namespace msprobe::capture

@@ -20,7 +20,10 @@ namespace msprobe::capture {
 class ApiRecorder final : public CallObserver {
  public:
   ApiRecorder(Recording* recording, CallRecorder* calls, const ModuleRecorder* modules)
-      : recording_(recording), calls_(calls), modules_(modules), async_collectives_(calls) {}
+      : recording_(recording),
+        calls_(calls),
+        modules_(modules),
+        async_collectives_(recording, calls) {}
 
   bool has_open_collectives() const { return !async_collectives_.empty(); }
   void FlushCollectives() { async_collectives_.Flush(); }
@@ -32,7 +35,7 @@ class ApiRecorder final : public CallObserver {
  private:
   // Keeps account of memory that nobody has written, after a call that did not raise.
   void NoteMemory(const OpenCall& call, const CallArgs& args);
-  void NoteAllocation(const Api& api, PyObject* result);
+  void NoteAllocation(const Api& api, const CallArgs& args, PyObject* result);
   void* EnterCall(const Api& api, const CallArgs& args);
   void LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args, PyObject* result);
 

@@ -74,6 +74,7 @@ void ModuleRecorder::RecordOnly(PyObject* module, const std::string& name) {
 
 void* ModuleRecorder::EnterModule(PyObject* module, const CallArgs& args) {
   if (!recording_->sees_calls || !recording_->session->collecting()) return nullptr;
+  if (call_place.converters > 0) return nullptr;
   const NamedModule* known = tree_->Find(module);
   if (known == nullptr) {
     if (awaits_model_) FindModel(module);

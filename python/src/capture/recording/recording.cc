@@ -29,9 +29,14 @@ void Recording::Take(const std::vector<DeferredNumbers>& arrived) {
 void Recording::TakeArrived() {
   if (const std::vector<DeferredNumbers> arrived = device.Arrived(); !arrived.empty())
     Take(arrived);
+  if (const std::vector<DeferredNumbers> arrived = in_flight.Take(); !arrived.empty())
+    Take(arrived);
 }
 
-void Recording::FetchDeferred() { Take(device.Finish()); }
+void Recording::FetchDeferred() {
+  Take(in_flight.Take());
+  Take(device.Finish());
+}
 
 void Recording::Fault(const char* what) noexcept {
   try {

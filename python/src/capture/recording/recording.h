@@ -18,6 +18,7 @@
 #include "capture/values/known_numbers.h"
 #include "capture/values/unwritten_memory.h"
 #include "capture/values/value_writer.h"
+#include "capture/values/values_in_flight.h"
 #include "capture/values/weights.h"
 #include "engine/dump/session/session.h"
 
@@ -50,6 +51,7 @@ struct Recording {
   CoverageCounter coverage;
   DeviceReader device;
   UnwrittenMemory unwritten;
+  ValuesInFlight in_flight;
   KnownNumbers known;   // of the step
   WeightsFile weights;  // of this step, while numbers of a device are missing
   bool apis_wanted = false, modules_wanted = false;  // by the level
@@ -86,7 +88,8 @@ struct Recording {
   // not written: StoreHeld answers false, and StoreAll notes it in the entry (changed_in_place).
   bool StoreHeld(const HeldTensor& held);
   void StoreAll(const std::vector<HeldTensor>& all, Entry* entry);
-  // Writes the entries whose numbers have arrived from a device; never waits. To be called after each entry.
+  // Writes the entries whose numbers have arrived from a device or a collective; never waits. To be
+  // called after each entry.
   void TakeArrived();
   void FetchDeferred();  // the same at stop: waits for all numbers
   void Take(const std::vector<DeferredNumbers>& arrived);

@@ -1,6 +1,7 @@
 #include "capture/values/tensor_access.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "capture/calls/interpose.h"
 #include "capture/python/torch_api.h"
@@ -88,6 +89,20 @@ bool TensorAccess::EnterTransforms() {
   return true;
 }
 
+bool TensorAccess::ReadAnyway() {
+  if (!TorchApi::Get().IsTensor(pending_.get()) || TorchApi::Get().IsTracing(pending_.get()))
+    return false;
+  const QuietTorch quiet(pending_.get());
+  holder_ = pending_.get();
+  unreadable_.clear();
+  const Fetch fetch = std::exchange(fetch_, Fetch::kNever);  // a copy would read it
+  Read();
+  fetch_ = fetch;
+  on_device_ = false;
+  if (!readable_ || keep_) Refuse();
+  return readable_;
+}
+
 void TensorAccess::FetchNow() {
   const QuietTorch quiet(holder_);
   fetch_ = Fetch::kAlways;
@@ -111,7 +126,8 @@ PyObject* TensorAccess::Holder(PyObject** tensor) {
     if (device_mesh_.empty())
       type_ = "torch.distributed._functional_collectives.AsyncCollectiveTensor";
     if (!IsWaitedFor(*tensor)) {
-      unreadable_ = "not waited for";
+      unreadable_ = kNotWaitedFor;
+      pending_ = AsyncResult(*tensor);
       return nullptr;
     }
     result_ = AsyncResult(*tensor);

@@ -41,8 +41,15 @@ class TensorAccess {
   // False for tensors whose elements cannot be read as a strided array on the host (sparse,
   // quantized, meta, nested, ...).
   bool readable() const { return readable_; }
-  bool on_device() const { return on_device_; }       // the elements stayed on their device
-  void FetchNow();                                    // copies them to the host after all
+  bool on_device() const { return on_device_; }  // the elements stayed on their device
+  void FetchNow();                               // copies them to the host after all
+  // An AsyncCollectiveTensor that does not know that it was waited for: it is not readable.
+  bool awaits() const { return pending_ && !readable_; }
+  // Reads it as if it had been waited for: whoever knows what is in flight decides whether it may be
+  // used (values_in_flight.h). False: it has no readable tensor inside.
+  bool ReadAnyway();
+  void Await() { unreadable_ = kNotWaitedFor; }  // readable() stays: it will be, after the wait
+  void Refuse() { readable_ = false, unreadable_ = kNotWaitedFor; }
   PyObject* holder() const { return holder_; }        // the tensor that has the elements
   DType element_type() const { return view_.dtype; }  // valid when readable or on_device
   const TensorView& view() const { return view_; }    // valid when readable
@@ -62,6 +69,7 @@ class TensorAccess {
   std::string_view type() const { return type_; }
 
  private:
+  static constexpr const char* kNotWaitedFor = "not waited for";
   bool StaysOnDevice(bool on_host, DType dtype);
   void Read();
   // True when the holder was a wrapper of torch.func and is now the tensor inside.
@@ -78,6 +86,7 @@ class TensorAccess {
   PyRef wrapped_;  // of a tensor inside torch.func: the tensor that it wraps
   PyRef inner_;    // of a DTensor: the local shard
   PyRef result_;   // of an AsyncCollectiveTensor: the tensor inside
+  PyRef pending_;  // of one that is not known to be complete: the tensor inside
   PyRef keep_;     // a copy that was made for reading
   TensorView view_;
   int ndim_ = 0;

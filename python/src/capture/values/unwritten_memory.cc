@@ -48,12 +48,24 @@ void UnwrittenMemory::Allocated(PyObject* tensor, std::string_view allocation) {
   if (!access.readable() || access.view().numel() == 0) return;
   const QuietTorch quiet(tensor);
   const PyRef storage = Call(tensor, "untyped_storage");
-  if (!storage) return;
-  const auto begin = static_cast<uintptr_t>(Number(Call(storage.get(), "data_ptr")));
-  const uint64_t size = Number(Call(storage.get(), "nbytes"));
-  PyRef weak = PyRef::Steal(PyObject_CallOneArg(torch.storage_weak_ref, storage.get()));
+  if (storage) Add(storage.get(), 0, allocation);
+}
+
+void UnwrittenMemory::Grown(PyObject* storage, uint64_t before, std::string_view allocation) {
+  if (TorchApi::Get().storage_weak_ref == nullptr) return;
+  const PyRef device = PyRef::Steal(PyObject_GetAttrString(storage, "device"));
+  ClearError();
+  if (device && StrOf(device.get()) == "cpu") Add(storage, before, allocation);
+}
+
+void UnwrittenMemory::Add(PyObject* storage, uint64_t before, std::string_view allocation) {
+  const auto address = static_cast<uintptr_t>(Number(Call(storage, "data_ptr")));
+  const uint64_t bytes = Number(Call(storage, "nbytes"));
+  PyRef weak = PyRef::Steal(PyObject_CallOneArg(TorchApi::Get().storage_weak_ref, storage));
   if (!weak) ClearError();
-  if (!weak || begin == 0 || size == 0) return;
+  if (!weak || address == 0 || bytes <= before) return;
+  const uintptr_t begin = address + before;
+  const uint64_t size = bytes - before;
   // It is new memory: whatever was there before has been freed.
   auto old = allocations_.lower_bound(begin);
   if (old != allocations_.begin() && std::prev(old)->second.end > begin) --old;

@@ -28,6 +28,8 @@ class UnwrittenMemory {
 
   // A call returned this tensor, whose memory nobody has written. `allocation` names the call.
   void Allocated(PyObject* tensor, std::string_view allocation);
+  // A storage (torch.UntypedStorage) of the host has `before` bytes of content, and was made larger.
+  void Grown(PyObject* storage, uint64_t before, std::string_view allocation);
   // A call wrote every element of this value: a tensor, a torch.distributed.P2POp, or a list or
   // tuple of them.
   void Written(PyObject* value);
@@ -49,6 +51,7 @@ class UnwrittenMemory {
     PyRef storage;  // a StorageWeakRef: tells when the memory is freed
     std::string name;
   };
+  void Add(PyObject* storage, uint64_t before, std::string_view allocation);
   using Allocations = std::map<uintptr_t, Allocation>;  // by the address of the first byte
 
   // The allocation that an address lies in, end() when there is none that lives.

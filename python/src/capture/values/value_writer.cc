@@ -12,6 +12,7 @@
 #include "capture/values/numpy_array.h"
 #include "capture/values/tensor_access.h"
 #include "capture/values/unwritten_memory.h"
+#include "capture/values/values_in_flight.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/find_nonfinite.h"
 #include "engine/kernels/rest_stats.h"
@@ -101,7 +102,7 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
     if (!options.for_pkl && style.reading == Reading::kMeasured)
       value->strides.assign(access.strides().begin(), access.strides().end());
   }
-  if (!access.readable() || style.reading != Reading::kMeasured) return;
+  if (!access.readable() || ticket >= 0 || style.reading != Reading::kMeasured) return;
   const TensorView& view = access.view();
   if constexpr (!requires { access.strides(); }) {
     if (!options.for_pkl && view.strides != nullptr && !view.IsContiguous())
@@ -132,10 +133,14 @@ Fetch FetchFor(const ValueOptions& options, EntryStyle style) {
                                                                            : Fetch::kAlways;
 }
 
-// Asks the device for a tensor: the ticket under which its numbers come. -1: they are computed here. `file`: the tensor
-// file that gets its elements; "": none.
+// Asks the device for a tensor, or the collective that still writes it: the ticket under which its
+// numbers come. -1: they are computed here. `file`: the tensor file that gets its elements; "": none.
 int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle style,
                   const std::string& file) {
+  if (options.in_flight != nullptr) {
+    const int64_t ticket = options.in_flight->Ask(access, options, style, file);
+    if (ticket >= 0) return ticket;
+  }
   if (!access->on_device() || style.reading != Reading::kMeasured) return -1;
   const KnownNumbers::Asked asked = AskedBy(options);
   const int64_t ticket = options.device->Ask(access->holder(), {.dtype = access->element_type(),
@@ -188,7 +193,7 @@ TensorValue RecordAccess(const Access& access, int64_t ticket, PyObject* tensor,
   if (nonfinite != nullptr && value.numbers == TensorValue::Numbers::kHere)
     nonfinite->Add(value.stats);
   if (ticket >= 0) value.file = file_name;
-  if (!file_name.empty() && access.readable())
+  if (!file_name.empty() && access.readable() && ticket < 0)
     value.file =
         Keep(tensor, access.view(), value.stats, options, style, file_name) ? file_name : "-1";
   return value;
@@ -347,7 +352,8 @@ void ValueWriter::WriteTensor(PyObject* tensor) {
     return Measure(access, tensor, /*requires_grad=*/std::nullopt, /*ticket=*/-1);
   }
   TensorAccess access(tensor, FetchFor(options_, style_));
-  const bool later = style_.store && access.on_device();
+  const bool in_flight = options_.in_flight != nullptr && !options_.in_flight->empty();
+  const bool later = style_.store && (access.on_device() || in_flight);
   const int64_t ticket =
       TicketFor(&access, options_, style_,
                 later ? entry_.TensorFileName(Framework::Get().tensor_suffix) : std::string());

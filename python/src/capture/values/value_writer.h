@@ -32,6 +32,7 @@ namespace msprobe::capture {
 class DeviceReader;
 class FrameworkTensor;
 class UnwrittenMemory;
+class ValuesInFlight;
 
 // How much of a tensor is read.
 enum class Reading : uint8_t {
@@ -72,6 +73,8 @@ struct ValueOptions {
   bool bits = false;  // the fingerprints of tensors of a device are needed, however large they are
   // Tells which tensors show memory that nobody has written; null: not asked.
   UnwrittenMemory* unwritten = nullptr;
+  // Tells which tensors a collective still writes; null: not asked.
+  ValuesInFlight* in_flight = nullptr;
   // Keeps the numbers of tensors that were read; null: each tensor is read each time.
   KnownNumbers* known = nullptr;
   // Selects the part of each tensor that is recorded; null: the whole tensor.
