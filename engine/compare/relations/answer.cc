@@ -62,9 +62,12 @@ class Answer {
     return f;
   }
 
-  // "output.0 of Torch.add.3.forward", of the call that made a value.
+  // "Torch.add.3.forward.output.0", by the call that made a value. A constant may have many makers: it
+  // is what it holds, "0".
   static std::string Name(const Graph& run, ValueId v) {
     const Value& value = run.values[v];
+    if (value.plain && value.moments.known && value.moments.low == value.moments.high)
+      return fmt::format("{:g}", value.moments.high);
     if (value.maker == kNoId) return "";
     return std::string(run.dump.leaves[run.made[value.port].leaf].name);
   }

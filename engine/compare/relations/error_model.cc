@@ -78,11 +78,28 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   } else {
     for (const ValueId w : inputs) count(w, false);
   }
-  if (call == nullptr && inputs.empty()) {  // code without records: of any number of calls
+  // Code without records, of any number of calls; or it made what was added to the gradient before.
+  const auto listed = [this](ValueId w) {
+    const CallId maker = t.values[w].maker;
+    return maker != kNoId && t.calls[maker].kind == CallKind::kGradients;
+  };
+  const bool unseen = call == nullptr ? inputs.empty() || (is_sum && !t.AddsUp(v))
+                                      : call->kind == CallKind::kGradients &&
+                                            std::all_of(inputs.begin(), inputs.end(), listed);
+  double coarse = roundoff;
+  if (unseen) {
     grown = kGain * noise_;
     own *= kOwnOfSums;
+    const auto uses = t.TakersOf(v);
+    const bool updates = std::any_of(uses.begin(), uses.end(), [this](const Taker& use) {
+      return t.calls[use.call].kind == CallKind::kUpdate;
+    });
+    // A gradient that was computed in any dtype of the run: autocast casts weights.
+    if ((call != nullptr || updates) && !t.IsWeight(v)) {
+      coarse = std::max(coarse, coarsest_);
+      own = std::max(own, kOwnRoundings * coarsest_);
+    }
   }
-  double coarse = roundoff;
   for (const ValueId w : inputs) coarse = std::max(coarse, Coarse(w));
   return {.error = std::min(
               std::sqrt(grown * grown + 4 * added + own * own),

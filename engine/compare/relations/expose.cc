@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
-#include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_names.h"
-#include "engine/compare/relations/memory.h"
 
 namespace msprobe::compare::relations {
 namespace {
@@ -59,6 +58,7 @@ Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> lef
     });
     if (!known) candidates.push_back(named);
   }
+  PreferInside();
   const bool same_policy = SamePolicy();
   const bool alike = r_.same_environment() && same_policy;
   if (!same_policy) DropGrowth();
@@ -85,173 +85,6 @@ void Exposure::DropGrowth() {
   if (candidates.empty()) exposed_.clear();
 }
 
-// Whether a call writes a part of memory that nobody had written: the rest is no result.
-bool Exposure::FillsNewMemory(const Graph& run, CallId id) {
-  if (!run.calls[id].facts->in_place) return false;
-  const auto takes = run.Takes(id);
-  return std::any_of(takes.begin(), takes.end(), [&run](const Port& port) {
-    return run.values[port.value].unwritten || !run.dump.AllocationOf(port.leaf).empty();
-  });
-}
-
-// What other ranks receive is a result of this one.
-void Exposure::AddGiven(const Graph& run, CallId id, std::vector<Sink>* out) {
-  const Record& record = run.dump.records[run.calls[id].record];
-  const std::optional<Exchange> exchange = ExchangeOf(run.dump, record);
-  if (!exchange) return;
-  for (const Port& port : run.Takes(id)) {
-    if (PartOf(*exchange, record, run.dump.leaves[port.leaf]) == ExchangePart::kGiven)
-      out->push_back({id, port.value, port.leaf, false, true});
-  }
-}
-
-std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
-  bool stepped = false;
-  std::unordered_map<int32_t, CallId> complete;  // the last gradients of the parameters of a module
-  std::unordered_map<std::string, CallId> updated;  // the last update of a parameter
-  for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
-    const Call& call = run.calls[id];
-    stepped |= call.kind == CallKind::kUpdate;
-    if (call.kind == CallKind::kGradients) complete[call.path] = id;
-    if (call.kind == CallKind::kUpdate) updated[std::string(call.parameter)] = id;
-  }
-  // What no optimizer takes stays in .grad after the step.
-  const auto stays = [&](const Call& call, const Port& port) {
-    const Record& record = run.dump.records[call.record];
-    const auto id = static_cast<CallId>(&call - run.calls.data());
-    const auto found =
-        updated.find(ParameterOfGradient(record, LeafPath(run.dump.leaves[port.leaf], record)));
-    return complete[call.path] == id &&
-           (!stepped || (found != updated.end() && found->second < id));
-  };
-  std::vector<Sink> out;
-  for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
-    const Call& call = run.calls[id];
-    if (call.facts->exchanges && call.kind == CallKind::kOperation) AddGiven(run, id, &out);
-    const bool optimizer = call.kind == CallKind::kUpdate || call.kind == CallKind::kTotalNorm;
-    const bool step = call.kind == CallKind::kUpdate && run.ApiOf(id).ends_with(".step");
-    for (const Port& port : optimizer ? run.Takes(id) : std::span<const Port>()) {
-      const Record& record = run.dump.records[call.record];
-      if (LeafPlace(run.dump.leaves[port.leaf], record).starts_with("gradients."))
-        out.push_back({id, port.value, port.leaf, false});
-    }
-    for (const Port& port : run.Makes(id)) {
-      // Where no gradients of parameters were recorded, what nobody takes is a result of the step.
-      const bool last = complete.empty() && !stepped && run.TakersOf(port.value).empty() &&
-                        (call.IsForward() || call.IsBackward()) && !FillsNewMemory(run, id);
-      const Value& value = run.values[port.value];
-      // A number that a program may show; of a loss AddLosses knows more.
-      const bool number = !last && call.kind == CallKind::kOperation && call.backward == kNoId &&
-                          value.IsFloat() && value.shape.is_scalar() && !value.plain &&
-                          run.TakersOf(port.value).empty();
-      const bool sink = call.kind == CallKind::kGradients ? stays(call, port)
-                        : call.IsForward()                ? last || number
-                                                          : optimizer || last;
-      if (sink) out.push_back({id, port.value, port.leaf, step, number});
-    }
-  }
-  return out;
-}
-
-void Exposure::FindSinks() {
-  const Graph &t = r_.t, &g = r_.g;
-  const bool t_complete = t.dump.complete;  // what a killed run did not record is not missing
-  const std::vector<Sink> mine = SinksOf(t), golden = SinksOf(g);
-  for (const Sink& sink : mine) {
-    const Port port{.value = sink.value, .leaf = sink.leaf};
-    const ValueId there = r_.AtPartner(port);
-    if (sink.paired && there == kNoId) continue;
-    if (r_.of(sink.value).strength < Strength::kNear) {
-      bad_sinks_.push_back(sink.value);
-      if (there != kNoId) bad_golden_.push_back(there);
-    } else if (there != kNoId && !r_.Fits(sink.value, there)) {
-      Misplace(sink.call, sink.value);
-    }
-  }
-  FindMemorySinks();
-  for (const Sink& sink : golden) {
-    if (r_.partner[sink.call] == kNoId && !sink.update && !sink.paired && !r_.Has(sink.value) &&
-        !g.values[sink.value].plain && t_complete)
-      bad_golden_.push_back(sink.value);
-    if (!sink.update || r_.partner[sink.call] != kNoId) continue;
-    const bool known =
-        std::any_of(g.Takes(sink.call).begin(), g.Takes(sink.call).end(), [&](const Port& port) {
-          return r_.AtTarget(port.leaf) != kNoId ||
-                 (!g.values[port.value].plain &&
-                  t.WithContent(g.values[port.value].content) != kNoId);
-        });
-    if (known && (missing_steps_.empty() || missing_steps_.back() != sink.call))
-      missing_steps_.push_back(sink.call);
-  }
-  if (!bad_sinks_.empty() || !misplaced_.empty() || !missing_steps_.empty()) AddLosses();
-}
-
-// A right value of the golden at the place of another one. What its call takes may be wrong already.
-void Exposure::Misplace(CallId call, ValueId v) {
-  bool wrong = false;
-  for (const Port& port : r_.t.Takes(call)) {
-    if (r_.IsRight(port.value) || port.value == v) continue;
-    bad_sinks_.push_back(port.value);
-    wrong = true;
-  }
-  if (!wrong) misplaced_.emplace_back(call, v);
-}
-
-// What memory holds in the end is what the golden's holds.
-void Exposure::FindMemorySinks() {
-  for (const MemoryPair& each : PairMemories(r_)) {
-    const ValueId v = each.mine.last, w = each.golden.last;
-    if (r_.t.values[v].unwritten || (w != kNoId && r_.g.values[w].unwritten)) continue;
-    if (r_.of(v).strength < Strength::kNear) {
-      bad_sinks_.push_back(v);
-      if (w != kNoId) bad_golden_.push_back(w);
-    } else if (w != kNoId && !r_.Fits(v, w)) {
-      if (each.mine.call != kNoId) Misplace(each.mine.call, v);
-      if (each.mine.call == kNoId) bad_golden_.push_back(w);
-    }
-  }
-}
-
-// The scalars from which backward passes begin.
-std::vector<ValueId> Exposure::LossesOf(const Graph& run) {
-  std::vector<ValueId> out;
-  for (const Call& call : run.calls) {
-    if (call.kind != CallKind::kOperation || call.backward == kNoId || call.makes != 1) continue;
-    const auto id = static_cast<CallId>(&call - run.calls.data());
-    const auto given = run.Takes(call.backward);
-    const ValueId loss = run.Makes(id)[0].value;
-    if (given.size() == 1 && run.values[given[0].value].plain &&
-        run.values[given[0].value].maker == kNoId && run.values[loss].shape.is_scalar() &&
-        run.PartsOf(given[0].value).empty())
-      out.push_back(loss);
-  }
-  return out;
-}
-
-// Losses of both runs, if their sums differ. Only of a step that differs: a loss may have a constant.
-void Exposure::AddLosses() {
-  const std::vector<ValueId> mine = LossesOf(r_.t), right = LossesOf(r_.g);
-  double sum = 0, golden = 0, bound = 4 * kDigits;
-  for (const ValueId v : mine) {
-    sum += r_.t.values[v].moments.mean;
-    bound = std::max(bound, r_.of(v).bound);
-  }
-  for (const ValueId w : right) golden += r_.g.values[w].moments.mean;
-  if (!(std::abs(sum - golden) > bound * std::abs(golden))) return;
-  if (mine.size() == right.size()) {
-    for (size_t i = 0; i < mine.size(); ++i) {
-      if (r_.IsRight(mine[i]) && !r_.Fits(mine[i], right[i]))
-        other_losses_.emplace_back(mine[i], right[i]);
-    }
-  }
-  for (const ValueId v : mine) {
-    if (r_.of(v).strength < Strength::kNear) bad_sinks_.push_back(v);
-  }
-  for (const ValueId w : right) {
-    if (!r_.Has(w)) bad_golden_.push_back(w);
-  }
-}
-
 template <typename Next>
 Exposure::Causes Exposure::Spread(const std::vector<ValueId>& from, Next next) {
   Causes out;
@@ -275,7 +108,10 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
   const auto right = [this](ValueId w) { return r_.IsRight(w); };
   const auto all_right = [&] { return std::all_of(inputs.begin(), inputs.end(), right); };
   if (left_.count(v) > 0 && !t.PartsOf(v).empty() && all_right()) return {};
-  if (value.maker == kNoId && t.PartsOf(v).empty()) {
+  const bool listed = value.maker != kNoId && t.calls[value.maker].kind == CallKind::kGradients;
+  if (listed && inputs.empty() && !modules_only_) {
+    inputs = Around(v);
+  } else if (value.maker == kNoId && t.PartsOf(v).empty()) {
     Append(&inputs, Around(v));
     if (all_right()) {  // a loss that nobody recorded
       for (const Taker& use : t.TakersOf(v)) {
@@ -304,9 +140,23 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
   if (!wrong.empty() || !r_.Alike(value.maker)) return wrong;
   // Its result is wrong, so an input is, which may be changed inside of a module.
   const bool module = t.calls[value.maker].IsModule();
-  std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(wrong),
-               [&](ValueId w) { return w != v && (module ? r_.of(w).like : r_.of(w).doubtful); });
+  std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(wrong), [&](ValueId w) {
+    const bool other_order = r_.of(w).strength == Strength::kSame &&
+                             (r_.of(v).strength == Strength::kSame || IsShuffled(w, inputs));
+    return w != v && (module ? r_.of(w).like : r_.of(w).doubtful || other_order);
+  });
   return wrong;
+}
+
+// Whether v has the golden's elements in another order, and what is taken beside it has not. Of the order
+// of a part nothing is known.
+bool Exposure::IsShuffled(ValueId v, std::span<const ValueId> beside) const {
+  if (r_.of(v).strength != Strength::kSame) return false;
+  return std::any_of(beside.begin(), beside.end(), [&](ValueId w) {
+    return r_.of(w).strength >= Strength::kNear && r_.of(w).proof != Proof::kPartOfBatch &&
+           !r_.t.values[w].plain && !r_.t.IsWeight(w) &&
+           r_.t.values[w].shape.view() == r_.t.values[v].shape.view();
+  });
 }
 
 std::vector<ValueId> Exposure::GoldenCausesOf(ValueId w) const {
@@ -333,9 +183,13 @@ std::vector<ValueId> Exposure::GoldenCausesOf(ValueId w) const {
 // those of the same module.
 std::vector<ValueId> Exposure::Around(ValueId v) {
   const Graph& t = r_.t;
-  if (t.TakersOf(v).empty()) return {};
-  const CallId taker = TakerOf(v);
-  const Call& user = t.calls[taker];
+  const CallId lists =
+      t.values[v].maker;  // the gradients of a module, before the calls that made them
+  if (lists == kNoId && t.TakersOf(v).empty()) return {};
+  const Call& user = t.calls[lists == kNoId ? TakerOf(v) : lists];
+  const CallId end = lists == kNoId          ? user.begins
+                     : t.TakersOf(v).empty() ? static_cast<CallId>(t.calls.size())
+                                             : TakerOf(v);
   std::vector<ValueId> out;
   const CallId around = user.parent;
   const auto right = [this](ValueId w) { return r_.IsRight(w); };
@@ -363,8 +217,7 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
   for (const ValueId w : *loose_) {
     const Value& other = t.values[w];
     const Call& maker = t.calls[other.maker];
-    if (w == v || other.maker >= user.begins ||
-        (maker.IsBackward() != user.IsBackward() && !exchange))
+    if (w == v || other.maker >= end || (maker.IsBackward() != user.IsBackward() && !exchange))
       continue;
     if (modules_only_) {
       const auto makers = t.MakersOf(w);
@@ -408,12 +261,26 @@ void Exposure::FindLeft(std::span<const LeftGradient> left) {
   };
   collect(t, &mine);
   collect(g, &golden);
+  const auto first_backward = [](const Graph& run) {
+    for (const Call& call : run.calls) {
+      if (call.kind == CallKind::kBackward) return call.record;
+    }
+    return std::numeric_limits<int32_t>::max();
+  };
+  const int32_t begun = first_backward(t), golden_begun = first_backward(g);
   std::unordered_map<std::string_view, const LeftGradient*> of_parameter;
+  std::unordered_set<std::string_view> inherited;
   for (const LeftGradient& each : left) {
-    const bool inherited = each.target != nullptr && each.golden != nullptr &&
-                           mine.count(ContentKey(*each.target)) > 0 &&
-                           golden.count(ContentKey(*each.golden)) > 0;
-    if (!inherited) of_parameter.emplace(each.parameter, &each);
+    // Of sums that are not recorded alone it is enough that a pass of the step came before.
+    const bool made = each.target != nullptr && each.golden != nullptr &&
+                      mine.count(ContentKey(*each.target)) > 0 &&
+                      golden.count(ContentKey(*each.golden)) > 0;
+    const bool added = each.target != nullptr && each.golden != nullptr &&
+                       each.target_behind > begun && each.golden_behind > golden_begun;
+    if (made || added)
+      inherited.insert(each.parameter);
+    else
+      of_parameter.emplace(each.parameter, &each);
   }
   // A parameter that several modules share has the name of the first of them.
   const auto of_shape = [&](Shape shape) -> const LeftGradient* {
@@ -433,8 +300,9 @@ void Exposure::FindLeft(std::span<const LeftGradient> left) {
       if (name.empty()) continue;
       const auto found = of_parameter.find(name);
       const LeftGradient* const known = found != of_parameter.end() ? found->second
-                                        : r_.IsRight(port.value)    ? nullptr
-                                                                    : of_shape(leaf.shape);
+                                        : r_.IsRight(port.value) || inherited.count(name) > 0
+                                            ? nullptr
+                                            : of_shape(leaf.shape);
       if (known == nullptr || known->target_behind > call.record) continue;
       left_.emplace(port.value, Candidate{.call = id,
                                           .golden = r_.pair[id],
@@ -540,7 +408,10 @@ std::vector<Candidate> Exposure::Frontier() {
     std::vector<ValueId> lost;
     for (const auto& [w, causes] : exposed_golden_) {
       const CallId maker = r_.g.values[w].maker;
-      if (causes.empty() && maker != kNoId && r_.partner[maker] == kNoId) lost.push_back(w);
+      if (!causes.empty() || maker == kNoId || r_.partner[maker] != kNoId) continue;
+      // What only moves elements is missed by who takes them.
+      const bool moves = r_.g.calls[maker].facts->Moves() && r_.g.Takes(maker).size() == 1;
+      if (!moves) lost.push_back(w);
     }
     std::sort(lost.begin(), lost.end());
     for (const ValueId w : lost) found.push_back(MissingFrom(w));

@@ -91,6 +91,7 @@ class Exposure {
   template <typename Next>
   static Causes Spread(const std::vector<ValueId>& from, Next next);
   std::vector<ValueId> CausesOf(ValueId value);
+  bool IsShuffled(ValueId value, std::span<const ValueId> beside) const;
   std::vector<ValueId> GoldenCausesOf(ValueId value) const;
   std::vector<ValueId> Around(ValueId value);
   bool Ends(ValueId value) const;
@@ -124,6 +125,7 @@ class Exposure {
   static std::vector<double> Coarsest(const Graph& run);
   std::optional<Candidate> MadeOfCoarser(CallId call, const std::vector<double>& mine,
                                          const std::vector<double>& golden) const;
+  void PreferInside();
   void PreferBirth(bool alike);
   void DropGrowth();
   std::optional<Candidate> BornHere(CallId call, bool alike) const;

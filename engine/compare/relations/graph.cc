@@ -101,7 +101,7 @@ void Graph::NameWeights() {
 void Graph::AddRecord(int32_t index, Paths* paths) {
   const Record& record = dump.records[index];
   if (IsOptimizerCall(record.api)) {
-    AddOptimizer(index);
+    AddOptimizer(index, paths);
     return;
   }
   Call call;
@@ -162,7 +162,7 @@ void Graph::DropMemory(CallId id, size_t first_take, size_t first_make) {
   }
 }
 
-void Graph::AddOptimizer(int32_t index) {
+void Graph::AddOptimizer(int32_t index, Paths* paths) {
   const Record& record = dump.records[index];
   // "gradients.fc.weight" -> its parameter; the state has one more part: "state.fc.weight.exp_avg".
   const auto parameter_of = [&](const Leaf& leaf) -> std::string_view {
@@ -198,6 +198,8 @@ void Graph::AddOptimizer(int32_t index) {
     call.kind = kind;
     call.record = index;
     call.parameter = parameter;
+    if (const size_t dot = parameter.rfind('.'); dot != std::string_view::npos)
+      call.path = paths->Of(parameter.substr(0, dot));
     call.facts = &FactsOf(record.api);
     call.first_take = static_cast<uint32_t>(taken.size());
     call.first_make = static_cast<uint32_t>(made.size());
@@ -345,6 +347,7 @@ void Graph::FindRecomputed() {
 void Graph::Index() {
   std::vector<std::pair<int32_t, Taker>> uses;
   std::vector<std::pair<int32_t, CallId>> makers;
+  std::vector<uint8_t> is_gradient(values.size(), 0);  // which a state without momentum may repeat
   uses.reserve(taken.size());
   makers.reserve(made.size());
   for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
@@ -354,7 +357,9 @@ void Graph::Index() {
       if (calls[id].kind != CallKind::kUpdate) continue;
       const std::string_view place =
           LeafPlace(dump.leaves[port.leaf], dump.records[calls[id].record]);
-      if (!place.starts_with("gradients.") && values[port.value].maker == kNoId)
+      if (place.starts_with("gradients."))
+        is_gradient[port.value] = 1;
+      else if (values[port.value].maker == kNoId && is_gradient[port.value] == 0)
         weight_[port.value] = 1;
       if (place.starts_with("weights.")) weight_of_.emplace(place.substr(8), port.value);
     }
@@ -472,9 +477,10 @@ std::vector<ValueId> Graph::PartsOfArrival(ValueId v) const {
     if (user.kind == CallKind::kUpdate) {
       const std::string_view place = LeafPlace(dump.leaves[port.leaf], dump.records[user.record]);
       const auto weight = weight_of_.find(user.parameter);
-      if (place.starts_with("gradients.") && weight != weight_of_.end() &&
-          !values[weight->second].plain)
-        whole = weight->second;
+      if (place.starts_with("gradients.") && weight != weight_of_.end()) {
+        const std::vector<ValueId> all = PartsOfParameter(weight->second, user.path);
+        parts.insert(parts.end(), all.begin(), all.end());
+      }
     } else if (user.IsBackward()) {
       whole = ForwardOf(use.call, port);
     }
@@ -503,6 +509,20 @@ void Graph::AddUpGradients() {
     }
   }
   parts_.Build(values.size(), items);
+}
+
+bool Graph::AddsUp(ValueId v) const {
+  constexpr double kRoundings = 64;
+  const Value& sum = values[v];
+  double mean = 0, size = sum.moments.Rms(), roundoff = sum.roundoff;
+  for (const ValueId p : PartsOf(v)) {
+    const Value& part = values[p];
+    if (!part.moments.known || part.moments.n != sum.moments.n) return true;  // nobody can tell
+    mean += part.moments.mean;
+    size = std::max(size, part.moments.Rms());
+    roundoff = std::max(roundoff, part.roundoff);
+  }
+  return !(std::abs(mean - sum.moments.mean) > kRoundings * roundoff * size);
 }
 
 void Graph::FindMoved() {

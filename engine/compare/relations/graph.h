@@ -130,6 +130,9 @@ class Graph {
   // The gradients that backward calls gave for the uses of a forward value.
   std::span<const ValueId> GradientsOf(ValueId value) const { return gradients_.Of(value); }
   // The gradients that were added up to a value that no operation made; empty: it is no such sum.
+  // Whether the recorded parts of a sum are all of it, as far as their means tell: a second backward
+  // pass through a call is not recorded.
+  bool AddsUp(ValueId value) const;
   std::span<const ValueId> PartsOf(ValueId value) const { return parts_.Of(value); }
   // The forward value whose gradient a backward call takes at a port; kNoId: not known.
   ValueId ForwardOf(CallId backward, const Port& port) const;
@@ -180,7 +183,7 @@ class Graph {
   };
 
   void AddRecord(int32_t record, Paths* paths);
-  void AddOptimizer(int32_t record);
+  void AddOptimizer(int32_t record, Paths* paths);
   void AddPorts(CallId call);
   void DropMemory(CallId call, size_t first_take, size_t first_make);
   void Take(CallId call, int32_t leaf, int32_t place);

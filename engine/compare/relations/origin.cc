@@ -48,6 +48,11 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
     const bool parameter = t.dump.leaves[port.leaf].slot == Slot::kParameter;
     if (parameter || (t.IsWeight(x) && t.values[x].maker == kNoId && !r_.IsRight(x)))
       return Named(call, x, Cause::kAnotherWeight, true);
+    // Nobody makes what the golden passes here, and only the target makes what it passes.
+    const CallId maker = t.values[x].maker;
+    if (maker != kNoId && maker < call && r_.pair[maker] == kNoId && !t.calls[maker].IsModule() &&
+        r_.g.values[w].maker == kNoId && r_.g.PartsOf(w).empty())
+      return Named(maker, v, Cause::kOnlyHere, true);
     if (r_.IsRight(x)) {
       CallId named = call;
       for (CallId around = t.calls[call].parent;
@@ -144,12 +149,25 @@ std::optional<Candidate> Exposure::WhoShouldMake(ValueId x, ValueId w, CallId ca
   const Graph &t = r_.t, &g = r_.g;
   const CallId maker = g.values[w].maker;
   const CallId mine = maker == kNoId ? kNoId : r_.partner[maker];
+  const auto errs = [&](CallId m, ValueId own) {
+    const bool was_seen = std::find(seen.begin(), seen.end(), m) != seen.end();
+    return m != kNoId && m < call && !was_seen && own != kNoId && !r_.Fits(own, w) &&
+           !FillsNewMemory(t, m);
+  };
   if (mine != kNoId) {
-    const ValueId own = r_.AtTarget(g.made[g.values[w].port].leaf);
-    const bool was_seen = std::find(seen.begin(), seen.end(), mine) != seen.end();
-    if (mine >= call || was_seen || own == kNoId || r_.Fits(own, w) || FillsNewMemory(t, mine))
-      return std::nullopt;
-    return Origin(mine, v, seen);
+    if (errs(mine, r_.AtTarget(g.made[g.values[w].port].leaf))) return Origin(mine, v, seen);
+    // The golden makes the same numbers again: the last time before this call, they go there.
+    const CallId end = call < static_cast<CallId>(t.calls.size()) ? r_.pair[call] : kNoId;
+    const auto makers = g.MakersOf(w);
+    for (size_t i = makers.size(); i-- > 0;) {
+      if (makers[i] >= end || makers[i] == maker || g.calls[makers[i]].IsModule()) continue;
+      for (const Port& made : g.Makes(makers[i])) {
+        if (made.value == w && errs(r_.partner[makers[i]], r_.AtTarget(made.leaf)))
+          return Origin(r_.partner[makers[i]], v, seen);
+      }
+      break;
+    }
+    return std::nullopt;
   }
   if (maker != kNoId) {
     if (r_.Has(w)) return std::nullopt;
@@ -160,8 +178,16 @@ std::optional<Candidate> Exposure::WhoShouldMake(ValueId x, ValueId w, CallId ca
     for (const ValueId p : parts) {
       if (!r_.Has(p)) lost.push_back(p);
     }
-    if (!lost.empty() || r_.of(x).strength < Strength::kNear) return Missing(lost, call, kNoId - 1);
-    // The target has all parts, but adds up only some: the gradient of another use is lost.
+    if (!lost.empty()) return Missing(lost, call, kNoId - 1);
+    // The target has all parts. One of them may stand at the place of another one.
+    for (const ValueId p : t.PartsOf(x)) {
+      const CallId m = t.values[p].maker;
+      if (m == kNoId || m >= call || std::find(seen.begin(), seen.end(), m) != seen.end()) continue;
+      const ValueId there = r_.AtPartner(t.made[t.values[p].port]);
+      if (there != kNoId && !t.values[p].plain && !r_.Fits(p, there)) return Origin(m, v, seen);
+    }
+    if (r_.of(x).strength < Strength::kNear) return std::nullopt;
+    // Or it adds up only some: the gradient of another use is lost.
     for (const ValueId p : parts) {
       if (p == r_.of(x).golden || g.values[p].maker == kNoId) continue;
       for (const CallId m : g.MakersOf(p)) {  // that only passes the gradient on
@@ -177,7 +203,7 @@ std::optional<Candidate> Exposure::WhoShouldMake(ValueId x, ValueId w, CallId ca
     }
     return std::nullopt;
   }
-  if (t.values[x].maker == kNoId && !t.IsWeight(x) && call < static_cast<CallId>(t.calls.size()))
+  if (!t.IsWeight(x) && call < static_cast<CallId>(t.calls.size()))
     return Unrecorded(x, w, call, v, seen);
   return std::nullopt;
 }
@@ -300,8 +326,7 @@ std::optional<Candidate> Exposure::Unrecorded(ValueId x, ValueId w, CallId call,
       if (mine == kNoId || mine >= call || std::find(seen.begin(), seen.end(), mine) != seen.end())
         continue;
       const ValueId own = r_.AtTarget(port.leaf);
-      if (own != kNoId && r_.IsRight(own) && !r_.Fits(own, y) &&
-          MayLead(t.values[x], t.values[own]))
+      if (own != kNoId && !r_.Fits(own, y) && MayLead(t.values[x], t.values[own]))
         return Origin(mine, v, seen);
     }
   }

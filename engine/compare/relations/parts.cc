@@ -111,7 +111,7 @@ void Relations::FindPieces() {
 double Relations::RelateParts(std::span<const ValueId> mine, std::span<const ValueId> others,
                               double bound, Proof proof) {
   if (mine.empty() || others.empty() || (mine.size() == 1 && others.size() == 1)) return kInfinity;
-  double roundoff = 0, terms = 0, allowed = bound;
+  double roundoff = 0, terms = 0;
   for (const ValueId v : mine) {
     if (!t.values[v].moments.known) return kInfinity;
     roundoff = std::max(roundoff, t.values[v].roundoff);
@@ -121,24 +121,35 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
     if (!g.values[w].moments.known) return kInfinity;
     roundoff = std::max(roundoff, g.values[w].roundoff);
   }
-  if (bound <= 0) {
-    allowed = kOwnRoundings * roundoff;
-    for (const ValueId v : mine) {
-      double wrong = 0;
-      allowed = std::max(allowed, NotHiding(v, BoundOf(v).error, &wrong));
-    }
-  }
   bool proven = false;
   const double error = TogetherApart(mine, others, terms, &proven);
   // Moments alone do not tell rows that were dealt to as many parts.
   if (!proven && mine.size() == others.size()) return kInfinity;
-  if (!(error <= (roundoff > 0 ? allowed : 1e-12))) return error;
+  const auto size_of = [this](ValueId v) {
+    return std::max(Rms(v), Terms(v)) * std::sqrt(static_cast<double>(t.values[v].moments.n));
+  };
+  if (!c.exact.empty() && error > 1e-12) return error;  // bits decide
+  double squares = 0;
+  for (const ValueId v : mine) squares += std::pow(size_of(v), 2);
+  // The sum of parts says of each as much as its share in it: a large one hides a small one.
+  std::vector<double> allowed;
   for (const ValueId v : mine) {
+    double wrong = 0;
+    const double own =
+        bound > 0 ? bound
+                  : std::max(kOwnRoundings * roundoff, NotHiding(v, BoundOf(v).error, &wrong));
+    const double share =
+        squares > 0 ? size_of(v) * std::sqrt(static_cast<double>(mine.size()) / squares) : 1;
+    allowed.push_back(roundoff > 0 ? own * std::min(share, 1.0) : 1e-12);
+    if (!(error <= allowed.back())) return error;
+  }
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const ValueId v = mine[i];
     if (!IsKnown(v)) {
       relations_[v] = {.strength = Strength::kNear,
                        .proof = proof,
                        .error = std::max(error, 4 * roundoff),
-                       .bound = allowed,
+                       .bound = allowed[i],
                        .proven = proven};
     }
     part_[v] = 1;

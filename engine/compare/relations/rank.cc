@@ -83,6 +83,29 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
   return first;
 }
 
+// A module is as wrong as the calls inside of it: where one of these is a candidate, too, it says more.
+void Exposure::PreferInside() {
+  if (candidates.empty()) return;
+  const Candidate& first = candidates.front();
+  const auto is_module = [&](const Graph& run, CallId id) {
+    return id != kNoId && run.calls[id].IsModule();
+  };
+  if (!is_module(r_.t, first.call)) return;
+  const auto inside = [](const Graph& run, CallId id, CallId module) {
+    if (id == kNoId || module == kNoId || id == module) return false;
+    const Call& around = run.calls[module];
+    for (CallId at = run.calls[id].parent; at != kNoId; at = run.calls[at].parent) {
+      if (at == module || at == around.forward || at == around.backward) return true;
+    }
+    return false;
+  };
+  const auto finer = std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& c) {
+    return !is_module(r_.t, c.call) && !is_module(r_.g, c.call == kNoId ? c.golden : kNoId) &&
+           (inside(r_.t, c.call, first.call) || inside(r_.g, c.golden, first.golden));
+  });
+  if (finer != candidates.end()) std::rotate(candidates.begin(), finer, finer + 1);
+}
+
 // A result that is hardly beyond its bound, of values that are near: if they were made of what the second
 // look finds, that is the cause, and this its growth.
 void Exposure::PreferBirth(bool alike) {
@@ -108,7 +131,10 @@ void Exposure::PreferBirth(bool alike) {
 // without one, where its partner takes it with one, takes something else.
 Candidate Exposure::WhereCut(const Candidate& candidate) const {
   const Graph &t = r_.t, &g = r_.g;
-  const bool backward = candidate.call != kNoId     ? t.calls[candidate.call].IsBackward()
+  // Or a gradient that an optimizer takes, which no recorded call made.
+  const bool arrives = candidate.cause == Cause::kNoCallMadeIt && candidate.call != kNoId &&
+                       t.calls[candidate.call].kind == CallKind::kUpdate;
+  const bool backward = candidate.call != kNoId ? t.calls[candidate.call].IsBackward() || arrives
                         : candidate.golden != kNoId ? g.calls[candidate.golden].IsBackward()
                                                     : false;
   if (!backward || candidate.cause == Cause::kLeftGradient) return candidate;
@@ -119,20 +145,17 @@ Candidate Exposure::WhereCut(const Candidate& candidate) const {
     if (r_.pair[id] == kNoId || !call.IsForward()) continue;
     for (const Port& port : t.Takes(id)) {
       if (t.dump.leaves[port.leaf].requires_grad != "False" || !r_.IsRight(port.value)) continue;
-      const ValueId w = r_.AtPartner(port);
-      if (w == kNoId) continue;
-      for (const Port& there : g.Takes(r_.pair[id])) {
-        if (there.value != w || g.dump.leaves[there.leaf].requires_grad != "True") continue;
-        // The outermost module of those that begin there.
-        if (begins == kNoId || call.begins < begins || (call.begins == begins && call.IsModule())) {
-          begins = call.begins;
-          best = {.call = id,
-                  .golden = r_.pair[id],
-                  .value = port.value,
-                  .cause = Cause::kWithoutGradient,
-                  .order = static_cast<double>(id),
-                  .sure = true};
-        }
+      const int32_t there = r_.PartnerLeaf(port.leaf);
+      if (there < 0 || g.dump.leaves[there].requires_grad != "True") continue;
+      // The outermost module of those that begin there.
+      if (begins == kNoId || call.begins < begins || (call.begins == begins && call.IsModule())) {
+        begins = call.begins;
+        best = {.call = id,
+                .golden = r_.pair[id],
+                .value = port.value,
+                .cause = Cause::kWithoutGradient,
+                .order = static_cast<double>(id),
+                .sure = true};
       }
     }
   }
@@ -238,14 +261,17 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
   const Graph &t = r_.t, &g = r_.g;
   const CallId forward = t.calls[id].kind == CallKind::kBackward ? t.calls[id].forward : id;
   if (forward == kNoId || r_.pair[forward] == kNoId) return std::nullopt;
-  for (const Port& port : t.Takes(id)) {
+  const auto same = [&](const Port& port) {
     const Relation& r = r_.of(port.value);
     const ValueId w = r_.AtPartner(port);
     const bool exact = r.strength == Strength::kEqual ||
                        (r.strength == Strength::kNear && (r.error == 0 || !alike));
-    const bool same = exact && (w == kNoId || r_.Fits(port.value, w));
-    if (!same && !t.values[port.value].plain) return std::nullopt;
-  }
+    return (exact && (w == kNoId || r_.Fits(port.value, w))) || t.values[port.value].plain;
+  };
+  const auto takes = t.Takes(id), saved = t.Takes(forward);
+  if (!std::all_of(takes.begin(), takes.end(), same) ||
+      !std::all_of(saved.begin(), saved.end(), same))
+    return std::nullopt;
   const Port* other = nullptr;
   bool coarser = false;
   for (const Port& port : t.Makes(id)) {

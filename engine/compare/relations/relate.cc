@@ -102,6 +102,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       return std::tie(a.norm, a.value) < std::tie(b.norm, b.value);
     });
   }
+  for (const Port& port : t.made) coarsest_ = std::max(coarsest_, t.values[port.value].roundoff);
   FindArrivals();
   FindBeside();
   RelateAll();
@@ -265,6 +266,9 @@ void Relations::RelateIndex(const Port& port) {
       value.dtype.dtype() != g.values[w].dtype.dtype() ||
       value.shape.view() != g.values[w].shape.view())
     return;
+  for (const ValueId made_of : t.InputsOf(port.value, false)) {
+    if (!IsKnown(made_of) && !t.values[made_of].plain) return;  // they may be others for that
+  }
   Set(port.value,
       {.strength = Strength::kSame, .proof = Proof::kIndex, .golden = w, .proven = true});
   wrong_[port.value] = 0;

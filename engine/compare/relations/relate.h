@@ -87,6 +87,7 @@ class Relations {
   // Whether a value of the target is the value w of the golden, by its relation or by its numbers.
   bool Fits(ValueId value, ValueId w) const;
   // The golden's value at the place of a port of a paired call; kNoId.
+  int32_t PartnerLeaf(int32_t target_leaf) const { return golden_leaf_[target_leaf]; }
   ValueId AtPartner(const Port& port) const;
   // The target's value at the place of the golden's port; kNoId.
   ValueId AtTarget(int32_t golden_leaf) const;
@@ -214,6 +215,7 @@ class Relations {
   };
   std::unordered_map<ValueId, Arrival> arrivals_;  // what the step before knew of them
   std::unordered_map<uint64_t, Beside> beside_;
+  double coarsest_ = 0;       // rounding of a result of the target
   mutable double noise_ = 0;  // the largest error of a related value so far
   bool same_environment_ = false;
 };

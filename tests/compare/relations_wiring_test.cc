@@ -1,0 +1,129 @@
+// Where the relations of two runs say that a difference begins, when values are right and stand at
+// another place, or are gradients of weights that are all alike.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/compare/divergence_values.h"
+#include "tests/compare/recorded.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+using test::DumpBuilder;
+using test::Elements;
+using test::First;
+using test::Map;
+using test::Random;
+using test::Recorded;
+
+Elements Times(const Elements& x, float factor) {
+  return Map(x, [factor](float v) { return v * factor; });
+}
+
+Elements Sum(const Elements& x, const Elements& y) {
+  Elements out(x.size());
+  for (size_t i = 0; i < x.size(); ++i) out[i] = x[i] + y[i];
+  return out;
+}
+
+Comparison Compared(Dump target, Dump golden) {
+  return test::MustCompare(std::move(target), std::move(golden), {.engine = Engine::kRelations});
+}
+
+std::string FirstOf(Dump target, Dump golden) {
+  return std::string(First(Compared(std::move(target), std::move(golden))));
+}
+
+// A ratio and the clipped ratio, of which max or min is taken: the gradient goes to one of them.
+Dump Surrogates(bool max) {
+  const std::string api = max ? "Torch.max.0." : "Torch.min.0.";
+  const Elements ratio = Random(16, 1), clipped = Random(16, 2), gradient = Random(16, 3);
+  Elements mine(16), other(16);
+  for (size_t i = 0; i < 16; ++i) {
+    const bool first = (ratio[i] > clipped[i]) == max;
+    (first ? mine : other)[i] = gradient[i];
+  }
+  const auto inside = [](const Elements& x) {
+    return Map(x, [](float v) { return v > 0 ? v : 0.25F * v; });
+  };
+  DumpBuilder b;
+  b.Call("Tensor.exp.0.forward").In(Recorded(Random(16, 4))).Out(Recorded(ratio));
+  b.Call("Tensor.mul.0.forward").In(Recorded(ratio)).Out(Recorded(Times(ratio, 2)));
+  b.Call("Tensor.mul.1.forward").In(Recorded(ratio)).Out(Recorded(Times(clipped, 2)));
+  b.Call(api + "forward").In(Recorded(Times(ratio, 2))).In(Recorded(Times(clipped, 2)));
+  b.Out(Recorded(Random(16, max ? 5 : 6)));
+  b.Call(api + "backward").In(Recorded(gradient)).Out(Recorded(mine)).Out(Recorded(other));
+  b.Call("Tensor.mul.0.backward").In(Recorded(mine)).Out(Recorded(Times(mine, 2)));
+  b.Call("Tensor.mul.1.backward").In(Recorded(other)).Out(Recorded(Times(other, 2)));
+  const Elements sum = Sum(Times(mine, 2), inside(Times(other, 2)));
+  b.Call("Tensor.exp.0.backward").In(Recorded(sum)).Out(Recorded(Times(sum, 3)));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(Times(sum, 3)));
+  return b.Take();
+}
+
+TEST(Wiring, TwoResultsOfOneCallAreExchanged) {
+  const std::string first = FirstOf(Surrogates(true), Surrogates(false));
+  EXPECT_TRUE(first.starts_with("Torch.max.0.")) << first;
+}
+
+// In the first update of a policy the old and the new probabilities are equal; only the new ones carry
+// a gradient.
+Dump Ratio(bool squared) {
+  const Elements x = Random(16, 1), gradient = Random(16, 2);
+  const Elements wrong = Times(gradient, squared ? 2 : 1);
+  DumpBuilder b;
+  b.Call("Tensor.sub.0.forward").In(Recorded(x)).In(Recorded(x));
+  b.Out(Recorded(Random(16, 3)));
+  b.Call("Tensor.mean.0.backward").In(Recorded(gradient)).Out(Recorded(wrong));
+  b.Call("Tensor.sub.0.backward").In(Recorded(wrong)).Out(Recorded(Times(wrong, 3)));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(Times(wrong, 3)));
+  Dump dump = b.Take();
+  dump.leaves[1].requires_grad = "False";
+  return dump;
+}
+
+TEST(Wiring, AValueThatIsTakenTwiceCarriesItsGradientOnce) {
+  EXPECT_EQ(FirstOf(Ratio(true), Ratio(false)), "Tensor.mean.0.backward");
+}
+
+// Two norms whose weights begin as ones: each has its own gradient, of two micro-batches.
+Dump Norms(float factor) {
+  DumpBuilder b;
+  const auto name = [](int norm, int batch, const char* direction) {
+    return "Functional.layer_norm." + std::to_string(2 * batch + norm) + direction;
+  };
+  const auto gradient = [factor](int norm, int batch) {
+    return Times(Random(16, static_cast<unsigned>(30 + 2 * batch + norm)),
+                 norm == 1 && batch == 1 ? factor : 1);
+  };
+  for (int batch = 0; batch < 2; ++batch) {
+    for (int norm = 0; norm < 2; ++norm) {
+      b.Call(name(norm, batch, ".forward"));
+      b.In(Recorded(Random(16, static_cast<unsigned>(10 + 2 * batch + norm))));
+      b.In(Recorded(Elements(16, 1.0F)));
+      b.Out(Recorded(Random(16, static_cast<unsigned>(20 + 2 * batch + norm))));
+      b.Parent("Module.norms." + std::to_string(norm) + ".LayerNorm.forward." +
+               std::to_string(batch));
+    }
+    for (int norm = 1; norm >= 0; --norm) {
+      b.Call(name(norm, batch, ".backward"));
+      b.In(Recorded(Random(16, static_cast<unsigned>(40 + 2 * batch + norm))));
+      b.Out(Recorded(Random(16, static_cast<unsigned>(50 + 2 * batch + norm))));
+      b.Out(Recorded(gradient(norm, batch)));
+    }
+  }
+  b.Call("Optimizer.SGD.step.0.forward");
+  for (int norm = 0; norm < 2; ++norm) {
+    const std::string parameter = "norms." + std::to_string(norm) + ".weight";
+    b.Kwarg("gradients." + parameter, Recorded(Sum(gradient(norm, 0), gradient(norm, 1))));
+    b.Kwarg("weights." + parameter, Recorded(Elements(16, 1.0F)));
+  }
+  return b.Take();
+}
+
+TEST(Parts, WeightsThatAreAllOnesHaveGradientsOfTheirOwn) {
+  EXPECT_EQ(FirstOf(Norms(2), Norms(1)), "Functional.layer_norm.3.backward");
+}
+
+}  // namespace
+}  // namespace msprobe::compare::relations
