@@ -138,6 +138,7 @@ class Sum {
         Similarity& sum = table_.At(row, step);
         sum.count = std::max<int64_t>(sum.count, 0) + cell.count;
         sum.same += cell.same;
+        sum.changed_keys += cell.changed_keys;
         sum.target_norm = std::hypot(sum.target_norm, cell.target_norm);
         sum.golden_norm = std::hypot(sum.golden_norm, cell.golden_norm);
         ++ranks_[row * steps.size() + step];
@@ -194,7 +195,8 @@ void Append(std::vector<std::string>* to, std::vector<std::string> more) {
   std::move(more.begin(), more.end(), std::back_inserter(*to));
 }
 
-constexpr FallRule kAnyDifference{.lowest_first = 1, .largest_drop = 0, .rounding = 0};
+constexpr FallRule kAnyDifference{
+    .lowest_first = 1, .largest_drop = 0, .rounding = 0, .joined = -1};
 
 // A sentence on the gradients whose directions are not judged; "": there are none.
 std::string RoundingNote(const SimilarityTable& table, const FallRule& rule,

@@ -37,6 +37,15 @@ struct Repeated {
   }
 };
 
+// The elements with another direction in the keys' third of a bias that torch.nn.MultiheadAttention
+// keeps for queries, keys and values together; 0 of any other parameter.
+int64_t ChangedKeys(const GradientRow& row, const Directions& target, const Directions& golden) {
+  const bool joined = row.parameter.ends_with("in_proj_bias") && row.shape.size() == 1;
+  if (!joined || row.shape[0] % 3 != 0) return 0;
+  const int64_t third = row.shape[0] / 3;
+  return CountDifferent(target, golden, third, 2 * third);
+}
+
 // The part-th of `parts` equal parts of a step's parameters, in the order of the table.
 Found CompareStep(const RankFolders& folders, int64_t step, size_t part, size_t parts) {
   Found found;
@@ -75,7 +84,8 @@ Found CompareStep(const RankFolders& folders, int64_t step, size_t part, size_t 
     found.cells.emplace_back(row.parameter, Similarity{.same = CountSame(*a, *b),
                                                        .count = a->count(),
                                                        .target_norm = row.norm,
-                                                       .golden_norm = partner->norm});
+                                                       .golden_norm = partner->norm,
+                                                       .changed_keys = ChangedKeys(row, *a, *b)});
   }
   return found;
 }

@@ -49,6 +49,19 @@ class Sizes {
   std::vector<double> largest_;    // of each module
 };
 
+// The changed elements that rounding explains in the keys' third of a joined bias.
+int64_t RoundingOfKeys(const Similarity& cell, const FallRule& rule) {
+  const double apart = std::fabs(cell.target_norm - cell.golden_norm);
+  return apart <= rule.joined * cell.golden_norm ? cell.changed_keys : 0;  // NaN: 0
+}
+
+// The share of elements with the same direction, as the rule sees it.
+double Judged(const Similarity& cell, const FallRule& rule) {
+  const int64_t keys = RoundingOfKeys(cell, rule);
+  return cell.share() +
+         (keys == 0 ? 0 : static_cast<double>(keys) / static_cast<double>(cell.count));
+}
+
 struct Fallen {
   size_t row = 0;
   std::optional<double> before;
@@ -68,7 +81,7 @@ std::vector<Fallen> FallenIn(const SimilarityTable& table, size_t step, const Fa
     if (sizes.IsRounding(row)) continue;
     *last_compared = row;
     std::optional<double>& former = (*before)[row];
-    const double now = cell.share();
+    const double now = Judged(cell, rule);
     constexpr double kRounding = 1e-9;  // 0.97 - 0.94 is a little over 0.03
     const bool falls = former ? *former - now > rule.largest_drop + kRounding
                               : now < rule.lowest_first - kRounding;
@@ -87,7 +100,8 @@ std::vector<std::string> OnlyRounding(const SimilarityTable& table, const FallRu
     sizes.Begin(step);
     for (size_t row = 0; row < found.size(); ++row) {
       const Similarity& cell = table.At(row, step);
-      if (cell.same < cell.count && sizes.IsRounding(row)) found[row] = 1;
+      const bool keys = RoundingOfKeys(cell, rule) > 0;
+      if (keys || (cell.same < cell.count && sizes.IsRounding(row))) found[row] = 1;
     }
   }
   std::vector<std::string> names;

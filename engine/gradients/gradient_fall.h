@@ -20,9 +20,14 @@ namespace msprobe::gradients {
 // softmax) holds what rounding left of a sum whose terms are as large as those of the weight beside
 // it. Its directions are chance. A parameter whose gradient is on both sides at most `rounding` times
 // as large, by root mean square, as the largest of its module's parameters does not fall. 0: all may.
+//
+// The keys' third of a joined bias (`in_proj_bias`) is such a gradient, and nothing of its size is
+// recorded. What is there beside the other two thirds makes the norm larger: where the norms of both
+// sides agree up to the share `joined`, directions of the keys' third are not judged.
 struct FallRule {
   double lowest_first = 0.97, largest_drop = 0.03;
   double rounding = 64 * 0x1p-23;  // float32, as many roundings as compare explains of one call
+  double joined = 1e-3;
 };
 
 struct GradientFall {

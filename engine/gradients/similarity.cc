@@ -34,6 +34,10 @@ int64_t Directions::count() const {
   return count;
 }
 
+bool Directions::At(int64_t i) const {
+  return bits == nullptr ? bytes[i] != 0 : (bits[i / 8] >> (7 - i % 8) & 1) != 0;
+}
+
 int64_t CountSame(const Directions& target, const Directions& golden) {
   const int64_t all = target.count();
   int64_t different = 0;
@@ -50,6 +54,13 @@ int64_t CountSame(const Directions& target, const Directions& golden) {
     }
   }
   return all - different;
+}
+
+int64_t CountDifferent(const Directions& target, const Directions& golden, int64_t begin,
+                       int64_t end) {
+  int64_t different = 0;
+  for (int64_t i = begin; i < end; ++i) different += target.At(i) != golden.At(i);
+  return different;
 }
 
 }  // namespace msprobe::gradients

@@ -18,9 +18,14 @@ struct Directions {
   std::shared_ptr<const void> owner;
 
   int64_t count() const;
+  bool At(int64_t i) const;  // whether the i-th element is greater than zero
 };
 
 // Both must have the same count. A side may have bits and the other one bytes.
 int64_t CountSame(const Directions& target, const Directions& golden);
+
+// How many of the elements from `begin` on, up to `end`, have another direction.
+int64_t CountDifferent(const Directions& target, const Directions& golden, int64_t begin,
+                       int64_t end);
 
 }  // namespace msprobe::gradients

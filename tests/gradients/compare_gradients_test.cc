@@ -193,6 +193,22 @@ TEST_F(CompareGradientsTest, WhatIsMissingOnASideIsOneNoteEach) {
   EXPECT_TRUE(c->errors.empty());
 }
 
+TEST_F(CompareGradientsTest, TheKeysOfAJoinedBiasAreTheMiddleThird) {
+  const std::string name = "attention.in_proj_bias";
+  Packed(target_ + "/rank0", 0, {{name, {1, 1, 0, 1, 0, 0}}});
+  Packed(golden_ + "/rank0", 0, {{name, {1, 1, 1, 0, 0, 0}}});
+  const Result<GradientComparison> keys = Compare();
+  ASSERT_TRUE(keys.ok());
+  EXPECT_FALSE(keys->fall);
+  EXPECT_THAT(keys->notes, ElementsAre(HasSubstr("makes them zero: " + name)));
+  EXPECT_EQ(keys->first_difference->changed, 2);  // the table and the page have the difference
+  Packed(target_ + "/rank0", 0, {{name, {1, 0, 0, 1, 0, 0}}});
+  EXPECT_EQ(Compare()->fall->parameter, name);
+  Packed(target_ + "/rank0", 0, {{"other_bias", {1, 1, 0, 1, 0, 0}}});
+  Packed(golden_ + "/rank0", 0, {{"other_bias", {1, 1, 1, 0, 0, 0}}});
+  EXPECT_EQ(Compare()->fall->parameter, "other_bias");
+}
+
 TEST_F(CompareGradientsTest, NanIsOneNote) {
   for (const int step : {0, 1}) {
     Packed(target_ + "/rank0", step, {{"a", {0}, "nan,nan,nan"}, {"b", {0}, "nan,nan,nan"}});

@@ -51,6 +51,19 @@ TEST(FirstFall, AGradientThatIsZeroByMathematics) {
             "conv.bias");
 }
 
+TEST(FirstFall, TheKeysOfAJoinedBias) {
+  SimilarityTable table = Sized({{"a.in_proj_weight", 2}, {"a.in_proj_bias", 0.5}});
+  table.At(0, 0).same = 100;
+  Similarity& bias = table.At(1, 0);
+  bias.same = 80, bias.changed_keys = 20;
+  EXPECT_FALSE(FirstFall(table, {}));
+  EXPECT_THAT(OnlyRounding(table, {}), ElementsAre("a.in_proj_bias"));
+  bias.changed_keys = 10;  // and ten queries or values
+  EXPECT_EQ(FirstFall(table, {})->parameter, "a.in_proj_bias");
+  bias.changed_keys = 20, bias.target_norm = 0.51;  // the keys are no rounding
+  EXPECT_EQ(FirstFall(table, {})->parameter, "a.in_proj_bias");
+}
+
 TEST(FirstFall, ASmallGradientOfAModuleOfItsOwnFalls) {
   EXPECT_EQ(FirstFall(Sized({{"a.weight", 2e-9}, {"b.weight", 1}}), {})->others.size(), 1u);
   EXPECT_THAT(OnlyRounding(Sized({{"a.weight", 2e-4}, {"a.bias", 1e-6}}), {}), ElementsAre());

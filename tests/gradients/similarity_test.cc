@@ -38,8 +38,15 @@ TEST(CountSame, BitsAndBytesAgreeWithTheObviousLoop) {
     EXPECT_EQ(CountSame(a.AsBytes(), b.AsBytes()), same) << n;
     EXPECT_EQ(CountSame(a.AsBits(), b.AsBits()), same) << n;
     EXPECT_EQ(CountSame(a.AsBytes(), b.AsBits()), same) << n;
+    const auto size = static_cast<int64_t>(n);
+    EXPECT_EQ(CountDifferent(a.AsBits(), b.AsBytes(), 0, size), size - same) << n;
     EXPECT_EQ(CountSame(a.AsBits(), b.AsBytes()), same) << n;
   }
+}
+
+TEST(CountDifferent, OfARange) {
+  const uint8_t a = 0b0111'0000, b = 0b0000'0000;
+  EXPECT_EQ(CountDifferent({.shape = {8}, .bits = &a}, {.shape = {8}, .bits = &b}, 2, 6), 2);
 }
 
 TEST(CountSame, AScalarHasOneElement) {
