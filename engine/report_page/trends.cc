@@ -111,7 +111,8 @@ std::vector<TrendPoint> LossPoints(const Comparison& c) {
   for (size_t k = 0; k < std::max(target.size(), golden.size()); ++k) {
     TrendPoint& point = points.emplace_back();
     point.name = k == 0 ? "loss" : fmt::format("loss {}", k + 1);
-    point.cell.verdict = static_cast<uint8_t>(compare::RowVerdict::kUnknown);
+    if (k < target.size() && k < golden.size())
+      point.cell.verdict = static_cast<uint8_t>(compare::RowVerdict::kUnknown);
     if (k < target.size())
       point.cell.target_norm = static_cast<float>(c.target.leaves[target[k]].mean_value);
     if (k < golden.size())

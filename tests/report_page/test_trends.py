@@ -178,6 +178,16 @@ def test_the_losses_of_both_runs_stand_beside_the_steps(open_page, tmp_path, msp
     until(page, "document.querySelector('#call h2').textContent.includes('mse_loss.0.forward')")
 
 
+def test_a_loss_that_is_nan_is_said_to_be_nan(open_page, tmp_path, msprobe_bin):
+    loss_dump(tmp_path / "target", [3.0, float("nan"), float("nan"), 1.5])
+    loss_dump(tmp_path / "golden", [3.0, 2.0, 1.5, 1.0])
+    drawn = open_page(run_compare(msprobe_bin, tmp_path)).locator("#matrix #losses figure")
+    words = drawn.locator("svg").get_attribute("aria-label")
+    assert words == "loss; target: 3.00, NaN, NaN, 1.50; golden: 3.00, 2.00, 1.50, 1.00"
+    assert drawn.locator(".point title").all_text_contents()[2] == "step 2: target NaN, golden 1.5"
+    assert drawn.locator("text.nan").all_text_contents() == ["NaN"]
+
+
 @pytest.fixture(scope="module")
 def gradients_page(tmp_path_factory, msprobe_bin):
     import numpy

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <numeric>
 
@@ -151,6 +152,19 @@ TEST(ParameterPoints, ALossIsTheRootOfAPassBackwards) {
   const TrendCell& second = points.losses[1].cell;
   EXPECT_EQ(second.target_norm, 7.5F);
   EXPECT_EQ(second.golden_norm, 7.0F);
+}
+
+// A page takes NaN of such a cell for the value of the loss, and of another one for no record.
+TEST(ParameterPoints, ALossOfOneSideAloneIsNotRecordedOnBoth) {
+  DumpBuilder target, golden;
+  AddPass(&target, "Tensor.__mul__", 0, std::nan(""));
+  AddPass(&target, "Tensor.__mul__", 1, 7);
+  AddPass(&golden, "Tensor.__mul__", 0, 7);
+  const ParameterPoints points = PointsOf(MustCompare(target.Take(), golden.Take()));
+  ASSERT_EQ(points.losses.size(), 2u);
+  EXPECT_NE(points.losses[0].cell.verdict, TrendCell::kNothing);
+  EXPECT_TRUE(std::isnan(points.losses[0].cell.target_norm));
+  EXPECT_EQ(points.losses[1].cell.verdict, TrendCell::kNothing);
 }
 
 TEST(ParameterPoints, WithoutABackwardPassThereIsNoLoss) {

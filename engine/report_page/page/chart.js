@@ -17,7 +17,7 @@ export const tick = (value) => (value !== 0 && (Math.abs(value) >= 1e4 || Math.a
  * @param {string} title
  * @param {number[]} steps
  * @param {{name: string, values: number[]}[]} lines
- * @param {{low?: number, high?: number, at: number, log?: boolean, unit?: string, onPick?: (i: number) => void}} how `at`: index of the chosen step; `log`: by log10(1 + x)
+ * @param {{low?: number, high?: number, at: number, log?: boolean, unit?: string, recorded?: (i: number) => boolean, onPick?: (i: number) => void}} how `at`: index of the chosen step; `log`: by log10(1 + x); `recorded`: whether both runs recorded a number in a step, so that NaN is its value
  * @returns {HTMLElement}
  */
 export function chart(title, steps, lines, how) {
@@ -28,7 +28,8 @@ export function chart(title, steps, lines, how) {
   const first = steps[0], all = steps[steps.length - 1] - first || 1;
   const x = (/** @type {number} */ i) => chartLeft + ((steps[i] - first) / all) * (chartWide - chartLeft - chartRight);
   const y = (/** @type {number} */ v) => chartTop + (1 - (scale(Math.min(v, high)) - scale(low)) / (scale(high) - scale(low) || 1)) * (chartTall - chartTop - chartBottom);
-  const drawing = svg("svg", { viewBox: `0 0 ${chartWide} ${chartTall}`, role: "img", "aria-label": title + "; " + lines.map((line) => `${line.name}: ${line.values.slice(0, 20).map((v) => short(v) || "not recorded").join(", ")}`).join("; ") });
+  const absent = (/** @type {number} */ i) => (how.recorded?.(i) ? "NaN" : "not recorded");
+  const drawing = svg("svg", { viewBox: `0 0 ${chartWide} ${chartTall}`, role: "img", "aria-label": title + "; " + lines.map((line) => `${line.name}: ${line.values.slice(0, 20).map((v, i) => short(v) || absent(i)).join(", ")}`).join("; ") });
   for (const value of [low, high]) {
     drawing.append(svg("path", { class: "axis", d: `M${chartLeft} ${y(value)}H${chartWide - chartRight}` }), svg("text", { x: chartLeft - 4, y: y(value) + 4, "text-anchor": "end" }, tick(value)));
   }
@@ -43,10 +44,12 @@ export function chart(title, steps, lines, how) {
       drawn = there;
     });
     drawing.append(svg("path", { class: "curve " + name, d: path }));
+    const nan = values.findIndex((value, i) => Number.isNaN(value) && absent(i) === "NaN");
+    if (nan >= 0) drawing.append(svg("text", { class: "nan " + name, x: x(nan), y: name === lines[0]?.name ? chartTop + 12 : chartTop + 26, "text-anchor": nan * 2 > steps.length ? "end" : "start" }, "NaN"));
   }
   const apart = (chartWide - chartLeft - chartRight) / Math.max(1, steps.length - 1);
   for (let i = 0; steps.length <= mostPoints && i < steps.length; i++) {
-    const said = lines.map((line) => `${lines.length > 1 ? line.name + " " : ""}${Number.isNaN(line.values[i]) ? "not recorded" : String(Number(Number(line.values[i]).toPrecision(7))) + (how.unit ?? "")}`).join(", ");
+    const said = lines.map((line) => `${lines.length > 1 ? line.name + " " : ""}${Number.isNaN(line.values[i]) ? absent(i) : String(Number(Number(line.values[i]).toPrecision(7))) + (how.unit ?? "")}`).join(", ");
     drawing.append(svg("rect", { class: "point", "data-i": i, x: x(i) - apart / 2, y: 0, width: Math.max(2, apart), height: chartTall }, svg("title", {}, `step ${steps[i]}: ${said}`)));
   }
   if (how.onPick) drawing.addEventListener("click", (e) => { const i = /** @type {Element} */ (e.target).getAttribute("data-i"); if (i !== null) how.onPick?.(Number(i)); });

@@ -357,7 +357,7 @@ export class Losses {
     };
     this.root.replaceChildren(...names.slice(0, mostLosses).map((name, row) => {
       const of = (/** @type {Float32Array} */ values) => steps.map((_, i) => values[cell(row, i)] ?? NaN);
-      return chart(name, steps, [{ name: "target", values: of(this.trend.target) }, { name: "golden", values: of(this.trend.golden) }], { at: at % steps.length, onPick: (i) => open(row, i) });
+      return chart(name, steps, [{ name: "target", values: of(this.trend.target) }, { name: "golden", values: of(this.trend.golden) }], { at: at % steps.length, recorded: (i) => this.trend.verdict[cell(row, i)] !== nothing, onPick: (i) => open(row, i) });
     }), names.length > mostLosses ? el("p", { class: "quiet" }, `and ${grouped(names.length - mostLosses)} more`) : "");
   }
 }
