@@ -67,7 +67,8 @@ Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::strin
       if (place[c] >= 0) continue;
       wrong = InvalidDump(path)
                   .Expected(fmt::format("a column {}", kDetailsTitles[c]))
-                  .Found(fmt::format("{} columns, the first {}", width, Excerpt(cells[0])))
+                  .Found(fmt::format("{} column{}, the first {}", width, width == 1 ? "" : "s",
+                                     Excerpt(cells[0])))
                   .Hint(kHint);
       return;
     }

@@ -169,6 +169,12 @@ def test_bad_input(forking_msprobe, tmp_path):
     assert "2 to 100" in run("--runs", "1", "bad.py").stderr
     done = run("bad.py")
     assert done.returncode == 2 and "run 1 ended with exit code 3" in done.stdout
+    for name in ("nosuch", "nosuch.inside", "json.nosuch"):
+        done = run("-m", name)
+        assert done.returncode == 2 and f"no module named {name}" in done.stdout
+        assert "Traceback" not in done.stdout
+    (tmp_path / "imports_nosuch.py").write_text("import nosuch\n")
+    assert "imports_nosuch.py" in run("-m", "imports_nosuch").stdout
     (tmp_path / "nothing.py").write_text("import torch\n")
     done = run("nothing.py")
     assert done.returncode == 2 and "recorded nothing" in done.stderr

@@ -10,6 +10,7 @@ step. With {"as_is": true} among them the program keeps its own: its generators 
 a PrecisionDebugger that it constructs before its first call is the one that records.
 """
 
+import importlib.util
 import json
 import os
 import random
@@ -192,6 +193,22 @@ class Watch:
         self.log = None
 
 
+def _run_module(name):
+    """As ``python -m``, which has one line, and no traceback, for a module that is not there."""
+    if not _is_there(name):
+        sys.exit(f"error: no module named {name}")
+    return runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _is_there(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError as error:  # a package of the name, or what that imports
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            return False
+        raise
+
+
 def main():
     log, unit, steps, drive, *command = sys.argv[1:]
     drive = json.loads(drive) if drive else None
@@ -206,7 +223,7 @@ def main():
     if command[0] == "-m":
         sys.argv = command[1:]
         sys.path[0] = os.getcwd()
-        run = lambda: runpy.run_module(command[1], run_name="__main__", alter_sys=True)  # noqa: E731
+        run = lambda: _run_module(command[1])  # noqa: E731
     else:
         sys.argv = command
         sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
