@@ -7,6 +7,7 @@
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/dump/write/coverage.h"
+#include "engine/dump/write/parallel_layout.h"
 #include "engine/model/named_calls.h"
 #include "engine/model/names.h"
 #include "engine/report_page/report_page.h"
@@ -110,9 +111,16 @@ class Show : public Verb {
     out.Tell("records {}, values {}, stacks {}\n", dump.records.size(), dump.leaves.size(),
              dump.stacks.size());
     std::string run;
-    for (const auto& [key, text] : dump.provenance)
-      run += (run.empty() ? "" : ", ") + key + " " + text;
+    for (const auto& [key, text] : dump.provenance) {
+      if (key != dump::kParallel) run += (run.empty() ? "" : ", ") + key + " " + text;
+    }
     if (!run.empty()) out.Tell("run: {}\n", MakePrintable(run));
+    const Result<dump::ParallelLayout> layout = dump::ParallelLayoutOf(dump);
+    if (!layout.ok()) out.Tell("note: {}\n", MakePrintable(layout.status().message()));
+    if (layout.ok()) {
+      for (const std::string& line : dump::ParallelLines(*layout))
+        out.Tell("{}\n", MakePrintable(line));
+    }
     if (!dump.weights.empty()) out.Tell("weights {}\n", dump.weights.size());
     if (const Result<dump::Coverage> coverage =
             dump::ReadCoverage(JoinPath(dump.folder, dump::kCoverageFile));

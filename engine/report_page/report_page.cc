@@ -1,6 +1,7 @@
 #include "engine/report_page/report_page.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -12,6 +13,7 @@
 #include "engine/compare/ranks/rank_findings.h"
 #include "engine/compare/report/findings_screen.h"
 #include "engine/compare/report/terminal_words.h"
+#include "engine/dump/write/parallel_layout.h"
 #include "engine/model/names.h"
 #include "engine/report_page/dump_questions.h"
 #include "engine/report_page/page_data.h"
@@ -187,7 +189,12 @@ PageText DumpPage(const Dump& dump, PagePart part) {
   html += Term("framework", dump.framework);
   html += Term("task", TaskName(dump.task));
   html += Term("level", LevelName(dump.level));
-  for (const auto& [key, text] : dump.provenance) html += Term(key, text);
+  for (const auto& [key, text] : dump.provenance) {
+    if (key != dump::kParallel) html += Term(key, text);
+  }
+  if (const Result<dump::ParallelLayout> layout = dump::ParallelLayoutOf(dump); layout.ok())
+    html +=
+        Term(dump::kParallel, fmt::format("{}", fmt::join(dump::ParallelLines(*layout), " | ")));
   html += Term("note", dump.note);
   html += "</dl>\n</details>\n";
   html += kRoom;

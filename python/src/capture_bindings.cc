@@ -94,6 +94,7 @@ void Watch(nb::handle owner, const char* name, std::string_view kind) {
                      : kind == "coalesce" ? capture::Api::kCoalesce
                      : kind == "allocate" ? capture::Api::kAllocator
                      : kind == "resize"   ? capture::Api::kResizer
+                     : kind == "fill"     ? capture::Api::kFiller
                      : kind == "convert"  ? capture::Api::kConverter
                      : kind == "trace"    ? capture::Api::kCompiler
                      : kind == "frames"   ? capture::Api::kEvaluator

@@ -80,3 +80,41 @@ def test_the_shapes_of_a_pipeline_are_no_calls_of_the_step(runs):
         data = Dump(runs[0] / f"step{NAMES.index('pipeline')}" / f"rank{rank}").data
         batches = [name for name in data if "LayerNorm.forward" in name]
         assert len(batches) == 2, batches  # one for each micro-batch
+
+
+def parallel(runs, name, rank=0):
+    text = (runs[0] / f"step{NAMES.index(name)}" / f"rank{rank}" / "dump.json").read_text()
+    return json.loads(text)["provenance"]["parallel"]
+
+
+def test_the_header_says_how_the_processes_are_arranged(runs, msprobe_bin):
+    world = {"ranks": [0, 1], "backend": "gloo"}
+    for name in NAMES:
+        first = parallel(runs, name)["groups"][0]
+        assert {key: first[key] for key in world} == world, name
+    assert parallel(runs, "fsdp2")["meshes"] == [{"ranks": [0, 1], "names": []}]
+    assert [each["module"] for each in parallel(runs, "fsdp2")["wrappers"]] == [
+        "",
+        "blocks.0",
+        "blocks.1",
+    ]
+    ddp = {"module": "", "kind": "DistributedDataParallel"}
+    assert parallel(runs, "ddp_hook")["wrappers"] == [ddp]
+    assert parallel(runs, "tensor_parallel")["wrappers"] == []
+    step = runs[0] / f"step{NAMES.index('fsdp2')}" / "rank1"
+    shown = subprocess.run([msprobe_bin, "show", step], capture_output=True, text=True).stdout
+    assert "meshes: [0, 1]" in shown and "wrappers: 3 FSDPModule" in shown
+
+
+def test_what_fsdp_copies_is_written(runs):
+    """Weights that were gathered are no unwritten memory."""
+    for rank in range(2):
+        data = Dump(runs[0] / f"step{NAMES.index('fsdp2')}" / f"rank{rank}").data
+        given = [
+            value
+            for name, record in data.items()
+            if name.startswith(("Module.", "Functional.linear"))
+            for value in (*record.get("input_args", ()), *record.get("parameters", {}).values())
+            if isinstance(value, dict)
+        ]
+        assert given and not [value for value in given if "unwritten" in value]

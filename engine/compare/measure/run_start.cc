@@ -12,6 +12,7 @@
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/dump/read/step_in_path.h"
+#include "engine/dump/write/parallel_layout.h"
 #include "engine/model/names.h"
 #include "engine/model/parameter_names.h"
 
@@ -145,6 +146,8 @@ std::string CompareSettings(const Dump& target, const Dump& golden, std::string 
     if (!text.empty()) text += "; ";
     if (key == "random_state") {
       text += "the random state differs";
+    } else if (key == dump::kParallel) {
+      text += "the processes are arranged in other ways";
     } else {
       // The first ten digits of a git commit are enough.
       const size_t digits = key == "git" ? 10 : std::string::npos;

@@ -98,6 +98,9 @@ def _add_apis():
         _engine.watch(torch, name, "allocate")
     for name in ("new_empty", "new_empty_strided"):
         _engine.watch(torch.Tensor, name, "allocate")
+    for name in ("_foreach_copy_", "split_with_sizes_copy", "_chunk_cat"):
+        if hasattr(torch, name):
+            _engine.watch(torch, name, "fill")
     if hasattr(torch._C, "StorageBase"):  # since 2.0, as is the account of unwritten memory
         _engine.watch(torch._C.StorageBase, "resize_", "resize")
     _engine.watch(torch.nn.Module, "_apply", "convert")
@@ -138,6 +141,10 @@ def _add_functional_collectives():
                 overloads = [getattr(packet, overload) for overload in packet.overloads()]
                 waits = name == "wait_tensor"
                 _engine.add_functional_collective(name, [packet, *overloads], waits)
+    # What an AsyncCollectiveTensor asks of the result that it wraps is no call of the program.
+    wrapper = getattr(sys.modules.get(_FUNCTIONAL), "AsyncCollectiveTensor", None)
+    if wrapper is not None:
+        _engine.watch(types.SimpleNamespace(make=wrapper.__new__), "make", "convert")
     stage = getattr(sys.modules.get("torch.distributed.pipelining.stage"), "PipelineStage", None)
     for name in ("_shape_inference", "_forward_metadata_inference", "_backward_metadata_inference"):
         if hasattr(stage, name):

@@ -9,6 +9,7 @@
 #include "capture/calls/interpose.h"
 #include "capture/calls/module_calls.h"
 #include "capture/calls/optimizer_calls.h"
+#include "capture/parallel_layout.h"
 #include "capture/provenance.h"
 #include "capture/python/framework.h"
 #include "capture/python/named_tensors.h"
@@ -141,13 +142,15 @@ Result<bool> Collector::StartSession(std::optional<int> rank) {
 
 void Collector::SetProvenance() {
   // A model may lie on another device than the one that the process has used before.
-  run_.session->SetProvenance(ProvenanceJson(
-      tells_gradients_before_, model_device_.empty() ? run_.device.type() : model_device_));
+  run_.session->SetProvenance(
+      ProvenanceJson(tells_gradients_before_,
+                     model_device_.empty() ? run_.device.type() : model_device_, parallel_));
 }
 
 void Collector::FindDevice(const NamedModels& models) {
   model_device_.clear();
   if (!Framework::Get().is_torch()) return;
+  if (run_.session->begins_step()) parallel_ = ParallelJson(models);
   for (const auto& [prefix, model] : models) {
     for (const auto& [name, tensor] : NamedTensors(model, "named_parameters")) {
       model_device_ = DeviceTypeOf(tensor.get());

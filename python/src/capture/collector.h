@@ -122,9 +122,10 @@ class Collector final : public ParameterObserver {
   void NoteCompiledCode();  // it is entered now
   Result<bool> StartSession(std::optional<int> rank);
   void WriteWeights(const NamedModels& models);  // once in a dump: weights.json
-  void FindDevice(const NamedModels& models);    // where their parameters lie
-  void SetProvenance();                          // of the dump that begins
-  void TakeModel(PyObject* model);               // that a call has shown
+  // Where their parameters lie, and how the processes are arranged.
+  void FindDevice(const NamedModels& models);
+  void SetProvenance();             // of the dump that begins
+  void TakeModel(PyObject* model);  // that a call has shown
   void WarnWithoutModules();
   void WriteCoverage();
   // Completes the dump that is written; `begin_next` tells the session which one comes next.
@@ -176,6 +177,7 @@ class Collector final : public ParameterObserver {
                                 [this] { (void)Close(); }};
   std::optional<int> rank_;  // of the last Start
   std::optional<std::pair<int64_t, int64_t>> token_range_;
+  std::string parallel_;       // of the header
   std::string model_device_;   // type of the device of the model, "npu"; "": no model
   int64_t weights_dump_ = -1;  // the dump whose weights were read last
   int64_t tokens_ = 0;         // number of forwards of the model since Start

@@ -9,6 +9,7 @@
 #include "capture/values/generator_state.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/dump/write/parallel_layout.h"
 #include "engine/dump/write/provenance.h"
 #include "engine/model/gradients_before.h"
 
@@ -46,6 +47,11 @@ class JsonObject {
     Key(key);
     json_ += PyBool_Check(value.get()) ? (value.get() == Py_True ? "true" : "false")
                                        : StrOf(value.get());
+  }
+  void Json(std::string_view key, std::string_view value) {
+    if (value.empty()) return;
+    Key(key);
+    json_ += value;
   }
   std::string Finish() { return json_ + "}"; }
 
@@ -142,7 +148,8 @@ void AddTorch(JsonObject* out, const std::string& device_type) {
 
 }  // namespace
 
-std::string ProvenanceJson(bool gradients_before, const std::string& device_type) {
+std::string ProvenanceJson(bool gradients_before, const std::string& device_type,
+                           const std::string& parallel) {
   JsonObject json;
   const std::string_view version = Py_GetVersion();
   json.Text("python", version.substr(0, version.find(' ')));
@@ -150,6 +157,7 @@ std::string ProvenanceJson(bool gradients_before, const std::string& device_type
   static const std::string revision = dump::GitRevision(ScriptFolder());
   json.Text("git", revision);
   if (gradients_before) json.Plain(kTellsGradientsBefore, PyRef::Borrow(Py_True));
+  json.Json(dump::kParallel, parallel);
   return json.Finish();
 }
 

@@ -265,14 +265,14 @@ void TellOfCompiler() {
 
 namespace {
 
-// The size of the storage that a kResizer gets.
-uint64_t BytesOfStorage(const CallArgs& call) {
+// What a method of the storage that a kResizer gets says: "nbytes".
+uint64_t AskStorage(const CallArgs& call, const char* method) {
   PyObject* storage = call.self != nullptr ? call.self
                       : call.count > 0     ? call.positional[0]
                                            : nullptr;
   const KeepError keep;
   const PyRef bytes =
-      storage ? PyRef::Steal(PyObject_CallMethod(storage, "nbytes", nullptr)) : PyRef();
+      storage ? PyRef::Steal(PyObject_CallMethod(storage, method, nullptr)) : PyRef();
   const uint64_t found = bytes ? PyLong_AsUnsignedLongLong(bytes.get()) : 0;
   if (PyErr_Occurred() == nullptr) return found;
   ClearError();
@@ -339,7 +339,10 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
   if (api.kind == Api::kFunction) return ObserveFunction(api, call, original, context);
   if (api.kind != Api::kCall) {
     CallArgs seen = call;
-    if (api.kind == Api::kResizer) seen.bytes_before = BytesOfStorage(call);
+    if (api.kind == Api::kResizer) {
+      seen.bytes_before = AskStorage(call, "nbytes");
+      seen.address_before = AskStorage(call, "data_ptr");
+    }
     PyObject* result = original(context);
     const bool allocates = api.kind == Api::kAllocator || api.kind == Api::kResizer;
     if (api.kind == Api::kPatcher) {

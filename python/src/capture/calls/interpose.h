@@ -55,6 +55,8 @@ struct Api {
     // UntypedStorage.resize_: a storage that grows has memory behind its old content that nobody has
     // written. FSDP 1 frees and allocates its whole parameters so.
     kResizer,
+    // Writes every element of its argument `out`, else of its first: what FSDP 2 copies its shards with.
+    kFiller,
     // A compiler. It traces: calls that it makes are not part of the training step. It also reads
     // the code of Python functions (code_stub.h).
     kCompiler,
@@ -102,7 +104,8 @@ struct CallArgs {
   PyObject* dict = nullptr;      // keywords as a dict, or
   PyObject* names = nullptr;     // a tuple of names; the values stand after the positional ones
   PyObject* callable = nullptr;  // what is called; null: not known
-  uint64_t bytes_before = 0;     // kResizer: the size of the storage before the call
+  uint64_t bytes_before = 0;     // kResizer: the storage before the call
+  uintptr_t address_before = 0;
 };
 
 // Is told of each observed call.

@@ -136,6 +136,7 @@ void AsyncCollectives::OnWatchedCall(const Api& api, const CallArgs& args, PyObj
     case Api::kFunction:
     case Api::kAllocator:
     case Api::kResizer:
+    case Api::kFiller:
     case Api::kPatcher:
     case Api::kOptimizer:
       return;

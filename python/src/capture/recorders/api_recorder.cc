@@ -160,6 +160,7 @@ void ApiRecorder::NoteAllocation(const Api& api, const CallArgs& args, PyObject*
     const int64_t site = recording_->stacks.Intern(&is_new);
     const std::string name = api.prefix + recording_->WhereIs(site);
     if (api.kind == Api::kResizer) {
+      recording_->unwritten.Freed(args.address_before);
       recording_->unwritten.Grown(args.self != nullptr ? args.self : args.positional[0],
                                   args.bytes_before, name);
     } else {
@@ -171,6 +172,15 @@ void ApiRecorder::NoteAllocation(const Api& api, const CallArgs& args, PyObject*
 void ApiRecorder::OnWatchedCall(const Api& api, const CallArgs& args, PyObject* result) {
   if (api.kind == Api::kAllocator || api.kind == Api::kResizer)
     return NoteAllocation(api, args, result);
+  if (api.kind == Api::kFiller) {
+    if (result == nullptr || recording_->unwritten.empty()) return;
+    const KeepError keep;
+    const QuietTorch quiet;
+    PyObject* const out = KeywordOf(args, "out");
+    PyObject* const filled = out != nullptr ? out : args.count > 0 ? args.positional[0] : nullptr;
+    if (filled != nullptr) recording_->Guarded([&] { recording_->unwritten.Written(filled); });
+    return;
+  }
   if (async_collectives_.empty()) return;
   const std::string_view exception = result == nullptr ? TypeName(PyErr_Occurred()) : "";
   const KeepError keep;

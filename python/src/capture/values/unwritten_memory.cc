@@ -51,6 +51,11 @@ void UnwrittenMemory::Allocated(PyObject* tensor, std::string_view allocation) {
   if (storage) Add(storage.get(), 0, allocation);
 }
 
+void UnwrittenMemory::Freed(uintptr_t address) {
+  const auto found = allocations_.lower_bound(address);
+  if (found != allocations_.end() && found->first == address) allocations_.erase(found);
+}
+
 void UnwrittenMemory::Grown(PyObject* storage, uint64_t before, std::string_view allocation) {
   if (TorchApi::Get().storage_weak_ref == nullptr) return;
   const PyRef device = PyRef::Steal(PyObject_GetAttrString(storage, "device"));

@@ -30,6 +30,8 @@ class UnwrittenMemory {
   void Allocated(PyObject* tensor, std::string_view allocation);
   // A storage (torch.UntypedStorage) of the host has `before` bytes of content, and was made larger.
   void Grown(PyObject* storage, uint64_t before, std::string_view allocation);
+  // Memory at this address is freed, though its storage lives: FSDP resizes storages to 0 bytes.
+  void Freed(uintptr_t address);
   // A call wrote every element of this value: a tensor, a torch.distributed.P2POp, or a list or
   // tuple of them.
   void Written(PyObject* value);

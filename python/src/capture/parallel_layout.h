@@ -1,0 +1,18 @@
+// How the processes of this run are arranged, for the header of a dump (docs/dump_format.md, parallel).
+//
+//   std::string json = ParallelJson(models);  // {"groups": [...], "wrappers": [...]}; "": one process
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace msprobe::capture {
+
+// `models`: prefix of names, model. Only reads what is there: nothing is imported, nobody is waited
+// for. Never leaves a Python error set.
+std::string ParallelJson(const std::vector<std::pair<std::string, PyObject*>>& models);
+
+}  // namespace msprobe::capture
