@@ -126,20 +126,29 @@ Status Agree(std::string_view what, const Side& target, const Side& golden, std:
                         std::inserter(common, common.end()));
   if (!options.common) {
     const size_t n = a->size(), m = b->size();
+    // A rank of another layout holds another part of each value: two rank folders of such runs would
+    // make right calls look wrong.
+    const bool other_layout = n != m && what == "rank";
     return InvalidArgument(
                fmt::format(
                    "{}the {}s differ: {} has {}, {} has {}; {}s are paired by number{}", where,
                    what, target.path, Listed(*a), golden.path, Listed(*b), what,
-                   n != m && what == "rank"
+                   other_layout
                        ? fmt::format(", and runs on {} and on {} ranks compute different values", n,
                                      m)
                        : ""))
-        .Hint(common.empty()
-                  ? fmt::format("pass two {} folders to compare these two, whatever their numbers",
-                                what)
-                  : fmt::format("--common compares the {}s that both have; two {} folders are "
-                                "compared whatever their numbers",
-                                what, what));
+        .Hint(
+            other_layout
+                ? (common.empty()
+                       ? "record both runs on the same number of ranks"
+                       : "record both runs on the same number of ranks; if they had that, and one "
+                         "recorded only some, --common compares the ranks that both have")
+            : common.empty()
+                ? fmt::format("pass two {} folders to compare these two, whatever their numbers",
+                              what)
+                : fmt::format("--common compares the {}s that both have; two {} folders are "
+                              "compared whatever their numbers",
+                              what, what));
   }
   const auto leave_out = [&](const Side& side, const std::set<int>& numbers) {
     std::set<int> rest;
