@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_names.h"
@@ -261,23 +260,21 @@ void Exposure::FindLeft(std::span<const LeftGradient> left) {
   };
   collect(t, &mine);
   collect(g, &golden);
-  const auto first_backward = [](const Graph& run) {
-    for (const Call& call : run.calls) {
-      if (call.kind == CallKind::kBackward) return call.record;
-    }
-    return std::numeric_limits<int32_t>::max();
+  // What earlier passes of the step left, in any dtype of the run, is off by roundings of that.
+  const auto rounded = [this](const Leaf& a, const Leaf& b) {
+    const double size = std::max(std::abs(b.max_value), std::abs(b.min_value));
+    const double off =
+        std::max({std::abs(a.max_value - b.max_value), std::abs(a.min_value - b.min_value),
+                  std::abs(a.mean_value - b.mean_value)});
+    return off <= kOwnRoundings * r_.coarsest() * size;
   };
-  const int32_t begun = first_backward(t), golden_begun = first_backward(g);
   std::unordered_map<std::string_view, const LeftGradient*> of_parameter;
   std::unordered_set<std::string_view> inherited;
   for (const LeftGradient& each : left) {
-    // Of sums that are not recorded alone it is enough that a pass of the step came before.
-    const bool made = each.target != nullptr && each.golden != nullptr &&
-                      mine.count(ContentKey(*each.target)) > 0 &&
+    const bool both = each.target != nullptr && each.golden != nullptr;
+    const bool made = both && mine.count(ContentKey(*each.target)) > 0 &&
                       golden.count(ContentKey(*each.golden)) > 0;
-    const bool added = each.target != nullptr && each.golden != nullptr &&
-                       each.target_behind > begun && each.golden_behind > golden_begun;
-    if (made || added)
+    if (made || (both && each.pass > 0 && rounded(*each.target, *each.golden)))
       inherited.insert(each.parameter);
     else
       of_parameter.emplace(each.parameter, &each);

@@ -110,6 +110,7 @@ class Relations {
   bool IsPart(ValueId value) const { return part_[value] != 0; }
   bool IsCovered(ValueId golden) const { return covered_[golden] != 0; }
   bool same_environment() const { return same_environment_; }
+  double coarsest() const { return coarsest_; }  // rounding of a result of the target
   // Relates values that are together what others are together; the distance, 0: near.
   double RelateParts(std::span<const ValueId> mine, std::span<const ValueId> others, double bound,
                      Proof proof);
