@@ -271,6 +271,114 @@ TEST(RowSketch, AnIndexThatIsTakenByAWrongOneIsNotRight) {
   EXPECT_EQ(runs.Result(1).strength, Strength::kNone);
 }
 
+TEST(RowSketch, AnIndexThatAWrongValueMakesIsNotRight) {
+  const Matrix x = Matrix::Random(kRows, 1), scores = Matrix::Random(1, 2);
+  const auto run = [&scores](const Matrix& table, const std::vector<int>& index, float factor) {
+    const Matrix scaled = scores.Map([factor](float v) { return factor * v; });
+    const test::Tensor numbers =
+        test::Recorded(std::vector<float>(index.begin(), index.end())).DType("torch.int64");
+    DumpBuilder b;
+    b.Call("Tensor.argsort.0.forward");
+    In(b, scaled);
+    b.Out(numbers);
+    b.Call("Torch.index_select.0.forward");
+    In(b, table);
+    b.In(numbers);
+    Out(b, table.Take(index));
+    return b.Take();
+  };
+  const Runs right(run(x.Take(Reversed()), {5, 3, 0}, 1), run(x, {2, 4, 7}, 1));
+  EXPECT_EQ(right.Result(0).proof, Proof::kIndex);
+  const Runs wrong(run(x.Take(Reversed()), {5, 3, 0}, 2), run(x, {2, 4, 7}, 1));
+  EXPECT_EQ(wrong.Result(0).strength, Strength::kNone);
+}
+
+// Two parts of a batch in another order: a large one, and a small one that is wrong by `factor`.
+TEST(RowSketch, ALargePartDoesNotHideASmallOne) {
+  const Matrix large = Matrix::Random(4, 1).Map([](float v) { return 1000 * v; });
+  const Matrix small = Matrix::Random(4, 2);
+  const auto run = [](const Matrix& first, const Matrix& second) {
+    DumpBuilder b;
+    int call = 0;
+    for (const Matrix* each : {&first, &second}) {
+      b.Call("Torch.f." + std::to_string(call++) + ".forward");
+      In(b, *each);
+    }
+    return b.Take();
+  };
+  const auto taken = [](const Runs& runs, CallId call) {
+    return runs.relations.of(runs.target.Takes(call)[0].value).strength;
+  };
+  const Runs right(run(small, large), run(large, small));
+  EXPECT_GE(taken(right, 0), Strength::kNear);
+  const Matrix wrong = small.Map([](float v) { return v * 1.0001F; });
+  EXPECT_EQ(taken(Runs(run(wrong, large), run(large, small)), 0), Strength::kNone);
+}
+
+// A product with the transpose of rows, which nobody records: its columns are in their order.
+TEST(RowSketch, ColumnsInTheOrderOfRowsThatWereMoved) {
+  const Matrix x = Matrix::Random(kRows, 1), keys = Matrix::Random(kRows, 2);
+  const auto run = [&](const std::vector<int>& order, bool transposed) {
+    const Matrix rows = keys.Take(order);
+    Matrix columns = rows;
+    for (int i = 0; i < kRows && transposed; ++i) {
+      for (int j = 0; j < kColumns; ++j) columns.x[j * kColumns + i] = rows.x[i * kColumns + j];
+    }
+    Matrix product = x;
+    for (int i = 0; i < kRows; ++i) {
+      for (int j = 0; j < kColumns; ++j) {
+        float sum = 0;
+        for (int k = 0; k < kColumns; ++k)
+          sum += x.x[i * kColumns + k] * columns.x[k * kColumns + j];
+        product.x[i * kColumns + j] = sum;
+      }
+    }
+    DumpBuilder b;
+    b.Call("Torch.g.0.forward");
+    In(b, keys.Take(order).Map([](float v) { return 2 * v; }));
+    Out(b, rows);
+    b.Call("Tensor.matmul.0.forward");
+    In(b, x);
+    In(b, columns);
+    Out(b, product);
+    return b.Take();
+  };
+  const std::vector<int> own = {0, 1, 2, 3, 4, 5, 6, 7};
+  const Runs reordered(run(Reversed(), true), run(own, true));
+  EXPECT_EQ(reordered.Result(1).strength, Strength::kSame);
+  EXPECT_FALSE(reordered.Result(1).doubtful);
+  const Runs forgotten(run(own, false), run(own, true));
+  EXPECT_EQ(forgotten.Result(1).strength, Strength::kNone);
+}
+
+// Queries and keys of one weight, or of two with biases between them.
+TEST(Pieces, OfAWeightHaveOtherParametersBetweenThem) {
+  const Matrix weight = Matrix::Random(kRows, 1), x = Matrix::Random(kRows, 2),
+               bias = Matrix::Random(2, 3);
+  const auto call = [&x](DumpBuilder& b, const std::string& name, const Matrix& w,
+                         const std::vector<float>& add) {
+    b.Call("Module." + name + ".Linear.forward.0");
+    In(b, x);
+    Out(b, x.Map([&w](float v) { return v * w.x[0]; }));
+    b.Parameter("weight", w.Recorded());
+    Sketch(b, w);
+    b.Parameter("bias", test::Recorded(add));
+  };
+  DumpBuilder t, g;
+  call(t, "q", weight.Take({0, 1, 2, 3}), bias.Take({0}).x);
+  call(t, "k", weight.Take({4, 5, 6, 7}), bias.Take({1}).x);
+  call(g, "qk", weight, bias.x);
+  const Runs runs(t.Take(), g.Take());
+  for (const CallId id : {0, 1}) {
+    for (const Port& port : runs.target.Takes(id)) {
+      if (runs.target.dump.leaves[port.leaf].slot == Slot::kParameter &&
+          runs.target.values[port.value].shape.extents().size() == 2) {
+        EXPECT_EQ(runs.relations.of(port.value).proof, Proof::kPieceOfWeight);
+      }
+    }
+  }
+}
+
 // A step of an optimizer, and the call of the next step that takes the weight.
 Dump Updated(const Matrix& weight, const Matrix& gradient) {
   DumpBuilder b;

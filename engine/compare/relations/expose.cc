@@ -260,6 +260,19 @@ void Exposure::FindLeft(std::span<const LeftGradient> left) {
   };
   collect(t, &mine);
   collect(g, &golden);
+  // A parameter that only one run has by this name has nothing to differ from.
+  const auto parameters = [](const Graph& run) {
+    std::unordered_set<std::string_view> out;
+    for (const Call& call : run.calls) {
+      if (call.kind == CallKind::kUpdate) out.insert(call.parameter);
+    }
+    return out;
+  };
+  const auto my_parameters = parameters(t), golden_parameters = parameters(g);
+  const auto one_sided = [&](const LeftGradient& each) {
+    return !my_parameters.empty() && !golden_parameters.empty() &&
+           my_parameters.count(each.parameter) != golden_parameters.count(each.parameter);
+  };
   // What earlier passes of the step left, in any dtype of the run, is off by roundings of that.
   const auto rounded = [this](const Leaf& a, const Leaf& b) {
     const double size = std::max(std::abs(b.max_value), std::abs(b.min_value));
@@ -271,6 +284,7 @@ void Exposure::FindLeft(std::span<const LeftGradient> left) {
   std::unordered_map<std::string_view, const LeftGradient*> of_parameter;
   std::unordered_set<std::string_view> inherited;
   for (const LeftGradient& each : left) {
+    if (one_sided(each)) continue;
     const bool both = each.target != nullptr && each.golden != nullptr;
     const bool made = both && mine.count(ContentKey(*each.target)) > 0 &&
                       golden.count(ContentKey(*each.golden)) > 0;

@@ -69,12 +69,14 @@ double Relations::TogetherApart(std::span<const ValueId> mine, std::span<const V
 
 // Parameters that one run has in one piece and the other in several, one after the other.
 void Relations::FindPieces() {
-  const auto lone = [](const Graph& run, const std::vector<int32_t>& partners) {
+  const auto lone = [](const Graph& run, const Graph& other, const std::vector<int32_t>& partners) {
     std::vector<ValueId> out;
     for (const Port& port : run.taken) {
       const Leaf& leaf = run.dump.leaves[port.leaf];
       const bool weight = leaf.slot == Slot::kParameter || run.IsWeight(port.value);
-      if (weight && partners[port.leaf] < 0 && !run.values[port.value].plain &&
+      const int32_t there = partners[port.leaf];
+      const bool alone = there < 0 || other.dump.leaves[there].shape.view() != leaf.shape.view();
+      if (weight && alone && !run.values[port.value].plain &&
           run.values[port.value].maker == kNoId &&
           std::find(out.begin(), out.end(), port.value) == out.end())
         out.push_back(port.value);
@@ -82,7 +84,7 @@ void Relations::FindPieces() {
     }
     return out;
   };
-  const std::vector<ValueId> mine = lone(t, golden_leaf_), others = lone(g, target_leaf_);
+  const std::vector<ValueId> mine = lone(t, g, golden_leaf_), others = lone(g, t, target_leaf_);
   const auto search = [&](const Graph& one, const std::vector<ValueId>& wholes, const Graph& many,
                           const std::vector<ValueId>& parts, bool whole_in_target) {
     for (const ValueId whole : wholes) {
@@ -91,7 +93,11 @@ void Relations::FindPieces() {
         std::vector<ValueId> group;
         int64_t n = 0;
         for (size_t j = i; j < parts.size() && n < value.shape.elements(); ++j) {
-          if (many.values[parts[j]].shape.extents().size() != value.shape.extents().size()) break;
+          const auto rows = many.values[parts[j]].shape.extents(),
+                     whole_rows = value.shape.extents();
+          if (rows.size() != whole_rows.size() ||
+              (rows.size() > 1 && rows.back() != whole_rows.back() && rows[0] != whole_rows[0]))
+            continue;  // a bias between weights, say
           group.push_back(parts[j]);
           n += many.values[parts[j]].shape.elements();
         }

@@ -309,6 +309,13 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
     Relation other = Search(v, bound, model.exact);
     if (other.strength > best.strength) best = other;
   }
+  if (best.strength == Strength::kNone && w != kNoId && IsReordered(v, w)) {
+    best.strength = Strength::kSame;
+    best.golden = w;
+    best.error = 0;
+    best.proven = true;
+    wrong = 0;
+  }
   wrong_[v] = best.strength == Strength::kNone ? wrong : 0;
   best.doubtful = IsDoubtful(v, best);
   best.like = best.like || wrong > 0;
@@ -462,6 +469,28 @@ bool Relations::IsDoubtful(ValueId v, const Relation& r) const {
   };
   return std::any_of(inputs.begin(), inputs.end(), doubtful) ||
          std::all_of(inputs.begin(), inputs.end(), in_order);
+}
+
+// Columns that stand in another order, of which sketches of rows do not tell: the numbers are the same,
+// and so are those of what it was made of, in another order.
+bool Relations::IsReordered(ValueId v, ValueId w) const {
+  const Value& value = t.values[v];
+  if (!value.IsFloat() || !value.moments.known || !SameElements(value.moments, g.values[w].moments))
+    return false;
+  const auto reordered = [this](ValueId u) {
+    return of(u).strength == Strength::kSame && !of(u).doubtful;
+  };
+  if (value.maker == kNoId) {
+    const ValueId from = t.MovedFrom(v), there = g.MovedFrom(w);
+    return from != kNoId && there != kNoId && IsKnown(from) && !of(from).doubtful &&
+           Fits(from, there);
+  }
+  if (!Alike(value.maker) || !t.calls[value.maker].IsForward()) return false;
+  const std::vector<ValueId> inputs = t.InputsOf(v, false);
+  return std::any_of(inputs.begin(), inputs.end(), reordered) &&
+         std::all_of(inputs.begin(), inputs.end(), [&](ValueId u) {
+           return t.values[u].plain || (IsKnown(u) && !of(u).doubtful);
+         });
 }
 
 // The same operation, called alike with related arguments, keeps the order of elements.

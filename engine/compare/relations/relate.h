@@ -159,6 +159,7 @@ class Relations {
   void RelateDivided(CallId call);
   void RelateIndices(CallId call);
   void RelateIndex(const Port& port);
+  bool IsReordered(ValueId v, ValueId w) const;
   bool Follows(ValueId value) const;
   bool FitsOrWrong(ValueId value, ValueId w) const;
 
