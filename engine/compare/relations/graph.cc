@@ -469,7 +469,7 @@ Graph::Sums Graph::SumsOfParameters() const {
 // Of a gradient that no call made: those that were added up to it. An optimizer takes the gradient
 // of its parameter, a backward call that of what its forward call made.
 std::vector<ValueId> Graph::PartsOfArrival(ValueId v) const {
-  std::vector<ValueId> parts;
+  std::vector<ValueId> parts, wholes;
   for (const Taker& use : TakersOf(v)) {
     const Call& user = calls[use.call];
     const Port& port = taken[use.port];
@@ -484,7 +484,12 @@ std::vector<ValueId> Graph::PartsOfArrival(ValueId v) const {
     } else if (user.IsBackward()) {
       whole = ForwardOf(use.call, port);
     }
-    if (whole == kNoId) continue;
+    if (whole != kNoId) wholes.push_back(whole);
+  }
+  // Many calls may take one constant, and ask for the gradients of one value: once is enough.
+  std::sort(wholes.begin(), wholes.end());
+  wholes.erase(std::unique(wholes.begin(), wholes.end()), wholes.end());
+  for (const ValueId whole : wholes) {
     const std::span<const ValueId> all = GradientsOf(whole);
     parts.insert(parts.end(), all.begin(), all.end());
   }
