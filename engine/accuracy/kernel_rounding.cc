@@ -34,6 +34,9 @@ constexpr std::string_view kRoundInside[] = {
     "scatter_add",
     "scatter_add_",
 };
+// Kernels that add one term after the other, over the batch and all places: the sum that becomes the
+// gradient of a bias is kept in no more lanes than any other, whatever the extents are.
+constexpr std::string_view kAddInTurn = "convolution_backward";
 // Of one kernel: roundings of its own formula, in the dtype in which it computes.
 constexpr double kLibraryRoundings = 2;
 // Sums are kept in this many lanes at least; their rounding grows with the root of a lane's terms.
@@ -94,6 +97,8 @@ KernelRounding RoundingOf(const KernelCall& kernel, DType result, DType sums) {
   found.terms = std::llround(terms);
   found.input = unit * std::sqrt(terms);
   found.output = unit * (kernel.pointwise ? kLibraryRoundings : 1 + std::sqrt(extent / kLanes));
+  if (base == kAddInTurn && wide)
+    found.output = std::max(found.output, wide->rounding() * (1 + std::sqrt(terms / kLanes)));
   return found;
 }
 

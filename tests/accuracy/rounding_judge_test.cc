@@ -83,6 +83,20 @@ TEST(KernelRounding, TermsComeFromShapes) {
       "mm (9 terms), add");
 }
 
+// The gradient of a convolution's bias is a sum over the batch and all places.
+TEST(KernelRounding, AConvolutionAddsInTurn) {
+  const auto output = [](std::string_view name, DType result) {
+    const std::vector<std::vector<int64_t>> inputs = {{8, 16, 64, 64}}, outputs = {{16}};
+    return RoundingOf({name, false, false, inputs, outputs}, result, DType::kFloat32).output;
+  };
+  const double terms = 8 * 64 * 64;
+  EXPECT_DOUBLE_EQ(output("aten::convolution_backward", DType::kFloat32),
+                   0x1p-24 * (1 + std::sqrt(terms / 256)));
+  EXPECT_DOUBLE_EQ(output("aten::sum", DType::kFloat32), 0x1p-24 * 1.5);
+  // In halves it still rounds inside to them, which is more.
+  EXPECT_GT(output("aten::convolution_backward", DType::kBFloat16), 0x1p-11);
+}
+
 TEST(RoundingJudge, OneRoundingIsNoError) {
   const RoundingJudge judge = JudgeOf(Single({1.0F, 3.0F}), Exact({1 + 1e-8, 3}));
   EXPECT_EQ(judge.verdict().kind, Kind::kPass);

@@ -109,3 +109,27 @@ def test_kernels_that_are_composed_of_others_are_not_blamed(tmp_path, root):
     names = [name for name, _ in worker.calls]
     assert sum("binary_cross_entropy_with_logits" in name for name in names) == 72
     assert sum("soft_margin_loss" in name for name in names) == 24
+
+
+def record_images(folder):
+    """The gradient of a convolution's bias: one sum over the batch and all places."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    torch.manual_seed(1)
+    up = torch.nn.ConvTranspose2d(16, 8, 4, 2, 1)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.GELU(), up)
+    debugger = PrecisionDebugger(dump_path=str(folder), level="L1", task="tensor")
+    debugger.start()
+    ((model(torch.randn(8, 3, 32, 32)) - 0.3) ** 2).mean().backward()
+    debugger.stop()
+
+
+@forked
+def test_the_long_sum_of_a_bias_is_not_blamed(tmp_path, root):
+    sys.path.insert(0, str(root / "bench" / "accuracy"))
+    import planted
+
+    run_forked(record_images, tmp_path)
+    worker = planted.worker_of(tmp_path / "step0" / "rank")
+    assert planted.blamed(worker)[1] == []
+    assert "Functional.conv_transpose2d.0" in [name for name, _ in worker.calls]
