@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -89,6 +90,17 @@ def test_of_bisect(said, bug, level, task, headline):
     assert headline in text.splitlines()[0] and not english_lines(text), text
     if bug == "row":
         assert "\u539f\u56e0" in text and "train.py:14" in text, text
+
+
+def test_help_is_not_half_english(said):
+    verbs = [line.split()[0] for line in said("--help").splitlines() if line.startswith("  ")]
+    found = []
+    for verb in (verb for verb in verbs if verb.isidentifier()):
+        for line in said(verb, "--help-all").splitlines():
+            command = "msprobe " in line
+            if not command and re.search("[a-z]{2,} [a-z]{2,} [a-z]{2,}", line):
+                found.append(f"{verb}: {line}")
+    assert len(verbs) > 20 and not found, "\n".join(found)
 
 
 def test_of_replay(said):
