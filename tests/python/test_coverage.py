@@ -173,7 +173,7 @@ def test_level_l0_counts_what_modules_hold(tmp_path):
 
 
 def communicate(rank, folder):
-    """DDP's reducer and functional collectives, which are not recorded as calls."""
+    """DDP's reducer, which is not recorded as a call; and functional collectives, which are."""
     import torch.distributed._functional_collectives as functional
     from distributed_programs import train
 
@@ -194,8 +194,7 @@ def test_communication_that_is_not_recorded_is_named(tmp_path):
         seen = unseen(json.loads((folder / "coverage.json").read_text()))
         count, reason = seen["c10d::allreduce_"]
         assert count >= 1 and "DDP" in reason  # as many as there are buckets
-        for call in ("all_reduce", "all_gather_into_tensor"):
-            assert "functional collective" in seen[f"_c10d_functional::{call}"][1]
+        assert not [name for name in seen if name.startswith("_c10d_functional::all")]
         assert not [name for name in seen if "reducer" in name]  # a profiler range, not an operator
 
 
