@@ -51,6 +51,11 @@ def test_two_runs_are_equal_whatever_the_memory_held(tmp_path, msprobe_bin):
 @pytest.mark.campaign
 def test_the_table_is_what_the_calls_leave():
     """Each Primitive is called; takes four minutes."""
+
+    def table(text):  # how many calls a machine could make is in the comment alone
+        return [line for line in text.splitlines() if not line.startswith("#")]
+
     found, failed = unwritten_sweep.sweep()
-    assert unwritten_sweep.text_of(found, failed) == unwritten_sweep.shipped()
+    made = unwritten_sweep.text_of(found, failed)
+    assert table(made) == table(unwritten_sweep.shipped())
     assert len({name for name, _ in found}) > 1200
