@@ -9,36 +9,21 @@
 
 #include "engine/compare/relations/memory.h"
 #include "engine/compare/relations/operations.h"
-#include "tests/compare/divergence_values.h"
-#include "tests/compare/recorded.h"
+#include "tests/compare/by_relations.h"
 
 namespace msprobe::compare::relations {
 namespace {
 
+using test::Compared;
 using test::DumpBuilder;
 using test::Elements;
 using test::First;
+using test::FirstOf;
 using test::Map;
 using test::Random;
 using test::Recorded;
-
-Elements Times(const Elements& x, float factor) {
-  return Map(x, [factor](float v) { return v * factor; });
-}
-
-Elements Sum(const Elements& x, const Elements& y, float factor = 1) {
-  Elements out(x.size());
-  for (size_t i = 0; i < x.size(); ++i) out[i] = x[i] + factor * y[i];
-  return out;
-}
-
-Comparison Compared(Dump target, Dump golden) {
-  return test::MustCompare(std::move(target), std::move(golden), {.engine = Engine::kRelations});
-}
-
-std::string FirstOf(Dump target, Dump golden) {
-  return std::string(First(Compared(std::move(target), std::move(golden))));
-}
+using test::Sum;
+using test::Times;
 
 TEST(Operations, OperatorsThatAssignWriteTheirFirstArgument) {
   for (const char* api :

@@ -182,8 +182,8 @@ std::vector<ValueId> Exposure::GoldenCausesOf(ValueId w) const {
 // those of the same module.
 std::vector<ValueId> Exposure::Around(ValueId v) {
   const Graph& t = r_.t;
-  const CallId lists =
-      t.values[v].maker;  // the gradients of a module, before the calls that made them
+  // The gradients of a module are listed before the calls that made them.
+  const CallId lists = t.values[v].maker;
   if (lists == kNoId && t.TakersOf(v).empty()) return {};
   const Call& user = t.calls[lists == kNoId ? TakerOf(v) : lists];
   const CallId end = lists == kNoId          ? user.begins

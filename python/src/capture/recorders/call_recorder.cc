@@ -79,8 +79,7 @@ bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
   const bool record = call->wanted && recording_->session->filter().data_mode.forward_input &&
                       recording_->records_values();
   std::optional<LentEntry> scratch;
-  if (!record) scratch.emplace(&recording_->scratch);
-  if (scratch) (*scratch)->Begin("");
+  if (!record) scratch.emplace(&recording_->scratch)->Begin("");
   EntryStyle style = record ? recording_->StyleOf(call->entry.name(), /*is_output=*/false)
                             : EntryStyle{Reading::kPresence};
   if (waits_to_record() && call->wanted) {
@@ -136,8 +135,7 @@ void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* modul
   const bool record = call->wanted && recording_->session->filter().data_mode.forward_output &&
                       recording_->records_values();
   std::optional<LentEntry> scratch;
-  if (!record) scratch.emplace(&recording_->scratch);
-  if (scratch) (*scratch)->Begin("");
+  if (!record) scratch.emplace(&recording_->scratch)->Begin("");
   EntryStyle style = record ? recording_->StyleOf(call->entry.name(), /*is_output=*/true)
                             : EntryStyle{Reading::kPresence};
   if (waits_to_record()) style.held = &call->held;
