@@ -1,0 +1,154 @@
+// Of which parts a gradient is the sum: of the uses of a value, of a parameter, of the passes before
+// (graph.h).
+#include <algorithm>
+#include <cmath>
+
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/value_names.h"
+#include "engine/compare/relations/graph.h"
+
+namespace msprobe::compare::relations {
+
+// What the backward calls gave for the uses of each forward value.
+void Graph::CollectGradients() {
+  std::vector<std::pair<int32_t, ValueId>> items;
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    if (!calls[id].IsForward() || calls[id].backward == kNoId) continue;
+    for (const Port& given : Takes(id)) {
+      for (const Port& gradient : Makes(calls[id].backward)) {
+        if (gradient.place == given.place) items.emplace_back(given.value, gradient.value);
+      }
+    }
+  }
+  gradients_.Build(values.size(), items);
+}
+
+// The name of a parameter in its module, with the module.
+uint64_t Graph::ParameterKey(CallId call, const Port& port) const {
+  const Leaf& leaf = dump.leaves[port.leaf];
+  std::string_view name = LeafPlace(leaf, dump.records[calls[call].record]);
+  if (leaf.slot == Slot::kParameterGrad) {  // "...parameters_grad.0.weight.0"
+    name = leaf.name.view();
+    while (!name.empty() && name.back() >= '0' && name.back() <= '9') name.remove_suffix(1);
+    if (name.ends_with('.')) name.remove_suffix(1);
+    name = name.substr(name.rfind('.') + 1);
+  }
+  return HashText(name, static_cast<uint64_t>(calls[call].path) + 1);
+}
+
+// What the backward calls of all uses of a module's parameter gave. A plain weight (zeros, ones)
+// stands for those of other modules, too: of it the calls inside of the module count.
+std::vector<ValueId> Graph::PartsOfParameter(ValueId weight, int32_t path) const {
+  const std::span<const ValueId> all = GradientsOf(weight);
+  std::vector<ValueId> parts(all.begin(), all.end());
+  if (!values[weight].plain) return parts;
+  parts.clear();
+  for (const Taker& use : TakersOf(weight)) {
+    const Call& user = calls[use.call];
+    if (!user.IsForward() || user.path != path || user.backward == kNoId) continue;
+    for (const Port& gradient : Makes(user.backward)) {
+      if (gradient.place == taken[use.port].place) parts.push_back(gradient.value);
+    }
+  }
+  return parts;
+}
+
+// Of each complete gradient of a parameter: its parts of this pass, and the sum before.
+Graph::Sums Graph::SumsOfParameters() const {
+  std::unordered_map<uint64_t, ValueId> weights, complete;
+  std::unordered_map<int32_t, std::vector<CallId>> backward_of_path;
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    if (calls[id].kind == CallKind::kModuleBackward) backward_of_path[calls[id].path].push_back(id);
+    if (calls[id].kind != CallKind::kModule) continue;
+    for (const Port& port : Takes(id)) {
+      if (dump.leaves[port.leaf].slot == Slot::kParameter)
+        weights.emplace(ParameterKey(id, port), port.value);
+    }
+  }
+  Sums sums;
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    if (calls[id].kind != CallKind::kGradients) continue;
+    for (const Port& port : Makes(id)) {
+      const uint64_t key = ParameterKey(id, port);
+      std::vector<ValueId> parts;
+      if (const auto weight = weights.find(key); weight != weights.end())
+        parts = PartsOfParameter(weight->second, calls[id].path);
+      if (const auto before = complete.find(key); before != complete.end())
+        parts.push_back(before->second);
+      if (parts.empty()) {  // only modules are recorded: made of what the module takes
+        for (const CallId backward : backward_of_path[calls[id].path]) {
+          for (const Port& arriving : Takes(backward)) parts.push_back(arriving.value);
+        }
+      }
+      complete[key] = port.value;
+      if (values[port.value].maker == id) sums[port.value] = std::move(parts);
+    }
+  }
+  return sums;
+}
+
+// Of a gradient that no call made: those that were added up to it. An optimizer takes the gradient
+// of its parameter, a backward call that of what its forward call made.
+std::vector<ValueId> Graph::PartsOfArrival(ValueId v) const {
+  std::vector<ValueId> parts, wholes;
+  for (const Taker& use : TakersOf(v)) {
+    const Call& user = calls[use.call];
+    const Port& port = taken[use.port];
+    ValueId whole = kNoId;
+    if (user.kind == CallKind::kUpdate) {
+      const std::string_view place = LeafPlace(dump.leaves[port.leaf], dump.records[user.record]);
+      const auto weight = weight_of_.find(user.parameter);
+      if (place.starts_with("gradients.") && weight != weight_of_.end()) {
+        const std::vector<ValueId> all = PartsOfParameter(weight->second, user.path);
+        parts.insert(parts.end(), all.begin(), all.end());
+      }
+    } else if (user.IsBackward()) {
+      whole = ForwardOf(use.call, port);
+    }
+    if (whole != kNoId) wholes.push_back(whole);
+  }
+  // Many calls may take one constant, and ask for the gradients of one value: once is enough.
+  std::sort(wholes.begin(), wholes.end());
+  wholes.erase(std::unique(wholes.begin(), wholes.end()), wholes.end());
+  for (const ValueId whole : wholes) {
+    const std::span<const ValueId> all = GradientsOf(whole);
+    parts.insert(parts.end(), all.begin(), all.end());
+  }
+  return parts;
+}
+
+void Graph::AddUpGradients() {
+  CollectGradients();
+  Sums sums = SumsOfParameters();
+  std::vector<std::pair<int32_t, ValueId>> items;
+  for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
+    std::vector<ValueId> parts;
+    if (const auto sum = sums.find(v); sum != sums.end()) {
+      parts = std::move(sum->second);
+    } else if (values[v].maker == kNoId) {
+      parts = PartsOfArrival(v);
+    }
+    std::sort(parts.begin(), parts.end());
+    parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+    for (const ValueId part : parts) {
+      if (part != v) items.emplace_back(v, part);
+    }
+  }
+  parts_.Build(values.size(), items);
+}
+
+bool Graph::AddsUp(ValueId v) const {
+  constexpr double kRoundings = 64;
+  const Value& sum = values[v];
+  double mean = 0, size = sum.moments.Rms(), roundoff = sum.roundoff;
+  for (const ValueId p : PartsOf(v)) {
+    const Value& part = values[p];
+    if (!part.moments.known || part.moments.n != sum.moments.n) return true;  // nobody can tell
+    mean += part.moments.mean;
+    size = std::max(size, part.moments.Rms());
+    roundoff = std::max(roundoff, part.roundoff);
+  }
+  return !(std::abs(mean - sum.moments.mean) > kRoundings * roundoff * size);
+}
+
+}  // namespace msprobe::compare::relations
