@@ -24,7 +24,8 @@ from pathlib import Path
 import composed
 
 HERE = Path(__file__).resolve().parent
-folder = HERE  # of cases/ and models/
+FRESH = HERE / "fresh"
+folder = HERE  # of cases/ and models/: see use()
 
 
 @dataclasses.dataclass
@@ -61,6 +62,8 @@ class Case:
     @property
     def held_out(self) -> bool:
         """A third of the cases, chosen by a hash of the name; held_out.txt lists them."""
+        if FRESH in folder.parents:
+            return self.name in _listed(folder / "held_out.txt")
         return hashlib.sha256(self.name.encode()).digest()[0] % 3 == 0
 
 
@@ -77,7 +80,7 @@ class Fault(Case):
 
     api: str = ""
     module: str = ""
-    line: str = ""
+    line: str | list = ""  # several: each is right
     module_only: str = ""
     update: bool = False
     rank: int | None = None
@@ -118,6 +121,11 @@ WHOLE_STEP = {"micro batches", "recomputed", "rows", "scaled", "padding", "preci
 CASES: dict[str, Case] = {}
 
 
+@functools.cache
+def _listed(path: Path) -> set[str]:
+    return set(path.read_text().split())
+
+
 def _with(beside, edit):
     """The edit, behind a harmless one."""
 
@@ -154,10 +162,10 @@ def harmless(kind, program, **fields):
     return _register(Harmless, program, kind=kind, **fields)
 
 
-def use_blind():
-    """The cases and programs of blind/ in place of ours: call it before all_cases()."""
+def use(name: str):
+    """The cases and programs of "blind" or "fresh/first" in place of ours: before all_cases()."""
     global folder
-    folder = HERE / "blind"
+    folder = HERE / name
     sys.path.insert(0, str(folder))
 
 
@@ -165,7 +173,7 @@ def all_cases() -> dict[str, Case]:
     """Name -> case, in the order of files and of lines; composed pairs are the last."""
     for path in sorted((folder / "cases").glob("*.py")):
         importlib.import_module(f"cases.{path.stem}")
-    return CASES | (composed.pairs(CASES) if folder == HERE else {})
+    return CASES | composed.pairs(CASES, folder / composed.LIST.name)
 
 
 def program_file(case: Case) -> Path:
@@ -179,13 +187,14 @@ def true_lines(case: Fault) -> set[str]:
     file = f"cases/{Path(inspect.getfile(edit)).name}"
     marked = (index for index, text in enumerate(lines) if text.rstrip().endswith("# here"))
     places = {f"{file}:{first + index}" for index in marked}
-    if case.line:
-        path = program_file(case)
-        program = enumerate(path.read_text().splitlines(), 1)
-        found = [number for number, text in program if case.line in text]
-        if len(found) != 1:
-            raise ValueError(f"{case.name}: {len(found)} lines of {path.name} have {case.line!r}")
-        places.add(f"models/{path.name}:{found[0]}")
+    path = program_file(case)
+    program = list(enumerate(path.read_text().splitlines(), 1))
+    for wanted in [case.line] if isinstance(case.line, str) else case.line:
+        if wanted:
+            found = [number for number, text in program if wanted in text]
+            if len(found) != 1:
+                raise ValueError(f"{case.name}: {len(found)} lines of {path.name} have {wanted!r}")
+            places.add(f"models/{path.name}:{found[0]}")
     return places
 
 

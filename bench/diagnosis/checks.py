@@ -21,6 +21,7 @@ import case
 import numpy as np
 import torch
 import torch._dynamo
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
@@ -40,6 +41,23 @@ class Side:
     both: str = ""  # the case whose edit of both sides is made
     steps: int = 2
     dtype: str = "float64"
+    widened: bool = False  # casts to a narrower type are none
+
+
+class Widened(TorchFunctionMode):
+    """Casts to a narrower type widen: so a program that names types is judged in float64, too."""
+
+    NARROW = (torch.float32, torch.bfloat16, torch.float16)
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in (torch.Tensor.float, torch.Tensor.bfloat16):
+            function = torch.Tensor.double
+        args = [self._wide(each) for each in args]
+        return function(*args, **{name: self._wide(each) for name, each in (kwargs or {}).items()})
+
+    def _wide(self, value):
+        narrow = isinstance(value, torch.dtype) and value in self.NARROW
+        return torch.float64 if narrow else value
 
 
 class Operations(TorchDispatchMode):
@@ -118,7 +136,8 @@ def _train(side, folder) -> dict:
     torch.set_default_dtype(getattr(torch, side.dtype))
     program = edited(side.program, side.edits, side.both)
     values = {}
-    with running(side.edits) as ran, Operations() as operations:
+    wide = Widened() if side.widened else contextlib.nullcontext()
+    with running(side.edits) as ran, wide, Operations() as operations:
         for step, model in enumerate(steps(program, side.steps)):
             gradients = (p.grad for p in model.parameters() if p.grad is not None)
             values[f"gradients of step {step}"] = _ascending(gradients)

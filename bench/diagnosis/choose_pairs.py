@@ -30,10 +30,11 @@ def by_hash(pairs):
 
 @functools.cache
 def trained(program, edits, both, steps, dtype):
-    return checks.side(checks.Side(program, list(edits), both, steps, dtype))
+    widened = dtype == "float64" and case.FRESH in case.folder.parents
+    return checks.side(checks.Side(program, list(edits), both, steps, dtype, widened))
 
 
-def compatible(parts, dtype="float64") -> bool:
+def compatible(parts, dtype="float64", rounding=0.0) -> bool:
     whole = composed.compose(parts)
     if len({each.both for each in parts if each.both}) > 1:
         return False
@@ -43,7 +44,8 @@ def compatible(parts, dtype="float64") -> bool:
         return trained(whole.program, names, whole.edits_both, whole.steps, dtype)
 
     right, alone, pair = run(), [run(each) for each in parts], run(*parts)
-    rounding = checks.ROUNDING if dtype == "float64" else checks.ROUNDING_OF_FLOAT32
+    of_dtype = checks.ROUNDING if dtype == "float64" else checks.ROUNDING_OF_FLOAT32
+    rounding = rounding or of_dtype
     harmless = [a for p, a in zip(parts, alone, strict=True) if not composed.is_fault(p)]
     fault = next((a for p, a in zip(parts, alone, strict=True) if composed.is_fault(p)), None)
     if any(each["error"] for each in (right, *alone, pair)) or any(

@@ -40,10 +40,10 @@ def compose(parts):
     )
 
 
-def pairs(cases) -> dict:
-    """Name -> case, in the order of composed.txt."""
+def pairs(cases, listed=LIST) -> dict:
+    """Name -> case, in the order of a composed.txt."""
     made = {}
-    for line in LIST.read_text().splitlines() if LIST.exists() else []:
+    for line in listed.read_text().splitlines() if listed.exists() else []:
         parts = [cases.get(name) for name in line.split(" + ")]
         if len(parts) != 2 or None in parts:
             raise ValueError(f"composed.txt: expected the names of two cases, found {line!r}")

@@ -19,6 +19,7 @@ import warnings
 from pathlib import Path
 
 import case
+import libraries
 import torch
 import torch._dynamo  # an optimizer imports it at its first step: once here, not in every child
 import torch.distributed
@@ -92,6 +93,7 @@ def config(job, folder):
 
 
 def record(job):
+    libraries.load(job["program"])
     ranks = getattr(importlib.import_module(f"models.{job['program']}"), "RANKS", 1)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -105,8 +107,8 @@ def record(job):
 
 def main():
     warnings.simplefilter("ignore")
-    if sys.argv[1:] == ["blind"]:
-        case.use_blind()
+    if sys.argv[1:]:
+        case.use(sys.argv[1])
     case.all_cases()
     forked_jobs.serve(record)
 

@@ -43,7 +43,7 @@ class Recordings:
 
     def __init__(self, cache: Path):
         self.cache = cache
-        self.arguments = [] if case.folder == HERE else [case.folder.name]
+        self.arguments = [] if case.folder == HERE else [str(case.folder.relative_to(HERE))]
         self.process = None
         self.seconds = 0.0
         common = [HERE / "recorder.py", HERE / "case.py"]

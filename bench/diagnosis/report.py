@@ -97,6 +97,15 @@ def show_blind(cases, scores, seconds):
     print(f"  recorded in {seconds:.0f} s")
 
 
+def show_fresh(cases, scores, seconds):
+    """Totals of all pairs, then of each group of pairs."""
+    scores = sorted(scores, key=lambda each: (each.kind, each.level))
+    table(rows(cases, scores))
+    alone = [each for each in scores if not cases[each.name].group]
+    table(rows_of_groups(cases, scores) + [["alone", *cells] for cells in rows(cases, alone)[1:]])
+    print(f"  recorded in {seconds:.0f} s")
+
+
 def wrong(cases, scores) -> list:
     return [
         each

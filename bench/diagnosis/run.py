@@ -17,10 +17,20 @@ sys.path.insert(0, str(HERE))
 
 import case  # noqa: E402
 import compiles  # noqa: E402
+import libraries  # noqa: E402
 import peer_pairs  # noqa: E402
 import report  # noqa: E402
 import scoring  # noqa: E402
 from recordings import Recordings  # noqa: E402
+
+FRESH_MODES = [("statistics", "L1"), ("statistics", "mix")]  # for which places are declared
+
+
+def refuse(parser, options, switch, others):
+    given = [name for name in others if getattr(options, name) != parser.get_default(name)]
+    told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    if told:
+        parser.error(f"--{switch} prints totals: expected none of {told} with it")
 
 
 def arguments():
@@ -43,11 +53,15 @@ def arguments():
         "--blind", action="store_true", help="the cases of blind/: totals, no names"
     )
     parser.add_argument("--verbose", action="store_true", help="one line for each case and mode")
+    parser.add_argument(
+        "--fresh", choices=("first", "second"), help="the pairs of fresh/: names of one half alone"
+    )
     options = parser.parse_args()
-    telling = ("only", "json", "add", "misses", "docs", "peer", "check", "verbose")
-    told = [f"--{name}" for name in telling if options.blind and getattr(options, name)]
-    if told:
-        parser.error(f"--blind prints totals alone: expected none of {', '.join(told)} with it")
+    written = ("json", "add", "misses", "docs", "peer", "check")
+    if options.blind:
+        refuse(parser, options, "blind", ("only", "verbose", "fresh", *written))
+    if options.fresh:
+        refuse(parser, options, "fresh", ("no_peer", "write_held_out", *written))
     return options
 
 
@@ -107,7 +121,7 @@ def measure(cases, modes, options):
                 scores.append(scoring.score(each, kind, level, reports, spent))
                 if kind == "tensor":
                     shutil.rmtree(target)  # 16 MB; only those of statistics and of goldens are kept
-                if options.verbose:
+                if options.verbose and not (options.fresh and each.held_out):
                     print(report.line(each, scores[-1]), flush=True)
             if not options.verbose and number % 10 == 0:
                 print(f"  {number} of {len(cases)} cases", flush=True)
@@ -118,7 +132,7 @@ def measure(cases, modes, options):
 
 def blind(options) -> int:
     """Totals of the cases that nobody looks at; their dumps are removed."""
-    case.use_blind()
+    case.use("blind")
     options.cache = options.cache.with_name("blind")
     cases, modes = chosen(options)
     modes = [mode for mode in modes if mode[0] == "statistics"]
@@ -129,10 +143,28 @@ def blind(options) -> int:
     return 1 if failed else 0
 
 
+def fresh(options) -> int:
+    """A set of fresh/: totals of both halves; --verbose names the pairs that are not held out."""
+    case.use(f"fresh/{options.fresh}")
+    options.cache = options.cache.with_name(f"fresh-{options.fresh}")
+    cases, modes = chosen(options)
+    modes = [mode for mode in modes if mode in FRESH_MODES]
+    if absent := libraries.missing({each.program for each in cases}):
+        print(f"LEFT OUT, type make test-real for their libraries: {', '.join(absent)}")
+        cases = [each for each in cases if each.program not in absent]
+    scores, failed, seconds = measure(cases, modes, options)
+    report.show_fresh(case.all_cases(), scores, seconds)
+    for text in failed:
+        print(f"not measured: {text}")
+    return 1 if failed else 0
+
+
 def main():
     options = arguments()
     if options.blind:
         return blind(options)
+    if options.fresh:
+        return fresh(options)
     cases, modes = chosen(options)
     if options.write_held_out:
         (HERE / "held_out.txt").write_text(held_out())

@@ -41,12 +41,18 @@ def test_a_harmless_change_is_blamed_on_nothing(name, scores):
 
 @pytest.mark.parametrize(
     "command",
-    ["diagnosis/run.py --check", "reports/run.py --check", "diagnosis/blind/check.py --quick"],
+    [
+        "diagnosis/run.py --check",
+        "reports/run.py --check",
+        "diagnosis/blind/check.py --quick",
+        pytest.param("diagnosis/fresh/check.py first --quick", marks=pytest.mark.campaign),
+        pytest.param("diagnosis/fresh/check.py second --quick", marks=pytest.mark.campaign),
+    ],
 )
 def test_the_cases_are_complete(command, root):
     """Lists fit the hash of the names, every fault declares a place that exists; of diagnosis, all
     edits can be made, and both edits of a composed pair run."""
-    program, option = command.split()
-    command = [sys.executable, str(root / "bench" / program), option]
+    program, *options = command.split()
+    command = [sys.executable, str(root / "bench" / program), *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

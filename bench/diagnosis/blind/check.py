@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import case  # noqa: E402
 
-case.use_blind()
+case.use("blind")
 
 import checks  # noqa: E402
 from recordings import Recordings  # noqa: E402
