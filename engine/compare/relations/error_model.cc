@@ -242,6 +242,7 @@ double Relations::TermsOf(ValueId v) const {
     arguments.terms = std::max(arguments.terms, Terms(port.value));
     arguments.rows = std::max(arguments.rows, static_cast<double>(argument.moments.n) / n);
     arguments.size = std::max(arguments.size, Rms(port.value));
+    arguments.ratio = std::max(arguments.ratio, Ratio(port.value));
   }
   if (arguments.number == 0) return 0;
   return call.IsBackward() ? TermsOfBackward(v, call, arguments)
@@ -255,7 +256,10 @@ double Relations::TermsOfForward(ValueId v, const OperationFacts& facts,
     case OperationClass::kSum:
       return arguments.terms;
     case OperationClass::kScaling:
-      return arguments.number == 1 ? Ratio(arguments.first) * Rms(v) : 0;
+      return arguments.number == 1 ? arguments.ratio * Rms(v) : 0;
+    case OperationClass::kTakes:
+    case OperationClass::kElementwise:
+      return arguments.ratio * Rms(v);
     case OperationClass::kReduction: {
       const double root = std::sqrt(arguments.rows);
       return Rms(arguments.first) * (facts.is_mean ? 1 / root : root);

@@ -47,8 +47,11 @@ Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> lef
     : r_(relations), modules_only_(!relations.g.HasOperations()) {
   FindLeft(left);
   FindSinks();
-  exposed_ = Spread(bad_sinks_, [this](ValueId v) { return CausesOf(v); });
-  exposed_golden_ = Spread(bad_golden_, [this](ValueId w) { return GoldenCausesOf(w); });
+  Expose();
+  if (!bad_sinks_.empty() || !misplaced_.empty() || !missing_steps_.empty()) {
+    AddLosses();
+    Expose();
+  }
   for (Candidate& each : Rank(Frontier())) {
     const Candidate named = Outermost(WhereCut(each));
     const bool known = std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) {
@@ -84,19 +87,23 @@ void Exposure::DropGrowth() {
   if (candidates.empty()) exposed_.clear();
 }
 
+// From the sinks backward, as far as they were not followed yet.
+void Exposure::Expose() {
+  Spread(bad_sinks_, [this](ValueId v) { return CausesOf(v); }, &exposed_);
+  Spread(bad_golden_, [this](ValueId w) { return GoldenCausesOf(w); }, &exposed_golden_);
+}
+
 template <typename Next>
-Exposure::Causes Exposure::Spread(const std::vector<ValueId>& from, Next next) {
-  Causes out;
+void Exposure::Spread(const std::vector<ValueId>& from, Next next, Causes* out) {
   std::vector<ValueId> todo = from;
   while (!todo.empty()) {
     const ValueId v = todo.back();
     todo.pop_back();
-    if (out.count(v) > 0) continue;
+    if (out->count(v) > 0) continue;
     std::vector<ValueId> causes = next(v);
     Append(&todo, causes);
-    out.emplace(v, std::move(causes));
+    out->emplace(v, std::move(causes));
   }
-  return out;
 }
 
 // The wrong values that an exposed value of the target was made of.
@@ -136,6 +143,14 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
   };
   std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(wrong),
                [&](ValueId w) { return !right(w) && !only_new(w); });
+  if (IsScaledOnly(v, wrong)) {
+    wrong.clear();
+    const std::vector<ValueId> saved = t.InputsOf(v, /*saved=*/true);
+    std::copy_if(saved.begin(), saved.end(), std::back_inserter(wrong), [&](ValueId w) {
+      return !right(w) && std::find(inputs.begin(), inputs.end(), w) == inputs.end();
+    });
+    return wrong;
+  }
   if (!wrong.empty() || !r_.Alike(value.maker)) return wrong;
   // Its result is wrong, so an input is, which may be changed inside of a module.
   const bool module = t.calls[value.maker].IsModule();
@@ -145,6 +160,27 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
     return w != v && (module ? r_.of(w).like : r_.of(w).doubtful || other_order);
   });
   return wrong;
+}
+
+// Whether a backward call was given the gradients of its partner, times one number, and made something
+// else than that number times its partner's result: what it makes is linear in them, so the cause is in
+// what its forward call left.
+bool Exposure::IsScaledOnly(ValueId v, std::span<const ValueId> given) const {
+  const CallId maker = r_.t.values[v].maker;
+  if (given.empty() || maker == kNoId || r_.t.calls[maker].kind != CallKind::kBackward ||
+      r_.t.calls[maker].forward == kNoId || r_.of(v).strength != Strength::kNone ||
+      !(r_.of(v).error < 1e9) || r_.t.values[v].moments.n < kFewestScaled)
+    return false;
+  for (const Port& port : r_.t.Takes(r_.t.calls[maker].forward)) {
+    const ValueId there = r_.AtPartner(port);
+    if (there == kNoId || r_.g.values[there].shape.view() != r_.t.values[port.value].shape.view())
+      return false;
+  }
+  const double factor = r_.of(given[0]).factor;
+  const auto same = [&](ValueId w) {
+    return std::abs(r_.of(w).factor - factor) <= 1e-3 * std::abs(factor);
+  };
+  return factor != 0 && std::all_of(given.begin(), given.end(), same) && !same(v);
 }
 
 // Whether v has the golden's elements in another order, and what is taken beside it has not. Of the order
@@ -205,9 +241,11 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
   }
   if (!loose_) {
     loose_.emplace();
+    const std::vector<ValueId> losses = LossesOf(t);  // their backward passes take them
+    const std::unordered_set<ValueId> taken(losses.begin(), losses.end());
     for (ValueId w = 0; w < static_cast<ValueId>(t.values.size()); ++w) {
       if (t.values[w].maker != kNoId && !t.values[w].plain && !r_.IsRight(w) && !Ends(w) &&
-          (modules_only_ || t.IsLoose(w)))
+          taken.count(w) == 0 && (modules_only_ || t.IsLoose(w)))
         loose_->push_back(w);
     }
   }

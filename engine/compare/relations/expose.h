@@ -88,9 +88,13 @@ class Exposure {
   std::optional<Candidate> PutInAnotherOrder(CallId call, ValueId value) const;
   static std::vector<ValueId> LossesOf(const Graph& run);
   void AddLosses();
+  static std::vector<ValueId> InExposedPass(const Graph& run, const std::vector<ValueId>& losses,
+                                            const Causes& exposed);
+  void Expose();
   template <typename Next>
-  static Causes Spread(const std::vector<ValueId>& from, Next next);
+  static void Spread(const std::vector<ValueId>& from, Next next, Causes* out);
   std::vector<ValueId> CausesOf(ValueId value);
+  bool IsScaledOnly(ValueId value, std::span<const ValueId> given) const;
   bool IsShuffled(ValueId value, std::span<const ValueId> beside) const;
   std::vector<ValueId> GoldenCausesOf(ValueId value) const;
   std::vector<ValueId> Around(ValueId value);

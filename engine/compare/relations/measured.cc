@@ -59,14 +59,34 @@ Apart Relations::ApartOf(ValueId v, ValueId w, double terms) const {
   return apart;
 }
 
-std::optional<Apart> Relations::BySketches(ValueId v, ValueId w, double size) const {
+// Of v from `factor` times w.
+std::optional<Apart> Relations::BySketches(ValueId v, ValueId w, double size, double factor) const {
   for (const RowSketch& mine : t.SketchesOf(v)) {
     for (const RowSketch& other : g.SketchesOf(w)) {
       if (mine.columns != other.columns || mine.rows != other.rows) continue;
-      return DistanceOf(mine, other, size * std::sqrt(static_cast<double>(g.values[w].moments.n)));
+      return DistanceOf(mine, Times(factor, other),
+                        size * std::sqrt(static_cast<double>(g.values[w].moments.n)));
     }
   }
   return std::nullopt;
+}
+
+// The number by which w must be multiplied to be v, within the bound; 0: there is none, or it is 1.
+double Relations::FactorOf(ValueId v, ValueId w, double bound) const {
+  const Moments &a = t.values[v].moments, &b = g.values[w].moments;
+  const bool plain = t.values[v].plain && g.values[w].plain && a.high == a.low && b.high == b.low;
+  if (!t.values[v].IsFloat() || !g.values[w].IsFloat() || !a.known || !b.known || a.n != b.n ||
+      (a.n < kFewestScaled && !plain) || a.norm == 0 || b.norm == 0)
+    return 0;
+  const double near = std::max(bound, kOwnRoundings * t.values[v].roundoff), terms = Terms(v);
+  for (const double factor : {a.norm / b.norm, -a.norm / b.norm}) {
+    if (std::abs(factor - 1) <= kSurely * near) continue;
+    const Moments scaled = Times(factor, b);
+    if (!(Distance(a, scaled, terms) <= near)) continue;
+    const std::optional<Apart> apart = BySketches(v, w, std::max(scaled.Rms(), terms), factor);
+    if (!apart || apart->in_order <= near) return factor;
+  }
+  return 0;
 }
 
 }  // namespace msprobe::compare::relations

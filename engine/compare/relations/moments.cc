@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace msprobe::compare::relations {
 
@@ -57,6 +58,15 @@ Moments Join(std::span<const Moments> parts) {
   all.mean = all.n > 0 ? sum / static_cast<double>(all.n) : 0;
   all.norm = std::sqrt(squares);
   return all;
+}
+
+Moments Times(double factor, Moments m) {
+  m.high *= factor;
+  m.low *= factor;
+  if (factor < 0) std::swap(m.high, m.low);
+  m.mean *= factor;
+  m.norm *= std::abs(factor);
+  return m;
 }
 
 double Distance(const Moments& a, const Moments& b, double terms) {

@@ -33,6 +33,9 @@ Moments MomentsOf(const Dump& dump, int32_t leaf);
 // The moments of all elements of `parts`, which are known.
 Moments Join(std::span<const Moments> parts);
 
+// Those of `factor` times the elements.
+Moments Times(double factor, Moments m);
+
 // The largest difference of two moments, relative to the size of b, at least `terms` (the size of the
 // numbers that were added up to b). 0: equal; infinity: other numbers of elements, NaN or extremes.
 double Distance(const Moments& a, const Moments& b, double terms);

@@ -319,7 +319,9 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   wrong_[v] = best.strength == Strength::kNone ? wrong : 0;
   best.doubtful = IsDoubtful(v, best);
   best.like = best.like || wrong > 0;
+  if (best.strength == Strength::kNone && w != kNoId) best.factor = FactorOf(v, w, bound);
   if (best.strength > old.strength || old.proof == Proof::kNotTried) Set(v, best);
+  if (old.strength == Strength::kNone) old.factor = best.factor;
 }
 
 void Relations::Set(ValueId v, const Relation& r) {
@@ -348,7 +350,8 @@ void Relations::RelateConstant(ValueId v, ValueId w) {
          .proof = Proof::kConstant,
          .golden = near ? w : kNoId,
          .error = error,
-         .bound = bound};
+         .bound = bound,
+         .factor = near ? 0 : FactorOf(v, w, bound)};
 }
 
 Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, Proof proof) const {

@@ -60,10 +60,14 @@ struct Relation {
   bool like = false;
   // Sketches say so, which tell the elements.
   bool proven = false;
+  // Of a value that is not related: it is this number times that at its partner; 0: it is not.
+  double factor = 0;
 };
 
 // Roundings of one call that nothing else is known of.
 inline constexpr double kOwnRoundings = 16;
+// That fewer elements are a number times others is chance.
+inline constexpr int64_t kFewestScaled = 4;
 // An error of so many bounds is no rounding.
 inline constexpr double kSurely = 8;
 
@@ -143,7 +147,8 @@ class Relations {
   void FindBeside();
   const Beside* BesideOf(ValueId value, ValueId w) const;
   bool SameBits(ValueId value, ValueId w) const;
-  std::optional<Apart> BySketches(ValueId value, ValueId w, double size) const;
+  std::optional<Apart> BySketches(ValueId value, ValueId w, double size, double factor = 1) const;
+  double FactorOf(ValueId value, ValueId w, double bound) const;
   bool RelateAsLeft(ValueId value);
   void RelateAll();
   std::vector<CallId> Order() const;
@@ -177,7 +182,7 @@ class Relations {
   struct Arguments {  // floats that a call takes
     int number = 0;
     ValueId first = kNoId;
-    double terms = 0, size = 0;  // the largest
+    double terms = 0, size = 0, ratio = 0;  // the largest
     double rows = 0;             // elements of the largest one for each element of the result
   };
   double TermsOf(ValueId value) const;

@@ -16,6 +16,18 @@ bool BeginsPass(const Graph& run, CallId backward) {
   return backward == 0 || !run.calls[backward - 1].IsBackward();
 }
 
+// The backward pass of each call, by its number; -1: it belongs to none.
+std::vector<int32_t> PassesOf(const Graph& run) {
+  std::vector<int32_t> passes(run.calls.size(), -1);
+  int32_t pass = -1;
+  for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
+    if (!run.calls[id].IsBackward()) continue;
+    if (BeginsPass(run, id)) ++pass;
+    passes[id] = pass;
+  }
+  return passes;
+}
+
 }  // namespace
 
 // Whether a call writes a part of memory that nobody had written: the rest is no result.
@@ -116,7 +128,6 @@ void Exposure::FindSinks() {
     if (known && (missing_steps_.empty() || missing_steps_.back() != sink.call))
       missing_steps_.push_back(sink.call);
   }
-  if (!bad_sinks_.empty() || !misplaced_.empty() || !missing_steps_.empty()) AddLosses();
 }
 
 // A right value of the golden at the place of another one. What its call takes may be wrong already.
@@ -164,7 +175,9 @@ std::vector<ValueId> Exposure::LossesOf(const Graph& run) {
   return out;
 }
 
-// Losses of both runs, if their sums differ. Only of a step that differs: a loss may have a constant.
+// Losses of both runs, if their sums differ. Only of a step that differs: a loss may have a constant. And
+// only of backward passes in which something is exposed: what a pass that is right began with, the loss
+// times 64, say, did not make the step wrong.
 void Exposure::AddLosses() {
   const std::vector<ValueId> mine = LossesOf(r_.t), right = LossesOf(r_.g);
   double sum = 0, golden = 0, bound = 4 * kDigits;
@@ -180,12 +193,38 @@ void Exposure::AddLosses() {
         other_losses_.emplace_back(mine[i], right[i]);
     }
   }
-  for (const ValueId v : mine) {
+  for (const ValueId v : InExposedPass(r_.t, mine, exposed_)) {
     if (r_.of(v).strength < Strength::kNear) bad_sinks_.push_back(v);
   }
-  for (const ValueId w : right) {
+  for (const ValueId w : InExposedPass(r_.g, right, exposed_golden_)) {
     if (!r_.Has(w)) bad_golden_.push_back(w);
   }
+}
+
+// The losses in whose backward passes something is exposed; all, if nothing is in any pass.
+std::vector<ValueId> Exposure::InExposedPass(const Graph& run, const std::vector<ValueId>& losses,
+                                             const Causes& exposed) {
+  const std::vector<int32_t> pass_of = PassesOf(run);
+  std::unordered_set<int32_t> passes;
+  const auto add = [&](ValueId v) {
+    const auto makers = run.MakersOf(v);
+    const auto in_pass = [&](CallId m) { return pass_of[m]; };
+    if (makers.empty() || in_pass(makers[0]) < 0) return;
+    // The same numbers may come out of several passes: these tell nothing.
+    if (std::all_of(makers.begin(), makers.end(),
+                    [&](CallId m) { return in_pass(m) == in_pass(makers[0]); }))
+      passes.insert(in_pass(makers[0]));
+  };
+  for (const auto& [v, causes] : exposed) {
+    add(v);
+    for (const ValueId part : run.PartsOf(v)) add(part);
+  }
+  if (passes.empty()) return losses;
+  std::vector<ValueId> out;
+  std::copy_if(losses.begin(), losses.end(), std::back_inserter(out), [&](ValueId loss) {
+    return passes.count(pass_of[run.calls[run.values[loss].maker].backward]) > 0;
+  });
+  return out;
 }
 
 }  // namespace msprobe::compare::relations

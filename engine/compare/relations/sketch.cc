@@ -69,6 +69,13 @@ RowSketch SketchOf(const Dump& dump, int32_t index) {
   return {.rows = 1, .columns = 1, .sums = {.rows = x, .wave = x, .squares = x * x}};
 }
 
+RowSketch Times(double factor, RowSketch sketch) {
+  sketch.sums.rows *= factor;
+  sketch.sums.wave *= factor;
+  sketch.sums.squares *= factor * factor;
+  return sketch;
+}
+
 Apart DistanceOf(const RowSketch& a, const RowSketch& b, double size) {
   const double rows = RowsApart(a.sums, b.sums, size);
   return {.in_order = std::max(rows, Relative(std::abs(a.sums.wave - b.sums.wave), size)),

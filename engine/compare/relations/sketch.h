@@ -24,6 +24,9 @@ struct RowSketch {
 // That of a tensor, as its dump has it; of one element its statistics say the same.
 RowSketch SketchOf(const Dump& dump, int32_t leaf);
 
+// That of `factor` times the elements.
+RowSketch Times(double factor, RowSketch sketch);
+
 // How far two tensors are apart.
 struct Apart {
   double in_order = 0;    // their elements as they stand
