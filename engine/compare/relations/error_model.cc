@@ -21,8 +21,8 @@ constexpr double kGain = 8, kGainOfMoves = 4, kGainOfCancelling = 32;
 constexpr double kOwnOfSums = 4;
 // Not more than this is rounding, unless the dtype is coarse.
 constexpr double kCap = 1e-3;
-// An error that got so many times smaller has gone.
-constexpr double kContracts = 64;
+// An error that got so many times smaller has gone; so has one of so many roundings of the dtype.
+constexpr double kContracts = 64, kHidden = 4;
 
 double GainOf(const OperationFacts& facts) {
   if (facts.Moves()) return kGainOfMoves;
@@ -138,14 +138,17 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
     if (place_of(port) == place) before = port.value;
     if (place_of(port) == "total_norm") total = port.value;
   }
-  const double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) +
-                       (total == kNoId ? 0 : ErrorOf(total));  // by which clipping divides
+  // By the total norm clipping divides, and an optimizer that is not known may.
+  const double joined = total != kNoId       ? ErrorOf(total)
+                        : call.facts->alone ? 0
+                                            : ErrorOfAllGradients(id);
+  const double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) + joined;
   const double left = before == kNoId ? 0 : ErrorOf(before), own = kOwnRoundings * value.roundoff;
   if (!place.starts_with("weights."))
     return own + kGain * (noise + (place.starts_with("state.") ? noise * noise + left : 0));
   if ((noise == 0 && left == 0) || before == kNoId) return own;
   double moved = Moved(value.moments, t.values[before].moments);
-  if (record.api.view().find("SGD") == std::string_view::npos) {
+  if (!call.facts->linear) {
     for (const Leaf& leaf : t.dump.LeavesOf(record)) {
       if (leaf.kind == LeafKind::kScalar && leaf.name.view().ends_with(".lr") && leaf.has_stats)
         moved = std::max(moved, std::abs(leaf.max_value));
@@ -154,6 +157,27 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
   const double least = pair[id] != kNoId && !OtherScalars(id) ? 0.25 : 0.02;
   return own + 4 * left +
          std::min(4.0, std::max(least, 1000 * noise)) * moved / std::max(Rms(v), 1e-30);
+}
+
+// The error of the norm of all gradients that the optimizer's entry of an update takes.
+double Relations::ErrorOfAllGradients(CallId update) const {
+  const int32_t record = t.calls[update].record;
+  if (all_gradients_.record == record) return all_gradients_.error;
+  CallId first = update;
+  while (first > 0 && t.calls[first - 1].record == record) --first;
+  double off = 0, size = 0;
+  for (CallId id = first; id < static_cast<CallId>(t.calls.size()); ++id) {
+    if (t.calls[id].record != record) break;
+    for (const Port& port : t.Takes(id)) {
+      if (!LeafPlace(t.dump.leaves[port.leaf], t.dump.records[record]).starts_with("gradients."))
+        continue;
+      const double n = static_cast<double>(t.values[port.value].moments.n);
+      off += n * std::pow(ErrorOf(port.value) * Terms(port.value), 2);
+      size += n * std::pow(Rms(port.value), 2);
+    }
+  }
+  all_gradients_ = {.record = record, .error = size > 0 ? std::sqrt(off / size) : 0};
+  return all_gradients_.error;
 }
 
 // What a step leaves that nobody recorded, of a weight whose gradient had this noise.
@@ -166,11 +190,15 @@ double Relations::BoundOfUnseen(ValueId v, ValueId w, const Carried::Unseen& mov
 
 // A wrong value does not become right by being made smaller: what was made of it is right only if
 // nothing of its error is left.
-double Relations::NotHiding(ValueId v, double bound, double* wrong) const {
+double Relations::NotHiding(ValueId v, double bound, double roundoff, double* wrong) const {
   *wrong = 0;
-  for (const ValueId w : t.InputsOf(v, /*saved=*/true)) *wrong = std::max(*wrong, wrong_[w]);
+  double near = 0;  // errors of what is near beside it
+  for (const ValueId w : t.InputsOf(v, /*saved=*/true)) {
+    *wrong = std::max(*wrong, wrong_[w]);
+    if (wrong_[w] == 0 && of(w).strength == Strength::kNear) near = std::max(near, of(w).error);
+  }
   if (*wrong == 0) return bound;
-  return std::min(bound, std::max(*wrong / kContracts, kOwnRoundings * t.values[v].roundoff));
+  return std::min(bound, std::max(*wrong / kContracts, kHidden * roundoff + 2 * near));
 }
 
 double Relations::ErrorOf(ValueId v) const {

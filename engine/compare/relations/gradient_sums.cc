@@ -1,7 +1,10 @@
 // Of which parts a gradient is the sum: of the uses of a value, of a parameter, of the passes before
 // (graph.h).
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <complex>
+#include <map>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_names.h"
@@ -117,9 +120,98 @@ std::vector<ValueId> Graph::PartsOfArrival(ValueId v) const {
   return parts;
 }
 
+// The gradients of the parameters, each with the sketch of its sum: sketches of sums add up.
+class Graph::SketchedSums {
+  struct Sum {
+    std::vector<ValueId> parts;
+    int64_t columns = 0;
+    std::complex<double> rows, wave;
+    double size = 0, roundoff = 0;  // of the largest part
+  };
+
+ public:
+  explicit SketchedSums(const Graph& run) : run_(run) {
+    // A plain weight (zeros, ones) stands for those of several modules: of each by itself, then.
+    std::map<std::array<int32_t, 3>, Sum> of_weights;
+    for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
+      const Call& call = run.calls[id];
+      if (!call.IsForward() || call.backward == kNoId) continue;
+      for (const Port& given : run.Takes(id)) {
+        const Value& whole = run.values[given.value];
+        if (whole.maker != kNoId) continue;
+        const int32_t user = !whole.plain ? kNoId : call.path != kNoId ? call.path : id;
+        for (const Port& gradient : run.Makes(call.backward)) {
+          if (gradient.place == given.place)
+            of_weights[{given.value, user, whole.plain ? given.place : 0}].parts.push_back(
+                gradient.value);
+        }
+      }
+    }
+    for (auto& [weight, sum] : of_weights) {
+      std::sort(sum.parts.begin(), sum.parts.end());
+      sum.parts.erase(std::unique(sum.parts.begin(), sum.parts.end()), sum.parts.end());
+      const Value& whole = run.values[weight[0]];
+      if (Add(whole, &sum)) of_elements_[whole.moments.n].push_back(std::move(sum));
+    }
+    for (auto& [n, sums] : of_elements_) {
+      std::sort(sums.begin(), sums.end(),
+                [](const Sum& a, const Sum& b) { return a.rows.real() < b.rows.real(); });
+    }
+  }
+
+  // The parts of the sum that `v` is, all of them made before the call; empty: it is none.
+  std::vector<ValueId> PartsOf(ValueId v, CallId before) const {
+    const Value& value = run_.values[v];
+    const auto sums = of_elements_.find(value.moments.n);
+    if (sums == of_elements_.end()) return {};
+    for (const RowSketch& mine : run_.SketchesOf(v)) {
+      const double norm = std::sqrt(static_cast<double>(value.moments.n));
+      const double most = kRoundings * 0x1p-8 * norm * value.moments.Rms();
+      auto at = std::lower_bound(
+          sums->second.begin(), sums->second.end(), mine.sums.rows.real() - most,
+          [](const Sum& sum, double real) { return sum.rows.real() < real; });
+      for (; at != sums->second.end() && at->rows.real() <= mine.sums.rows.real() + most; ++at) {
+        const double bound = kRoundings * std::max(at->roundoff, value.roundoff) * norm *
+                             std::max(at->size, value.moments.Rms());
+        const bool same = at->columns == mine.columns &&
+                          std::abs(at->rows - mine.sums.rows) <= bound &&
+                          std::abs(at->wave - mine.sums.wave) <= bound;
+        const bool made = std::all_of(at->parts.begin(), at->parts.end(), [&](ValueId part) {
+          return run_.values[part].maker < before;
+        });
+        if (same && made) return at->parts;
+      }
+    }
+    return {};
+  }
+
+ private:
+  static constexpr double kRoundings = 4;
+
+  bool Add(const Value& whole, Sum* sum) const {
+    for (const ValueId part : sum->parts) {
+      const auto sketches = run_.SketchesOf(part);
+      const Value& value = run_.values[part];
+      if (sketches.empty() || value.moments.n != whole.moments.n ||
+          (sum->columns != 0 && sketches[0].columns != sum->columns))
+        return false;
+      sum->columns = sketches[0].columns;
+      sum->rows += sketches[0].sums.rows;
+      sum->wave += sketches[0].sums.wave;
+      sum->size = std::max(sum->size, value.moments.Rms());
+      sum->roundoff = std::max(sum->roundoff, value.roundoff);
+    }
+    return true;
+  }
+
+  const Graph& run_;
+  std::unordered_map<int64_t, std::vector<Sum>> of_elements_;
+};
+
 void Graph::AddUpGradients() {
   CollectGradients();
   Sums sums = SumsOfParameters();
+  const SketchedSums sketched(*this);
   std::vector<std::pair<int32_t, ValueId>> items;
   for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
     std::vector<ValueId> parts;
@@ -127,6 +219,10 @@ void Graph::AddUpGradients() {
       parts = std::move(sum->second);
     } else if (values[v].maker == kNoId) {
       parts = PartsOfArrival(v);
+      // Or an operation takes it, which does not say whose gradient it is.
+      const auto uses = TakersOf(v);
+      if (parts.empty() && !uses.empty() && !values[v].plain && values[v].IsFloat())
+        parts = sketched.PartsOf(v, uses[0].call);
     }
     std::sort(parts.begin(), parts.end());
     parts.erase(std::unique(parts.begin(), parts.end()), parts.end());

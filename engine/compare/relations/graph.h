@@ -193,6 +193,7 @@ class Graph {
   void FindRecomputed();
   void Index();
   using Sums = std::unordered_map<ValueId, std::vector<ValueId>>;
+  class SketchedSums;
   void CollectGradients();
   uint64_t ParameterKey(CallId call, const Port& port) const;
   std::vector<ValueId> PartsOfParameter(ValueId weight, int32_t path) const;

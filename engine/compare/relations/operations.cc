@@ -40,6 +40,10 @@ class Table {
     }
     for (const YAML::Node& operation : file["means"])
       rows_[operation.as<std::string>()].is_mean = true;
+    for (const YAML::Node& optimizer : file["alone"])
+      optimizers_[optimizer.as<std::string>()].alone = true;
+    for (const YAML::Node& optimizer : file["linear"])
+      optimizers_[optimizer.as<std::string>()].linear = true;
     for (const YAML::Node& operation : file["in_place"])
       writes_.insert(operation.as<std::string>());
     for (auto& [name, facts] : rows_) facts.draws = DrawsRandomNumbers(name);
@@ -58,10 +62,14 @@ class Table {
   const OperationFacts& Of(std::string_view api) const {
     if (api.starts_with("Function.")) return function_;
     if (api.starts_with("Distributed.")) return exchange_;
+    if (api.starts_with("Optimizer.")) {  // "Optimizer.AdamW.step"
+      const std::string_view named = api.substr(api.find('.') + 1);
+      const auto row = optimizers_.find(std::string(named.substr(0, named.find('.'))));
+      return row == optimizers_.end() ? unknown_[0] : row->second;
+    }
     const std::string base(BaseApi(api));
     const std::string_view last = api.substr(api.rfind('.') + 1);
-    const bool in_place = !api.starts_with("Module.") && !api.starts_with("Optimizer.") &&
-                          last.ends_with('_') && (!last.ends_with("__") || writes_.count(base) > 0);
+    const bool in_place = !api.starts_with("Module.") && last.ends_with('_') && (!last.ends_with("__") || writes_.count(base) > 0);
     const auto& rows = in_place ? in_place_ : rows_;
     if (const auto row = rows.find(base); row != rows.end()) return row->second;
     const bool draws = DrawsRandomNumbers(base);
@@ -69,7 +77,7 @@ class Table {
   }
 
  private:
-  std::unordered_map<std::string, OperationFacts> rows_, in_place_;
+  std::unordered_map<std::string, OperationFacts> rows_, in_place_, optimizers_;
   std::unordered_set<std::string> writes_;
   std::array<OperationFacts, 2> unknown_, unknown_in_place_;  // that draw nothing, that draw
   OperationFacts function_, exchange_;

@@ -29,6 +29,8 @@ struct OperationFacts {
   bool exchanges = false;  // with other ranks
   bool in_place = false;   // writes its first argument
   bool is_mean = false;    // of a reduction
+  bool alone = false;      // of an optimizer: each parameter by its own gradient alone
+  bool linear = false;     // of an optimizer: a movement is the gradient times the rate
 
   bool Moves() const { return kind == OperationClass::kKeeps || kind == OperationClass::kTakes; }
   bool Cancels() const {

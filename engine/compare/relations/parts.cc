@@ -143,7 +143,7 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
     double wrong = 0;
     const double own =
         bound > 0 ? bound
-                  : std::max(kOwnRoundings * roundoff, NotHiding(v, BoundOf(v).error, &wrong));
+                  : std::max(kOwnRoundings * roundoff, NotHiding(v, BoundOf(v).error, roundoff, &wrong));
     const double share =
         squares > 0 ? size_of(v) * std::sqrt(static_cast<double>(mine.size()) / squares) : 1;
     allowed.push_back(roundoff > 0 ? own * std::min(share, 1.0) : 1e-12);

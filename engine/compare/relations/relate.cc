@@ -199,6 +199,7 @@ void Relations::RelateAll() {
           [](int64_t sum, const Relation& r) { return sum + static_cast<int>(r.strength); });
     };
     const int64_t before = count();
+    all_gradients_ = {};
     for (const CallId call : order) RelateCall(call);
     if (round > 0 && count() == before) break;
   }
@@ -294,7 +295,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   const bool moved = arrival != arrivals_.end() && arrival->second.unseen != nullptr;
   if (moved) model = {.error = BoundOfUnseen(v, w, *arrival->second.unseen)};
   double wrong = 0;
-  const double bound = NotHiding(v, model.error, &wrong);
+  const double bound = NotHiding(v, model.error, value.roundoff, &wrong);
   Relation best{.proof = Proof::kNotFound, .bound = bound};
   if (w != kNoId) {
     best = CompareWith(v, w, bound, model.exact,
@@ -389,14 +390,18 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
     return r;
   }
   if (a.dtype.dtype() != b.dtype.dtype()) {
-    r.bound = std::max(bound, kOwnRoundings * std::max(a.roundoff, b.roundoff));
+    const double coarse = std::max(a.roundoff, b.roundoff);
+    double wrong = 0;
+    r.bound = std::max(bound, NotHiding(v, kOwnRoundings * coarse, coarse, &wrong));
     exact = false;
   }
   const Apart apart = ApartOf(v, w, Terms(v));
   // Where nothing explains other bits, and a dump does not tell them, its numbers must be the same.
   const bool told = a.has_digest && b.has_digest;
   const bool near = exact ? !told && apart.in_order == 0 : apart.in_order <= r.bound;
-  const bool same_rows = apart.rows <= std::max(r.bound, kOwnRoundings * kDouble);
+  // Another order shows much more in the elements as they stand than in their rows.
+  const bool same_rows = apart.rows <= std::max(r.bound, kOwnRoundings * kDouble) &&
+                         (near || kSurely * apart.rows <= apart.in_order);
   like = (like && !apart.proven) || (apart.proven && same_rows);
   r.strength = near ? Strength::kNear : like ? Strength::kSame : Strength::kNone;
   r.error = r.strength == Strength::kSame ? apart.rows : apart.in_order;

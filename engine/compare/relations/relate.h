@@ -176,8 +176,9 @@ class Relations {
   Bound BoundOf(ValueId value) const;
   double ScaleOf(ValueId value) const;
   double BoundOfUpdate(ValueId value, const Call& call) const;
+  double ErrorOfAllGradients(CallId update) const;
   double BoundOfUnseen(ValueId value, ValueId w, const Carried::Unseen& moved) const;
-  double NotHiding(ValueId value, double bound, double* wrong) const;
+  double NotHiding(ValueId value, double bound, double roundoff, double* wrong) const;
   double ErrorOf(ValueId value) const;
   struct Arguments {  // floats that a call takes
     int number = 0;
@@ -223,6 +224,11 @@ class Relations {
   std::unordered_map<ValueId, Arrival> arrivals_;  // what the step before knew of them
   std::unordered_map<uint64_t, Beside> beside_;
   double coarsest_ = 0;       // rounding of a result of the target
+  struct AllGradients {
+    int32_t record = -1;
+    double error = 0;
+  };
+  mutable AllGradients all_gradients_;  // of the optimizer's entry that was asked for last
   mutable double noise_ = 0;  // the largest error of a related value so far
   bool same_environment_ = false;
 };
