@@ -78,24 +78,11 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   } else {
     for (const ValueId w : inputs) count(w, false);
   }
-  // Code without records, of any number of calls; or it made what was added to the gradient before.
-  const auto listed = [this](ValueId w) {
-    const CallId maker = t.values[w].maker;
-    return maker != kNoId && t.calls[maker].kind == CallKind::kGradients;
-  };
-  const bool unseen = call == nullptr ? inputs.empty() || (is_sum && !t.AddsUp(v))
-                                      : call->kind == CallKind::kGradients &&
-                                            std::all_of(inputs.begin(), inputs.end(), listed);
   double coarse = roundoff;
-  if (unseen) {
+  if (IsUnseen(v, inputs)) {
     grown = kGain * noise_;
     own *= kOwnOfSums;
-    const auto uses = t.TakersOf(v);
-    const bool updates = std::any_of(uses.begin(), uses.end(), [this](const Taker& use) {
-      return t.calls[use.call].kind == CallKind::kUpdate;
-    });
-    // A gradient that was computed in any dtype of the run: autocast casts weights.
-    if ((call != nullptr || updates) && !t.IsWeight(v)) {
+    if (IsOfAnyDtype(v)) {
       coarse = std::max(coarse, coarsest_);
       own = std::max(own, kOwnRoundings * coarsest_);
     }
@@ -104,6 +91,39 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   return {.error = std::min(
               std::sqrt(grown * grown + 4 * added + own * own),
               std::max(kCap, 4 * kOwnRoundings * coarse) * (call != nullptr ? ScaleOf(v) : 1))};
+}
+
+// Whether code without records, of any number of calls, made a value; or what was added to the gradient
+// before.
+bool Relations::IsUnseen(ValueId v, std::span<const ValueId> inputs) const {
+  const CallId made = t.values[v].maker;
+  if (made == kNoId) return inputs.empty() || (!t.PartsOf(v).empty() && !t.AddsUp(v));
+  return t.calls[made].kind == CallKind::kGradients &&
+         std::all_of(inputs.begin(), inputs.end(), [this](ValueId w) {
+           const CallId maker = t.values[w].maker;
+           return maker != kNoId && t.calls[maker].kind == CallKind::kGradients;
+         });
+}
+
+// Of what such code made: whether it is a gradient, which was computed in any dtype of the run, since
+// autocast casts weights.
+bool Relations::IsOfAnyDtype(ValueId v) const {
+  return (t.values[v].maker != kNoId || MayBeGradient(v)) && !t.IsWeight(v);
+}
+
+// Whether a value that no call made may be the gradient of a weight: an optimizer takes it, or another
+// operation that comes after a backward call, and a weight has its shape.
+bool Relations::MayBeGradient(ValueId v) const {
+  const auto uses = t.TakersOf(v);
+  const bool updates = std::any_of(uses.begin(), uses.end(), [this](const Taker& use) {
+    return t.calls[use.call].kind == CallKind::kUpdate;
+  });
+  if (updates || uses.empty()) return updates;
+  const auto shape = t.values[v].shape.view();
+  return uses[0].call > first_backward_ &&
+         std::any_of(t.NamedWeights().begin(), t.NamedWeights().end(), [&](const auto& weight) {
+           return t.values[weight.first].shape.view() == shape;
+         });
 }
 
 // How many times the shipped bound a user allows: --thresholds and --tolerance.
@@ -226,7 +246,9 @@ double Relations::CoarseOf(ValueId v) const {
   double coarse = t.values[v].roundoff;
   if (r.strength == Strength::kEqual) return coarse;
   if (r.golden != kNoId) coarse = std::max(coarse, g.values[r.golden].roundoff);
-  for (const ValueId w : t.InputsOf(v, /*saved=*/true)) {
+  const std::vector<ValueId> inputs = t.InputsOf(v, /*saved=*/true);
+  if (coarsest_ > coarse && IsUnseen(v, inputs) && IsOfAnyDtype(v)) return coarsest_;
+  for (const ValueId w : inputs) {
     if (of(w).proof != Proof::kNotTried) coarse = std::max(coarse, Coarse(w));
   }
   return coarse;

@@ -128,6 +128,9 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
     }
   } else if (value.maker == kNoId) {
     if (all_right()) Append(&inputs, Around(v));
+  } else if (const Call& maker = t.calls[value.maker];
+             maker.kind == CallKind::kUpdate && !maker.facts->alone && all_right()) {
+    Append(&inputs, GradientsOfAll(maker.record));  // it may divide by the norm of all
   } else if (t.calls[value.maker].IsBackward() && t.calls[value.maker].forward != kNoId &&
              all_right()) {
     inputs = t.InputsOf(v, /*saved=*/true);
@@ -160,6 +163,22 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
     return w != v && (module ? r_.of(w).like : r_.of(w).doubtful || other_order);
   });
   return wrong;
+}
+
+// The wrong gradients that the entry of an optimizer takes.
+const std::vector<ValueId>& Exposure::GradientsOfAll(int32_t record) {
+  const auto [found, is_new] = gradients_of_.try_emplace(record);
+  if (!is_new) return found->second;
+  for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
+    if (r_.t.calls[id].record != record) continue;
+    for (const Port& port : r_.t.Takes(id)) {
+      const std::string_view place =
+          LeafPlace(r_.t.dump.leaves[port.leaf], r_.t.dump.records[record]);
+      if (place.starts_with("gradients.") && !r_.IsRight(port.value))
+        found->second.push_back(port.value);
+    }
+  }
+  return found->second;
 }
 
 // Whether a backward call was given the gradients of its partner, times one number, and made something

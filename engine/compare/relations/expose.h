@@ -94,6 +94,7 @@ class Exposure {
   template <typename Next>
   static void Spread(const std::vector<ValueId>& from, Next next, Causes* out);
   std::vector<ValueId> CausesOf(ValueId value);
+  const std::vector<ValueId>& GradientsOfAll(int32_t record);
   bool IsScaledOnly(ValueId value, std::span<const ValueId> given) const;
   bool IsShuffled(ValueId value, std::span<const ValueId> beside) const;
   std::vector<ValueId> GoldenCausesOf(ValueId value) const;
@@ -142,6 +143,7 @@ class Exposure {
   std::unordered_map<ValueId, Candidate> left_;  // of gradients of parameters
   std::vector<std::pair<ValueId, ValueId>> other_losses_;
   std::optional<std::vector<ValueId>> loose_;
+  std::unordered_map<int32_t, std::vector<ValueId>> gradients_of_;  // of an optimizer's record
   Causes exposed_, exposed_golden_;
 };
 

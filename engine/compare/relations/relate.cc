@@ -103,6 +103,9 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
     });
   }
   for (const Port& port : t.made) coarsest_ = std::max(coarsest_, t.values[port.value].roundoff);
+  while (first_backward_ < static_cast<CallId>(t.calls.size()) &&
+         !t.calls[first_backward_].IsBackward())
+    ++first_backward_;
   FindArrivals();
   FindBeside();
   RelateAll();
@@ -306,7 +309,10 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
         best.error > kSurely * bound)
       wrong = best.error;
   }
-  if (best.strength < Strength::kNear) {
+  // What is a number times its partner is not something else that happens to have its size.
+  const double factor =
+      w != kNoId && best.strength == Strength::kNone ? FactorOf(v, w, bound) : 0;
+  if (best.strength < Strength::kNear && factor == 0) {
     Relation other = Search(v, bound, model.exact);
     if (other.strength > best.strength) best = other;
   }
@@ -320,7 +326,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   wrong_[v] = best.strength == Strength::kNone ? wrong : 0;
   best.doubtful = IsDoubtful(v, best);
   best.like = best.like || wrong > 0;
-  if (best.strength == Strength::kNone && w != kNoId) best.factor = FactorOf(v, w, bound);
+  if (best.strength == Strength::kNone) best.factor = factor;
   if (best.strength > old.strength || old.proof == Proof::kNotTried) Set(v, best);
   if (old.strength == Strength::kNone) old.factor = best.factor;
 }

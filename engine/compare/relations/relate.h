@@ -174,6 +174,9 @@ class Relations {
     bool exact = false;  // nothing explains other bits
   };
   Bound BoundOf(ValueId value) const;
+  bool IsUnseen(ValueId value, std::span<const ValueId> inputs) const;
+  bool IsOfAnyDtype(ValueId value) const;
+  bool MayBeGradient(ValueId value) const;
   double ScaleOf(ValueId value) const;
   double BoundOfUpdate(ValueId value, const Call& call) const;
   double ErrorOfAllGradients(CallId update) const;
@@ -224,6 +227,7 @@ class Relations {
   std::unordered_map<ValueId, Arrival> arrivals_;  // what the step before knew of them
   std::unordered_map<uint64_t, Beside> beside_;
   double coarsest_ = 0;       // rounding of a result of the target
+  CallId first_backward_ = 0;  // of the target; the number of its calls: there is none
   struct AllGradients {
     int32_t record = -1;
     double error = 0;
