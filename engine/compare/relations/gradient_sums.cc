@@ -70,6 +70,14 @@ Graph::Sums Graph::SumsOfParameters() const {
   }
   Sums sums;
   for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    if (calls[id].kind == CallKind::kUpdate) {  // clipping leaves another gradient to the next pass
+      const std::string_view name = calls[id].parameter.substr(calls[id].parameter.rfind('.') + 1);
+      for (const Port& port : Makes(id)) {
+        if (LeafPlace(dump.leaves[port.leaf], dump.records[calls[id].record])
+                .find("gradients.") != std::string_view::npos)
+          complete[HashText(name, static_cast<uint64_t>(calls[id].path) + 1)] = port.value;
+      }
+    }
     if (calls[id].kind != CallKind::kGradients) continue;
     for (const Port& port : Makes(id)) {
       const uint64_t key = ParameterKey(id, port);

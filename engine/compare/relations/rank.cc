@@ -228,6 +228,10 @@ std::vector<double> Exposure::Coarsest(const Graph& run) {
   std::vector<double> out;
   for (const Value& value : run.values) out.push_back(value.roundoff);
   for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
+    for (const Port& port : run.Takes(id)) {  // a sum of gradients is made by no call
+      for (const ValueId part : run.PartsOf(port.value))
+        out[port.value] = std::max(out[port.value], out[part]);
+    }
     for (const Port& port : run.Makes(id)) {
       if (run.values[port.value].maker != id || !run.values[port.value].IsFloat()) continue;
       for (const ValueId w : run.InputsOf(port.value, false))
