@@ -293,6 +293,37 @@ TEST(RowSketch, AnIndexThatAWrongValueMakesIsNotRight) {
   EXPECT_EQ(wrong.Result(0).strength, Strength::kNone);
 }
 
+// A weight that two calls take; an operation takes the sum of its gradients, or something else.
+Dump Unscaled(bool sum) {
+  const Matrix weight = Matrix::Random(kRows, 60);
+  const Matrix parts[] = {Matrix::Random(kRows, 61), Matrix::Random(kRows, 62)};
+  Matrix whole = parts[0];
+  for (size_t i = 0; i < whole.x.size(); ++i) whole.x[i] += sum ? parts[1].x[i] : 1;
+  DumpBuilder b;
+  for (unsigned n = 0; n < 2; ++n) {
+    b.Call("Functional.linear." + std::to_string(n) + ".forward");
+    In(b, Matrix::Random(kRows, 63 + n));
+    In(b, weight);
+    Out(b, Matrix::Random(kRows, 65 + n));
+    b.Call("Functional.linear." + std::to_string(n) + ".backward");
+    In(b, Matrix::Random(kRows, 67 + n));
+    Out(b, Matrix::Random(kRows, 69 + n));
+    Out(b, parts[n]);
+  }
+  b.Call("Tensor.div_.0.forward");
+  In(b, whole);
+  Out(b, whole.Map([](float v) { return v / 64; }));
+  return b.Take();
+}
+
+TEST(Sums, AnOperationMayTakeTheSumOfTheGradientsOfAWeight) {
+  for (const bool sum : {true, false}) {
+    const Runs runs(Unscaled(sum), Unscaled(sum));
+    const auto last = static_cast<CallId>(runs.target.calls.size()) - 1;
+    EXPECT_EQ(runs.target.PartsOf(runs.target.Takes(last)[0].value).size(), sum ? 2U : 0U);
+  }
+}
+
 // Two parts of a batch in another order: a large one, and a small one that is wrong by `factor`.
 TEST(RowSketch, ALargePartDoesNotHideASmallOne) {
   const Matrix large = Matrix::Random(4, 1).Map([](float v) { return 1000 * v; });

@@ -159,7 +159,7 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
     if (place_of(port) == "total_norm") total = port.value;
   }
   // By the total norm clipping divides, and an optimizer that is not known may.
-  const double joined = total != kNoId       ? ErrorOf(total)
+  const double joined = total != kNoId      ? ErrorOf(total)
                         : call.facts->alone ? 0
                                             : ErrorOfAllGradients(id);
   const double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) + joined;

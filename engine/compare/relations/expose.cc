@@ -89,8 +89,10 @@ void Exposure::DropGrowth() {
 
 // From the sinks backward, as far as they were not followed yet.
 void Exposure::Expose() {
-  Spread(bad_sinks_, [this](ValueId v) { return CausesOf(v); }, &exposed_);
-  Spread(bad_golden_, [this](ValueId w) { return GoldenCausesOf(w); }, &exposed_golden_);
+  Spread(
+      bad_sinks_, [this](ValueId v) { return CausesOf(v); }, &exposed_);
+  Spread(
+      bad_golden_, [this](ValueId w) { return GoldenCausesOf(w); }, &exposed_golden_);
 }
 
 template <typename Next>
@@ -260,8 +262,8 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
   }
   if (!loose_) {
     loose_.emplace();
-    const std::vector<ValueId> losses = LossesOf(t);  // their backward passes take them
-    const std::unordered_set<ValueId> taken(losses.begin(), losses.end());
+    std::unordered_set<ValueId> taken;  // by a backward pass
+    for (const auto& [loss, backward] : LossesOf(t)) taken.insert(loss);
     for (ValueId w = 0; w < static_cast<ValueId>(t.values.size()); ++w) {
       if (t.values[w].maker != kNoId && !t.values[w].plain && !r_.IsRight(w) && !Ends(w) &&
           taken.count(w) == 0 && (modules_only_ || t.IsLoose(w)))

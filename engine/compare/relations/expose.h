@@ -86,9 +86,13 @@ class Exposure {
   Candidate Outermost(Candidate candidate) const;
   Candidate FirstThatTakes(Candidate candidate) const;
   std::optional<Candidate> PutInAnotherOrder(CallId call, ValueId value) const;
-  static std::vector<ValueId> LossesOf(const Graph& run);
+  struct Loss {
+    ValueId value = kNoId;
+    CallId backward = kNoId;  // the first call of its pass
+  };
+  static std::vector<Loss> LossesOf(const Graph& run);
   void AddLosses();
-  static std::vector<ValueId> InExposedPass(const Graph& run, const std::vector<ValueId>& losses,
+  static std::vector<ValueId> InExposedPass(const Graph& run, const std::vector<Loss>& losses,
                                             const Causes& exposed);
   void Expose();
   template <typename Next>

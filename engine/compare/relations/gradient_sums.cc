@@ -73,8 +73,8 @@ Graph::Sums Graph::SumsOfParameters() const {
     if (calls[id].kind == CallKind::kUpdate) {  // clipping leaves another gradient to the next pass
       const std::string_view name = calls[id].parameter.substr(calls[id].parameter.rfind('.') + 1);
       for (const Port& port : Makes(id)) {
-        if (LeafPlace(dump.leaves[port.leaf], dump.records[calls[id].record])
-                .find("gradients.") != std::string_view::npos)
+        if (LeafPlace(dump.leaves[port.leaf], dump.records[calls[id].record]).find("gradients.") !=
+            std::string_view::npos)
           complete[HashText(name, static_cast<uint64_t>(calls[id].path) + 1)] = port.value;
       }
     }
@@ -175,9 +175,9 @@ class Graph::SketchedSums {
     for (const RowSketch& mine : run_.SketchesOf(v)) {
       const double norm = std::sqrt(static_cast<double>(value.moments.n));
       const double most = kRoundings * 0x1p-8 * norm * value.moments.Rms();
-      auto at = std::lower_bound(
-          sums->second.begin(), sums->second.end(), mine.sums.rows.real() - most,
-          [](const Sum& sum, double real) { return sum.rows.real() < real; });
+      auto at =
+          std::lower_bound(sums->second.begin(), sums->second.end(), mine.sums.rows.real() - most,
+                           [](const Sum& sum, double real) { return sum.rows.real() < real; });
       for (; at != sums->second.end() && at->rows.real() <= mine.sums.rows.real() + most; ++at) {
         const double bound = kRoundings * std::max(at->roundoff, value.roundoff) * norm *
                              std::max(at->size, value.moments.Rms());

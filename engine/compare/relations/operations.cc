@@ -69,7 +69,8 @@ class Table {
     }
     const std::string base(BaseApi(api));
     const std::string_view last = api.substr(api.rfind('.') + 1);
-    const bool in_place = !api.starts_with("Module.") && last.ends_with('_') && (!last.ends_with("__") || writes_.count(base) > 0);
+    const bool in_place = !api.starts_with("Module.") && last.ends_with('_') &&
+                          (!last.ends_with("__") || writes_.count(base) > 0);
     const auto& rows = in_place ? in_place_ : rows_;
     if (const auto row = rows.find(base); row != rows.end()) return row->second;
     const bool draws = DrawsRandomNumbers(base);

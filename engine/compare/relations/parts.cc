@@ -141,9 +141,9 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
   std::vector<double> allowed;
   for (const ValueId v : mine) {
     double wrong = 0;
-    const double own =
-        bound > 0 ? bound
-                  : std::max(kOwnRoundings * roundoff, NotHiding(v, BoundOf(v).error, roundoff, &wrong));
+    const double own = bound > 0 ? bound
+                                 : std::max(kOwnRoundings * roundoff,
+                                            NotHiding(v, BoundOf(v).error, roundoff, &wrong));
     const double share =
         squares > 0 ? size_of(v) * std::sqrt(static_cast<double>(mine.size()) / squares) : 1;
     allowed.push_back(roundoff > 0 ? own * std::min(share, 1.0) : 1e-12);

@@ -310,8 +310,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
       wrong = best.error;
   }
   // What is a number times its partner is not something else that happens to have its size.
-  const double factor =
-      w != kNoId && best.strength == Strength::kNone ? FactorOf(v, w, bound) : 0;
+  const double factor = w != kNoId && best.strength == Strength::kNone ? FactorOf(v, w, bound) : 0;
   if (best.strength < Strength::kNear && factor == 0) {
     Relation other = Search(v, bound, model.exact);
     if (other.strength > best.strength) best = other;

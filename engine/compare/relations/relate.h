@@ -187,7 +187,7 @@ class Relations {
     int number = 0;
     ValueId first = kNoId;
     double terms = 0, size = 0, ratio = 0;  // the largest
-    double rows = 0;             // elements of the largest one for each element of the result
+    double rows = 0;  // elements of the largest one for each element of the result
   };
   double TermsOf(ValueId value) const;
   double TermsOfForward(ValueId value, const OperationFacts& facts, const Arguments& of) const;
@@ -226,14 +226,14 @@ class Relations {
   };
   std::unordered_map<ValueId, Arrival> arrivals_;  // what the step before knew of them
   std::unordered_map<uint64_t, Beside> beside_;
-  double coarsest_ = 0;       // rounding of a result of the target
+  double coarsest_ = 0;        // rounding of a result of the target
   CallId first_backward_ = 0;  // of the target; the number of its calls: there is none
   struct AllGradients {
     int32_t record = -1;
     double error = 0;
   };
   mutable AllGradients all_gradients_;  // of the optimizer's entry that was asked for last
-  mutable double noise_ = 0;  // the largest error of a related value so far
+  mutable double noise_ = 0;            // the largest error of a related value so far
   bool same_environment_ = false;
 };
 

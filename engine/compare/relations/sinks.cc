@@ -157,8 +157,8 @@ void Exposure::FindMemorySinks() {
 }
 
 // The scalars from which backward passes begin.
-std::vector<ValueId> Exposure::LossesOf(const Graph& run) {
-  std::vector<ValueId> out;
+std::vector<Exposure::Loss> Exposure::LossesOf(const Graph& run) {
+  std::vector<Loss> out;
   for (const Call& call : run.calls) {
     if (call.kind != CallKind::kOperation || call.backward == kNoId || call.makes != 1) continue;
     const auto id = static_cast<CallId>(&call - run.calls.data());
@@ -170,7 +170,7 @@ std::vector<ValueId> Exposure::LossesOf(const Graph& run) {
     // The constant from which a pass begins may be what other calls made, too.
     const bool arrives =
         run.values[given[0].value].maker == kNoId && run.PartsOf(given[0].value).empty();
-    if (arrives || BeginsPass(run, call.backward)) out.push_back(loss);
+    if (arrives || BeginsPass(run, call.backward)) out.push_back({loss, call.backward});
   }
   return out;
 }
@@ -179,18 +179,18 @@ std::vector<ValueId> Exposure::LossesOf(const Graph& run) {
 // only of backward passes in which something is exposed: what a pass that is right began with, the loss
 // times 64, say, did not make the step wrong.
 void Exposure::AddLosses() {
-  const std::vector<ValueId> mine = LossesOf(r_.t), right = LossesOf(r_.g);
+  const std::vector<Loss> mine = LossesOf(r_.t), right = LossesOf(r_.g);
   double sum = 0, golden = 0, bound = 4 * kDigits;
-  for (const ValueId v : mine) {
+  for (const auto& [v, backward] : mine) {
     sum += r_.t.values[v].moments.mean;
     bound = std::max(bound, r_.of(v).bound);
   }
-  for (const ValueId w : right) golden += r_.g.values[w].moments.mean;
+  for (const auto& [w, backward] : right) golden += r_.g.values[w].moments.mean;
   if (!(std::abs(sum - golden) > bound * std::abs(golden))) return;
   if (mine.size() == right.size()) {
     for (size_t i = 0; i < mine.size(); ++i) {
-      if (r_.IsRight(mine[i]) && !r_.Fits(mine[i], right[i]))
-        other_losses_.emplace_back(mine[i], right[i]);
+      if (r_.IsRight(mine[i].value) && !r_.Fits(mine[i].value, right[i].value))
+        other_losses_.emplace_back(mine[i].value, right[i].value);
     }
   }
   for (const ValueId v : InExposedPass(r_.t, mine, exposed_)) {
@@ -202,28 +202,26 @@ void Exposure::AddLosses() {
 }
 
 // The losses in whose backward passes something is exposed; all, if nothing is in any pass.
-std::vector<ValueId> Exposure::InExposedPass(const Graph& run, const std::vector<ValueId>& losses,
+std::vector<ValueId> Exposure::InExposedPass(const Graph& run, const std::vector<Loss>& losses,
                                              const Causes& exposed) {
   const std::vector<int32_t> pass_of = PassesOf(run);
   std::unordered_set<int32_t> passes;
   const auto add = [&](ValueId v) {
-    const auto makers = run.MakersOf(v);
-    const auto in_pass = [&](CallId m) { return pass_of[m]; };
-    if (makers.empty() || in_pass(makers[0]) < 0) return;
+    std::unordered_set<int32_t> of_value;
+    for (const CallId maker : run.MakersOf(v)) {
+      if (pass_of[maker] >= 0) of_value.insert(pass_of[maker]);
+    }
     // The same numbers may come out of several passes: these tell nothing.
-    if (std::all_of(makers.begin(), makers.end(),
-                    [&](CallId m) { return in_pass(m) == in_pass(makers[0]); }))
-      passes.insert(in_pass(makers[0]));
+    if (of_value.size() == 1) passes.insert(*of_value.begin());
   };
   for (const auto& [v, causes] : exposed) {
     add(v);
     for (const ValueId part : run.PartsOf(v)) add(part);
   }
-  if (passes.empty()) return losses;
   std::vector<ValueId> out;
-  std::copy_if(losses.begin(), losses.end(), std::back_inserter(out), [&](ValueId loss) {
-    return passes.count(pass_of[run.calls[run.values[loss].maker].backward]) > 0;
-  });
+  for (const auto& [loss, backward] : losses) {
+    if (passes.empty() || passes.count(pass_of[backward]) > 0) out.push_back(loss);
+  }
   return out;
 }
 

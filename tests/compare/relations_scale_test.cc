@@ -1,0 +1,164 @@
+// Values that are a number times others, and wrong values in coarse dtypes: what relations say of
+// losses that go backward times 64, of casts, and of optimizers that divide by a norm of all gradients.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "tests/compare/by_relations.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+using test::DumpBuilder;
+using test::Elements;
+using test::FirstOf;
+using test::Map;
+using test::Random;
+using test::Recorded;
+using test::Sum;
+using test::Times;
+
+Elements Product(const Elements& x, const Elements& y) {
+  Elements out(x.size());
+  for (size_t i = 0; i < x.size(); ++i) out[i] = x[i] * y[i];
+  return out;
+}
+
+// The gradient goes backward times a number, by which it is divided at the end.
+Dump Scaled(float factor, bool wrong) {
+  const Elements a = Random(16, 1), saved = Random(16, wrong ? 3 : 2), gradient = Random(16, 4);
+  const Elements given = Times(gradient, factor), made = Product(gradient, saved);
+  DumpBuilder b;
+  b.Call("Tensor.exp.0.forward").In(Recorded(Random(16, 5))).Out(Recorded(saved));
+  b.Call("Tensor.mul.0.forward").In(Recorded(a)).In(Recorded(saved));
+  b.Out(Recorded(Product(a, saved)));
+  b.Call("Tensor.mul.1.forward").In(Recorded(Random(16, 6)));
+  b.Value("other", "float", std::to_string(factor));
+  b.Out(Recorded(Times(Random(16, 6), factor)));
+  b.Call("Tensor.mul.1.backward").In(Recorded(gradient)).Out(Recorded(given));
+  b.Call("Tensor.mul.0.backward").In(Recorded(given)).Out(Recorded(Times(made, factor)));
+  if (factor != 1) {
+    b.Call("Tensor.div_.0.forward").In(Recorded(Times(made, factor))).Out(Recorded(made));
+  }
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(made));
+  return b.Take();
+}
+
+TEST(Scaled, AGradientTimesANumberIsNotTheCauseOfAnother) {
+  EXPECT_EQ(FirstOf(Scaled(64, false), Scaled(1, false)), "none");
+  EXPECT_EQ(FirstOf(Scaled(1, true), Scaled(1, false)), "Tensor.exp.0.forward");
+  EXPECT_EQ(FirstOf(Scaled(64, true), Scaled(1, false)), "Tensor.exp.0.forward");
+}
+
+// Two passes and two steps: the first loss goes backward times a number, the second is wrong.
+Dump Passes(float factor, bool wrong) {
+  DumpBuilder b;
+  for (int pass = 0; pass < 2; ++pass) {
+    const auto seed = static_cast<unsigned>(10 * pass);
+    const float scale = pass == 0 ? factor : 1, other = pass == 1 && wrong ? 3 : 2;
+    const std::string n = "." + std::to_string(pass);
+    const Elements x = Random(16, seed + 1), y = Map(x, [other](float v) { return v * v * other; });
+    const Elements gradient = Map(x, [other](float v) { return v * other; });
+    const float loss = y[0] + y[1] + y[2];
+    b.Call("Tensor.pow" + n + ".forward").In(Recorded(x)).Out(Recorded(y));
+    b.Call("Tensor.sum" + n + ".forward").In(Recorded(y)).Out(Recorded(Elements{loss}, "[]"));
+    b.Call("Tensor.mul" + n + ".forward").In(Recorded(Elements{loss}, "[]"));
+    b.Value("other", "float", std::to_string(scale)).Out(Recorded(Elements{scale * loss}, "[]"));
+    b.Call("Tensor.mul" + n + ".backward").In(Recorded(Elements{1.0F}, "[]"));
+    b.Out(Recorded(Elements{scale}, "[]"));
+    b.Call("Tensor.pow" + n + ".backward").In(Recorded(Elements(16, scale)));
+    b.Out(Recorded(Times(gradient, scale)));
+    if (factor != 1) {
+      b.Call("Tensor.div_" + n + ".forward").In(Recorded(Times(gradient, scale)));
+      b.Out(Recorded(gradient));
+    }
+    b.Call("Optimizer.SGD.step" + n + ".forward").Kwarg("gradients.w", Recorded(gradient));
+  }
+  return b.Take();
+}
+
+TEST(Scaled, ALossWhoseGradientsAreRightIsNotTheCauseOfALaterPass) {
+  EXPECT_EQ(FirstOf(Passes(64, false), Passes(1, false)), "none");
+  EXPECT_EQ(FirstOf(Passes(64, true), Passes(1, false)), "Tensor.pow.1.forward");
+}
+
+Elements Rounded(const Elements& x) {
+  return Map(x, [](float v) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &v, sizeof bits);
+    bits = (bits + 0x8000U) & 0xFFFF0000U;
+    std::memcpy(&v, &bits, sizeof bits);
+    return v;
+  });
+}
+
+// Five per cent off, and then rounded to bfloat16: sixteen of its roundings are six per cent.
+Dump Cast(float off) {
+  const Elements x = Sum(Random(64, 1), Random(64, 2), off);
+  DumpBuilder b;
+  b.Call("Tensor.exp.0.forward").In(Recorded(Random(64, 3))).Out(Recorded(x));
+  b.Call("Tensor.to.0.forward").In(Recorded(x)).Out(Recorded(Rounded(x)).DType("torch.bfloat16"));
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", Recorded(Rounded(x)).DType("torch.bfloat16"));
+  return b.Take();
+}
+
+TEST(Wrong, AWrongValueDoesNotBecomeRightInACoarserDType) {
+  EXPECT_EQ(FirstOf(Cast(0.05F), Cast(0)), "Tensor.exp.0.forward");
+  EXPECT_EQ(FirstOf(Cast(1e-6F), Cast(0)), "none");
+}
+
+// An optimizer that divides all gradients by their norm; one of them is a little off.
+Dump Joined(const std::string& optimizer, float off) {
+  const Elements a = Random(16, 1), b_rounded = Sum(Random(16, 2), Random(16, 3), off);
+  DumpBuilder b;
+  b.Call("Tensor.exp.0.forward").In(Recorded(Random(16, 4))).Out(Recorded(b_rounded));
+  b.Call("Optimizer." + optimizer + ".step.0.forward");
+  b.Kwarg("gradients.a", Recorded(a)).Kwarg("gradients.b", Recorded(b_rounded));
+  b.OutAt("0.state.a.exp_avg", Recorded(Times(a, 0.1F * (1 + off))));
+  return b.Take();
+}
+
+TEST(Optimizers, MayDivideByANormOfAllGradients) {
+  EXPECT_EQ(FirstOf(Joined("Lamb", 2e-6F), Joined("Lamb", 0)), "none");
+  EXPECT_EQ(FirstOf(Joined("Adam", 2e-6F), Joined("Adam", 0)), "Optimizer.Adam.step.0.forward");
+  const Comparison wrong = test::Compared(Joined("Lamb", 0.3F), Joined("Lamb", 0));
+  EXPECT_EQ(std::string(test::First(wrong)), "Tensor.exp.0.forward");
+  EXPECT_TRUE(wrong.runners_up.empty());  // that the other moment is off follows
+}
+
+// Clipping between two passes: the second adds its gradients to what the first left.
+Dump Clipped(bool between) {
+  const Elements weight = Random(16, 1), first = Random(16, 2), second = Random(16, 3);
+  const Elements left = Times(first, between ? 0.5F : 1);
+  DumpBuilder b;
+  const auto pass = [&](unsigned n, const Elements& part, const Elements& sum) {
+    const std::string call = "Functional.linear." + std::to_string(n);
+    b.Call("Module.fc.Linear.forward." + std::to_string(n)).In(Recorded(Random(16, 10 + n)));
+    b.Parameter("weight", Recorded(weight)).Out(Recorded(Random(16, 20 + n)));
+    b.Call(call + ".forward").In(Recorded(Random(16, 10 + n))).In(Recorded(weight));
+    b.Out(Recorded(Random(16, 20 + n))).Parent("Module.fc.Linear.forward." + std::to_string(n));
+    b.Call("Module.fc.Linear.parameters_grad." + std::to_string(n));
+    b.Grad("weight", Recorded(sum));
+    b.Call(call + ".backward").In(Recorded(Random(16, 30 + n))).Out(Recorded(Random(16, 40 + n)));
+    b.Out(Recorded(part));
+  };
+  pass(0, first, first);
+  if (between) {
+    b.Call("Optimizer.clip_grad_norm_.0.forward").Kwarg("gradients.fc.weight", Recorded(first));
+    b.OutAt("0.total_norm", Recorded(Elements{4.0F}, "[]"));
+    b.OutAt("0.gradients.fc.weight", Recorded(left));
+  }
+  pass(1, second, Sum(left, second));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.fc.weight", Recorded(Sum(left, second)));
+  b.Kwarg("weights.fc.weight", Recorded(weight));
+  return b.Take();
+}
+
+TEST(Optimizers, WhatClippingLeavesIsWhatTheNextPassAddsTo) {
+  EXPECT_EQ(FirstOf(Clipped(true), Clipped(false)), "Optimizer.clip_grad_norm_.0.forward");
+}
+
+}  // namespace
+}  // namespace msprobe::compare::relations
