@@ -133,6 +133,7 @@ ARGUMENTS = {
     "negative step": ({"step": [-2]}, ["step", 'found "-2"']),
     "misspelt": ({"levle": "L1"}, ["no argument levle", "did you mean level?"]),
     "unknown": ({"colour": "L1"}, ["no argument colour", "there is config_path, task"]),
+    "a key of the file": ({"rank": [4]}, ["no argument rank", "keys of the file that config_path"]),
 }
 
 

@@ -287,11 +287,22 @@ def test_tensor_list(tmp_path):
     assert {name.rsplit(".", 3)[0] for name in dump.tensors()} == {"Functional.relu.0.forward"}
 
 
-def test_tensors_of_what_is_not_listed_are_not_stored(tmp_path):
-    dump = dump_of(tmp_path, {"task": "tensor", "tensor": {"list": ["relu"]}})
-    stored = {name.rsplit(".", 3)[0] for name in dump.tensors()}
-    files = {path.name.rsplit(".", 3)[0] for path in tmp_path.rglob("*.pt")}
-    assert files == stored == {"Functional.relu.0.forward", "Functional.relu.0.backward"}
+@pytest.mark.parametrize(
+    ("level", "listed", "names"),
+    [
+        ("L1", "relu", {"Functional.relu.0.forward", "Functional.relu.0.backward"}),
+        (
+            "L0",  # gradients of parameters, too, which are measured before their entry is written
+            "Module.0",
+            {"Module.0.Linear." + part for part in ("forward.0", "backward.0", "parameters_grad.0")},
+        ),
+    ],
+)
+def test_tensors_of_what_is_not_listed_are_not_stored(level, listed, names, tmp_path):
+    dump = dump_of(tmp_path, {"task": "tensor", "level": level, "tensor": {"list": [listed]}})
+    assert set(dump.names) == names
+    named = {tensor["data_name"] for tensor in leaves(dump.data)}
+    assert named == {path.name for path in tmp_path.rglob("*.pt")}
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])

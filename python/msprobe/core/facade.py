@@ -56,6 +56,8 @@ def check_keywords(called, names, given):
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
             meant = f"did you mean {near[0]}?" if near else f"there is {', '.join(names)}"
+            if not near and "config_path" in names:
+                meant += "; the other settings are keys of the file that config_path names"
             raise UsageError(f"{called} has no argument {name}: {meant}")
 
 

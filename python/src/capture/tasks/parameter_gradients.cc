@@ -17,10 +17,17 @@ void ParameterGradients::Arrive(PyObject* module, const NamedModule& known,
                                 const std::string& parameter, Record&& record) {
   Arrived& arrived = arrived_[module];
   if (arrived.gradients.count(parameter) > 0) Write(known, &arrived);
-  if (arrived.gradients.empty())
+  if (arrived.entry.empty()) {
     arrived.entry =
         ComposeEntryName(known.stem, recording_->session->calls().Next(known.gradient_counter),
                          "parameters_grad", true);
+    arrived.wanted = recording_->session->filter().WantsEntry(arrived.entry);
+  }
+  if (!arrived.wanted) {
+    arrived.gradients[parameter];
+    if (arrived.gradients.size() == known.parameters.size()) Write(known, &arrived);
+    return;
+  }
   std::string file;
   if (recording_->Stores(arrived.entry))
     file = SafeFileName(arrived.entry + "." + parameter, Framework::Get().tensor_suffix);
@@ -75,7 +82,7 @@ void ParameterGradients::WriteAll() {
 
 void ParameterGradients::Write(const NamedModule& module, Arrived* arrived) {
   if (arrived->gradients.empty()) return;
-  if (recording_->session->filter().WantsEntry(arrived->entry)) {
+  if (arrived->wanted) {
     Entry entry;
     entry.Begin(arrived->entry);
     for (const std::string& parameter : module.parameters) {

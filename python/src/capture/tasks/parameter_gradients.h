@@ -1,5 +1,6 @@
 // Gradients of the parameters of modules. All parameters of a module that get a gradient in one
-// backward pass are one entry, which is recorded when the last of them has come.
+// backward pass are one entry, which is recorded when the last of them has come. Whether it is wanted
+// is asked when the first one comes, since a file is written for each before the entry is.
 #pragma once
 
 #include <Python.h>
@@ -33,7 +34,8 @@ class ParameterGradients {
  private:
   struct Arrived {
     std::map<std::string, TensorValue> gradients;  // by parameter
-    std::string entry;                             // name of their entry
+    std::string entry;                             // name of their entry; "": none has come
+    bool wanted = false;  // by `list` and `scope`; else nothing is measured or stored
   };
   bool Wants() const;
   // `record(style, file)` makes the value of the gradient.
