@@ -12,6 +12,7 @@ namespace msprobe::compare::test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Comparison Related(Dump target, Dump golden, Exactness exactness = Exactness::kAuto) {
   return MustCompare(std::move(target), std::move(golden),
@@ -52,6 +53,22 @@ TEST(Answer, AParameterThatOneOptimizerDoesNotUpdate) {
     EXPECT_THAT(c.first.why, HasSubstr(target ? "only the target updates b here"
                                               : "only the golden updates b here"));
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kDiffers);
+  }
+}
+
+// Data of code without records: no input that differs is called equal.
+TEST(Answer, WhatGoesInAndDiffersIsNotSaidToBeEqual) {
+  const auto run = [](double error, bool extra) {
+    DumpBuilder b;
+    if (extra) b.Call("Tensor.numpy.0.forward").In(Value(9));
+    b.Call("Functional.a.0.forward").In(Value(1, error)).In(Value(2)).Out(Value(3, error));
+    return b.Take();
+  };
+  for (const bool extra : {true, false}) {
+    const Comparison c = Related(run(kWrong, extra), run(0, false));
+    EXPECT_EQ(First(c), "Functional.a.0.forward");
+    EXPECT_THAT(c.first.why, Not(HasSubstr("inputs are")));
+    EXPECT_THAT(c.first.why, HasSubstr("of input.0 is off by 5%"));
   }
 }
 

@@ -297,8 +297,11 @@ std::string DescribeEarlierCalls(const Comparison& c, const EarlierCalls& b) {
     }
   };
   add(b.equal, "is ", "are ", EqualWord(c));
+  // Digests of parts of a batch may differ where no statistic does.
   add(b.noise, "is ", "are ",
-      fmt::format("within rounding (largest {} roundings)", ShortNumber(b.largest_noise)));
+      b.largest_noise > 0
+          ? fmt::format("within rounding (largest {} roundings)", ShortNumber(b.largest_noise))
+          : "within rounding");
   add(b.diverged, "", "", b.diverged == 1 ? "differs as well" : "differ as well");
   add(b.unjudged, "", "", "could not be judged");
   return out;

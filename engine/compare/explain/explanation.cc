@@ -81,6 +81,8 @@ std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& ca
   std::string inputs;
   if (!call.in.any() && !call.arguments.any()) {
     inputs = WhyInputsAreUnknown(c, p);
+  } else if (call.in.differs && call.in.worst_row >= 0) {
+    inputs = fmt::format("what goes in differs, too: {}", DescribeRow(c, call.in.worst_row));
   } else if (call.in.unknown) {
     inputs = "not all of its inputs could be judged";
   } else if (call.in.noise) {

@@ -94,6 +94,14 @@ class Answer {
                       "look for detach, no_grad or requires_grad before this line");
       case Cause::kNoCallMadeIt:
         if (FirstDivergence f = ExplainInherited(c_, TakerPair()); f.pair == pair_) return f;
+        if (const int32_t row = SummarizeCall(c_, pair_).in.worst_row; row >= 0)
+          return Saying(
+              fmt::format("{}: no recorded operation made the value: it comes from outside the "
+                          "recording, or an operation that is not recorded made it, such as "
+                          "indexing",
+                          DescribeRow(c_, row)),
+              "compare the data that enter here, and the code between this call and the one before "
+              "it");
         break;
       case Cause::kCoarser:
         if (row_ >= 0 && c_.rows[row_].golden >= 0)

@@ -18,6 +18,7 @@ namespace {
 using Lines = FindingsScreen::Lines;
 
 constexpr std::string_view kTableTitle = "also differs";
+constexpr std::string_view kMargin = "  | ";  // of the lines about a divergence
 
 int WidthOf(const TerminalOptions& options) { return std::clamp(options.width, 60, 100); }
 
@@ -71,10 +72,14 @@ Lines FindingsScreen::Labelled(std::string_view label, std::string_view text) co
 }
 
 // Names are in all parts of a report, so the words are searched in the texts that are about calls.
+// Chinese is folded within words: the lines are put together again.
 Lines FindingsScreen::LegendOf(const std::vector<const Lines*>& parts) const {
   std::string text;
   for (const Lines* part : parts) {
-    for (const std::string& line : *part) text += line + '\n';
+    for (std::string_view line : *part) {
+      if (line.starts_with(kMargin)) line.remove_prefix(kMargin.size());
+      text += line;
+    }
   }
   const std::string legend = Legend(text);
   return legend.empty() ? Lines() : Labelled(Pad(Translated("legend"), 9), legend);
@@ -108,7 +113,7 @@ Lines FindingsScreen::Began() const {
 Lines FindingsScreen::Finding(const Place& place) const {
   Lines lines;
   const auto add = [&](std::string_view text) {
-    for (const std::string& line : Fold(Clean(text), width_ - 4)) lines.push_back("  | " + line);
+    for (const std::string& line : Fold(Clean(text), width_ - 4)) lines.push_back(std::string(kMargin) + line);
   };
   if (f_.first.pair < 0) {
     lines = Fold(Translated(Clean(place.where)) + Translated(NoDivergence()), width_);
@@ -123,7 +128,7 @@ Lines FindingsScreen::Finding(const Place& place) const {
   lines.push_back(Paint(kRed, title) + Paint(kBold, Pad(fits ? name : "", room)) + "  " + sure);
   if (!fits) add(name);
   for (const std::string& line : PlaceLines(f_.first, width_ - 4, whole_))
-    lines.push_back("  | " + line);
+    lines.push_back(std::string(kMargin) + line);
   if (!place.exchange.empty()) add(place.exchange);
   if (!f_.wrong_region.empty()) add("region: " + f_.wrong_region);
   add(f_.first.why);
@@ -143,11 +148,13 @@ std::string FindingsScreen::NoDivergence() const {
   }
   if (s.verdict == RunVerdict::kNoise) {
     const std::string largest = ShortNumber(f_.largest_noise);
+    // Digests may differ where no statistic does.
+    const std::string worst =
+        f_.largest_noise > 0 ? fmt::format(" (largest {} roundings of their dtype)", largest) : "";
     if (s.rows[0] == 0 && f_.why_largest_noise.empty()) {
       return fmt::format(
-          "No divergence: all {} values differ by no more than rounding explains (largest {} "
-          "roundings of their dtype).",
-          s.rows[1], largest);
+          "No divergence: all {} values differ by no more than rounding explains{}.", s.rows[1],
+          worst);
     }
     if (!f_.why_largest_noise.empty()) {
       return fmt::format(
@@ -156,9 +163,8 @@ std::string FindingsScreen::NoDivergence() const {
           s.rows[0], f_.equal, s.rows[1], largest, Clean(f_.why_largest_noise));
     }
     return fmt::format(
-        "No divergence: {} values are {}, {} differ by no more than rounding explains "
-        "(largest {} roundings of their dtype).",
-        s.rows[0], f_.equal, s.rows[1], largest);
+        "No divergence: {} values are {}, {} differ by no more than rounding explains{}.",
+        s.rows[0], f_.equal, s.rows[1], worst);
   }
   if (s.verdict == RunVerdict::kUnknown && ComparedTooLittle(s)) {
     return fmt::format(
