@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "engine/base/language.h"
 #include "engine/base/text.h"
@@ -37,6 +40,25 @@ void AppendRows(const compare::Comparison& c, std::string_view title,
     *out += "  " + Translated(fmt::format("and {} more", rows.size() - kNamed)) + '\n';
 }
 
+// "verdict differs: 4 equal, 1 only in the golden": what there is none of is not said.
+std::string Verdict(const compare::Summary& s) {
+  const std::pair<int64_t, std::string_view> counts[] = {
+      {s.rows[0], "equal"},
+      {s.rows[1], "within rounding"},
+      {s.rows[2], s.rows[2] == 1 ? "differs" : "differ"},
+      {s.rows[3] - s.target_only_rows - s.golden_only_rows, "could not be judged"},
+      {s.target_only_rows, "only in the target"},
+      {s.golden_only_rows, "only in the golden"}};
+  std::string text;
+  for (const auto& [count, what] : counts) {
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  }
+  const bool noise = s.verdict == compare::RunVerdict::kNoise;
+  return fmt::format("verdict {}: {}",
+                     noise ? "within rounding" : compare::RunVerdictName(s.verdict),
+                     text.empty() ? "no tensor" : text);
+}
+
 }  // namespace
 
 bool IsCheckpointComparison(const compare::Comparison& comparison) {
@@ -52,12 +74,7 @@ std::string CheckpointReport(const compare::Comparison& c) {
                        Translated(std::string(side.DialectName())),
                        Translated(fmt::format("{} tensors", side.leaves.size())));
   }
-  out += Translated(fmt::format(
-      "verdict {}: {} equal, {} within rounding, {} differ, {} could not be judged, {} only in the "
-      "target, {} only in the golden",
-      compare::RunVerdictName(summary.verdict), summary.rows[0], summary.rows[1], summary.rows[2],
-      summary.rows[3] - summary.target_only_rows - summary.golden_only_rows,
-      summary.target_only_rows, summary.golden_only_rows));
+  out += Translated(Verdict(summary));
   out += '\n';
   std::vector<size_t> differing, unknown, target_only, golden_only;
   for (size_t i = 0; i < c.rows.size(); ++i) {
