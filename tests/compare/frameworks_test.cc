@@ -364,6 +364,19 @@ TEST(Frameworks, StepsOfOptimizersArePairedByNames) {
   EXPECT_EQ(Differing(c), 1);  // the rate
 }
 
+// MindSpore keeps a moment that it does not use, PyTorch counts steps for each weight: the shapes are
+// the same but for an extent of 1.
+TEST(Frameworks, AMomentThatOneOptimizerKeepsHasNoPartner) {
+  DumpBuilder t, g;
+  t.dump().framework = "mindspore";
+  const auto w = Seeded(1, "[1]"), unused = Seeded(3, "[1]"), steps = Seeded(4, "[]");
+  t.Call("Optimizer.AdamW.step.0.forward").Kwarg("weights.fc.bias", w);
+  t.OutAt("0.weights.fc.bias", w).OutAt("0.state.fc.bias.max_exp_avg_sq", unused);
+  g.Call("Optimizer.AdamW.step.0.forward").Kwarg("weights.fc.bias", w);
+  g.OutAt("0.weights.fc.bias", w).OutAt("0.state.fc.bias.step", steps);
+  EXPECT_EQ(Differing(CompareFrameworks(t.Take(), g.Take())), 0);
+}
+
 // The names of weights.json: a name that the other program has, too, stays.
 TEST(Frameworks, WeightsUnderTheNamesOfPyTorch) {
   const auto names = [](std::vector<std::string_view> mindspore,

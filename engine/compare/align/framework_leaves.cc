@@ -342,6 +342,15 @@ void LinkOptimizerStep(const Dump& target, uint32_t t, const Dump& golden, uint3
     links->golden_of[i] = static_cast<int32_t>(found->second);
     links->taken[found->second] = 1;
   }
+  // A tensor of another name is no partner, whatever its shape: one framework counts steps for each
+  // weight, the other keeps a moment that it does not use.
+  const auto close = [](const Dump& dump, const Record& record, std::vector<char>* closed) {
+    for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
+      if (dump.leaves[i].kind == LeafKind::kTensor) (*closed)[i] = 1;
+    }
+  };
+  close(target, ours, &links->closed_target);
+  close(golden, theirs, &links->closed_golden);
 }
 
 }  // namespace
