@@ -138,7 +138,7 @@ class Sum {
         Similarity& sum = table_.At(row, step);
         sum.count = std::max<int64_t>(sum.count, 0) + cell.count;
         sum.same += cell.same;
-        sum.changed_keys += cell.changed_keys;
+        sum.changed_parts += cell.changed_parts;
         sum.target_norm = std::hypot(sum.target_norm, cell.target_norm);
         sum.golden_norm = std::hypot(sum.golden_norm, cell.golden_norm);
         ++ranks_[row * steps.size() + step];

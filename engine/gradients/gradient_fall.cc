@@ -20,6 +20,18 @@ class Sizes {
     largest_.resize(modules.size());
   }
 
+  // Whether the gradient is as small beside one of a module behind it, from which the backward pass
+  // comes. Nothing that is recorded says whether rounding made it, as of all in front of a norm whose
+  // result is averaged, or it is real and small, as behind a factor of 1e-6.
+  bool IsSmall(size_t row) const {
+    const double size = SizeOf(table_.At(row, step_));
+    for (size_t later = row + 1; later < module_of_.size(); ++later) {
+      if (module_of_[later] != module_of_[row] && size < rounding_ * largest_[module_of_[later]])
+        return true;
+    }
+    return false;
+  }
+
   // Makes IsRounding answer for this step.
   void Begin(size_t step) {
     std::fill(largest_.begin(), largest_.end(), 0);
@@ -49,17 +61,17 @@ class Sizes {
   std::vector<double> largest_;    // of each module
 };
 
-// The changed elements that rounding explains in the keys' third of a joined bias.
-int64_t RoundingOfKeys(const Similarity& cell, const FallRule& rule) {
+// The changed elements that rounding explains in parts of a joined bias.
+int64_t RoundingOfParts(const Similarity& cell, const FallRule& rule) {
   const double apart = std::fabs(cell.target_norm - cell.golden_norm);
-  return apart <= rule.joined * cell.golden_norm ? cell.changed_keys : 0;  // NaN: 0
+  return apart <= rule.joined * cell.golden_norm ? cell.changed_parts : 0;  // NaN: 0
 }
 
 // The share of elements with the same direction, as the rule sees it.
 double Judged(const Similarity& cell, const FallRule& rule) {
-  const int64_t keys = RoundingOfKeys(cell, rule);
+  const int64_t parts = RoundingOfParts(cell, rule);
   return cell.share() +
-         (keys == 0 ? 0 : static_cast<double>(keys) / static_cast<double>(cell.count));
+         (parts == 0 ? 0 : static_cast<double>(parts) / static_cast<double>(cell.count));
 }
 
 struct Fallen {
@@ -100,8 +112,8 @@ std::vector<std::string> OnlyRounding(const SimilarityTable& table, const FallRu
     sizes.Begin(step);
     for (size_t row = 0; row < found.size(); ++row) {
       const Similarity& cell = table.At(row, step);
-      const bool keys = RoundingOfKeys(cell, rule) > 0;
-      if (keys || (cell.same < cell.count && sizes.IsRounding(row))) found[row] = 1;
+      const bool parts = RoundingOfParts(cell, rule) > 0;
+      if (parts || (cell.same < cell.count && sizes.IsRounding(row))) found[row] = 1;
     }
   }
   std::vector<std::string> names;
@@ -133,6 +145,10 @@ std::optional<GradientFall> FirstFall(const SimilarityTable& table, const FallRu
           "it falls most; the last parameter of the model falls, too, so the error may be in "
           "the forward pass, the loss or the data";
     }
+    if (sizes.IsSmall(named->row))
+      fall.why +=
+          "; its gradient is as small as the rounding of those behind it: if mathematics makes it "
+          "zero (all in front of a norm whose result is averaged), its directions are chance";
     const Similarity& cell = table.At(named->row, step);
     fall.parameter = table.parameters()[named->row];
     fall.before = named->before;

@@ -21,9 +21,10 @@ namespace msprobe::gradients {
 // it. Its directions are chance. A parameter whose gradient is on both sides at most `rounding` times
 // as large, by root mean square, as the largest of its module's parameters does not fall. 0: all may.
 //
-// The keys' third of a joined bias (`in_proj_bias`) is such a gradient, and nothing of its size is
-// recorded. What is there beside the other two thirds makes the norm larger: where the norms of both
-// sides agree up to the share `joined`, directions of the keys' third are not judged.
+// The keys' third of a joined bias (`in_proj_bias`) is such a gradient, before a norm the values' third,
+// too, and nothing of their size is recorded. What is real in them makes the norm larger: where the
+// norms of both sides agree up to the share `joined`, directions of these thirds are not judged; but
+// they are where nearly all values point elsewhere, since a sign of another direction leaves the norm.
 struct FallRule {
   double lowest_first = 0.97, largest_drop = 0.03;
   double rounding = 64 * 0x1p-23;  // float32, as many roundings as compare explains of one call

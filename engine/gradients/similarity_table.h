@@ -23,9 +23,9 @@ struct Similarity {
   // Norms of the gradient on both sides; of several ranks the norm of all their elements together.
   // NaN: not known.
   double target_norm = 0, golden_norm = 0;
-  // Of the elements with another direction those of the keys' bias, where the parameter is the joined
-  // bias of queries, keys and values.
-  int64_t changed_keys = 0;
+  // Of the elements with another direction those of the keys' and the values' bias that may be chance,
+  // where the parameter is the joined bias of queries, keys and values.
+  int64_t changed_parts = 0;
   double stated = -1;  // the share that a table states, which has no counts; -1: none
 
   bool known() const { return count >= 0 || stated >= 0; }

@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Rows of similarities in per cent; -1: not compared.
 SimilarityTable Table(const std::vector<std::pair<std::string, std::vector<int64_t>>>& rows) {
@@ -55,18 +56,30 @@ TEST(FirstFall, TheKeysOfAJoinedBias) {
   SimilarityTable table = Sized({{"a.in_proj_weight", 2}, {"a.in_proj_bias", 0.5}});
   table.At(0, 0).same = 100;
   Similarity& bias = table.At(1, 0);
-  bias.same = 80, bias.changed_keys = 20;
+  bias.same = 80, bias.changed_parts = 20;
   EXPECT_FALSE(FirstFall(table, {}));
   EXPECT_THAT(OnlyRounding(table, {}), ElementsAre("a.in_proj_bias"));
-  bias.changed_keys = 10;  // and ten queries or values
+  bias.changed_parts = 10;  // and ten queries
   EXPECT_EQ(FirstFall(table, {})->parameter, "a.in_proj_bias");
-  bias.changed_keys = 20, bias.target_norm = 0.51;  // the keys are no rounding
+  bias.changed_parts = 20, bias.target_norm = 0.51;  // the keys are no rounding
   EXPECT_EQ(FirstFall(table, {})->parameter, "a.in_proj_bias");
 }
 
 TEST(FirstFall, ASmallGradientOfAModuleOfItsOwnFalls) {
   EXPECT_EQ(FirstFall(Sized({{"a.weight", 2e-9}, {"b.weight", 1}}), {})->others.size(), 1u);
   EXPECT_THAT(OnlyRounding(Sized({{"a.weight", 2e-4}, {"a.bias", 1e-6}}), {}), ElementsAre());
+}
+
+// Below the rounding of what is behind it: real behind a factor of 1e-6, chance in front of a norm whose
+// result is averaged. It falls, and the reader is told.
+TEST(FirstFall, OfASmallGradientItIsSaidThatItMayBeZeroByMathematics) {
+  const auto why = [](double size) {
+    SimilarityTable table = Sized({{"a.weight", size}, {"b.weight", 1}});
+    table.At(1, 0).same = 100;
+    return FirstFall(table, {})->why;
+  };
+  EXPECT_THAT(why(2e-8), HasSubstr("its directions are chance"));
+  EXPECT_THAT(why(2e-4), Not(HasSubstr("chance")));
 }
 
 // A table that was read has no norms, and a gradient without elements or with NaN is not small.
