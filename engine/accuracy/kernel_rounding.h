@@ -23,8 +23,10 @@ struct KernelCall {
   std::vector<std::vector<int64_t>> inputs = {}, outputs = {};  // shapes of floats
 };
 struct KernelRounding {
-  double input = 0;       // relative error of each element of an input, signs of chance
-  double output = 0;      // relative error of each element of a result
+  double input = 0;   // relative error of each element of an input, signs of chance
+  double output = 0;  // relative error of each element of a result
+  // The same of a result with fewer elements than an input has, where this is another one; else 0.
+  double sum = 0;
   int64_t terms = 1;      // the most that are summed to one element
   bool in_dtype = false;  // it is known to round inside, to the dtype of its result
 };

@@ -42,7 +42,8 @@ nb::tuple RuleOf(const std::string& name, bool pointwise, bool inside, const Sha
                  const Shapes& outputs, const std::string& dtype) {
   const accuracy::KernelRounding rule = accuracy::RoundingOf(
       {name, pointwise, inside, inputs, outputs}, FloatOf(dtype), DType::kFloat32);
-  return nb::make_tuple(name, pointwise, rule.input, rule.output, rule.terms, rule.in_dtype);
+  return nb::make_tuple(name, pointwise, rule.input, rule.output, rule.sum, rule.terms,
+                        rule.in_dtype);
 }
 
 std::string Text(const std::vector<std::pair<std::string, int64_t>>& kernels) {

@@ -97,6 +97,19 @@ TEST(KernelRounding, AConvolutionAddsInTurn) {
   EXPECT_GT(output("aten::convolution_backward", DType::kBFloat16), 0x1p-11);
 }
 
+// A long sum of halves no longer takes up its terms; the gradient of the input is no such sum.
+TEST(KernelRounding, ALayerNormAddsTheGradientsOfItsWeightInTurn) {
+  const auto rule = [](int64_t rows, DType dtype) {
+    return RoundingOf({.name = "aten::native_layer_norm_backward",
+                       .inputs = {{rows, 32}, {rows, 32}, {rows, 1}, {rows, 1}, {32}},
+                       .outputs = {{rows, 32}, {32}, {32}}},
+                      dtype, DType::kFloat32);
+  };
+  EXPECT_DOUBLE_EQ(rule(4096, DType::kBFloat16).sum, 0x1p-8 * 64);
+  EXPECT_LT(rule(4096, DType::kBFloat16).output, 0x1p-7);
+  EXPECT_DOUBLE_EQ(rule(8, DType::kBFloat16).sum, rule(8, DType::kBFloat16).output);
+}
+
 TEST(RoundingJudge, OneRoundingIsNoError) {
   const RoundingJudge judge = JudgeOf(Single({1.0F, 3.0F}), Exact({1 + 1e-8, 3}));
   EXPECT_EQ(judge.verdict().kind, Kind::kPass);

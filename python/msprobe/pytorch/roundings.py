@@ -18,8 +18,8 @@ from msprobe import _engine
 from msprobe.pytorch.kernel_formulas import formula_of
 
 _POINTWISE = getattr(getattr(torch, "Tag", None), "pointwise", None)
-_Rule = collections.namedtuple("_Rule", "name pointwise input output terms inside")
-_EXACT = _Rule("", True, 0.0, 0.0, 1, False)
+_Rule = collections.namedtuple("_Rule", "name pointwise input output sum terms inside")
+_EXACT = _Rule("", True, 0.0, 0.0, 0.0, 1, False)
 _SINGLE = "float32"  # the dtype in which kernels of halves sum
 _CPU = torch.device("cpu")
 
@@ -196,11 +196,13 @@ class _Watch(_Mode):
         args = [_into(each, move(each), at in written) for at, each in enumerate(args)]
         kwargs = {name: _into(each, move(each), name in written) for name, each in kwargs.items()}
         made = kernel(*args, **kwargs)
+        largest = max((each.numel() for each in _flat((args, kwargs))), default=0)
         for result in _flat(made):
-            if result.dtype == torch.float64 and rule.output > 0:
+            relative = rule.sum if rule.sum and result.numel() < largest else rule.output
+            if result.dtype == torch.float64 and relative > 0:
                 self._steps += 1
                 seed = (self._seed << 32) + self._steps
-                _in_place(result, _engine.move_by_roundings, seed, rule.output, "")
+                _in_place(result, _engine.move_by_roundings, seed, relative, "")
             self._mark(result, dtype)
         return made
 
