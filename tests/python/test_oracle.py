@@ -20,6 +20,7 @@ RELATIVE = 1e-12  # error of mean and norm; relative to the mean modulus if term
 
 # Dtypes that are not numbers or do not exist on a CPU: quantized, raw bits, less than a byte.
 OTHER = {"qint8", "qint32", "quint8", "quint4x2", "quint2x4"}
+OTHER |= {"bcomplex32"}  # of PyTorch 2.15; a value of it has no numbers
 OTHER |= {"bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"}
 OTHER |= {f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)}
 

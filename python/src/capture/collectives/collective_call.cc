@@ -121,8 +121,8 @@ void CollectiveSignature::Take(std::vector<std::string> names) {
       if (names[i] == name) take(parameter, i);
     }
   }
-  // gather(tensor, gather_list) is the only one whose results do not come first.
-  const size_t place = name_ == "gather" ? 1 : 0;
+  // Only of gather(tensor, gather_list) and its relatives do the results not come first.
+  const size_t place = name_.starts_with("gather") ? 1 : 0;
   const bool takes = !is_functional_ && name_ != "send" && name_ != "isend";
   if (takes && place < names.size()) take(kResult, place);
 }
