@@ -126,7 +126,9 @@ Status UnknownFlag(std::string_view flag, std::string_view verb,
     if (std::find(known.begin(), known.end(), a.long_name) != known.end())
       candidates.push_back(a.alias);
   }
-  const std::string_view nearest = NearestSpelling(flag, candidates);
+  // Every flag of one letter is near every other one: "-h" for "-i" would help nobody.
+  const std::string_view nearest =
+      flag.size() <= 2 ? std::string_view() : NearestSpelling(flag, candidates);
   Status status = InvalidArgument(fmt::format("msprobe {} has no flag {}", verb, Excerpt(flag)));
   return nearest.empty()
              ? std::move(status).Hint(help)

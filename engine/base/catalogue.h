@@ -23,8 +23,8 @@ namespace msprobe {
 
 // The .po files, as CMake builds them in: of what is shown on a terminal, and of the HTML page, whose
 // script translates it (engine/report_page/page/language.js).
-extern const std::array<std::string_view, 6> kTerminalTranslations;
-extern const std::array<std::string_view, 2> kPageTranslations;
+extern const std::array<std::string_view, 7> kTerminalTranslations;
+extern const std::array<std::string_view, 3> kPageTranslations;
 
 class Catalogue {
  public:

@@ -237,10 +237,12 @@ class Part {
                 .size = LargestError(pair)});
   }
 
+  // In roundings; a plain argument that differs is no error of that size.
   float LargestError(const RecordPair& pair) const {
     double largest = kernels::Diff::kNaN;
     for (uint32_t r = pair.first_row; r < pair.first_row + pair.row_count; ++r) {
       const double severity = c_.measures[r].severity;
+      if (c_.measures[r].reason == compare::Reason::kValueDiffers) continue;
       if (!std::isnan(severity) && !(severity <= largest)) largest = severity;
     }
     return static_cast<float>(largest);

@@ -261,7 +261,8 @@ JsonFinding FindingOf(const JsonValue& document, const std::string& path, int32_
   if (differs && c.pairs[0].row_count > 0) c.first.row = static_cast<int32_t>(c.pairs[0].first_row);
   c.exact = Text(document, "exact");
   const JsonValue& began = Member(document, "beginning");
-  c.run_start = {.weights = std::string(Text(began, "weights")),
+  c.run_start = {.mistake = std::string(Text(began, "note")),
+                 .weights = std::string(Text(began, "weights")),
                  .data = std::string(Text(began, "data")),
                  .settings = std::string(Text(began, "settings"))};
   for (const JsonValue& sentence : Member(document, "not_observed").items)

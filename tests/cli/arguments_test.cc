@@ -39,6 +39,9 @@ TEST(Arguments, UnknownFlagNamesTheNearest) {
               HasSubstr("did you mean --xlsx?"));
   EXPECT_THAT(UnknownFlag("--zzzzzz", "compare", known).ToString(),
               ::testing::Not(HasSubstr("did you mean")));
+  for (const char* flag : {"-i", "--"})
+    EXPECT_THAT(UnknownFlag(flag, "compare", std::vector<std::string>{"-h", "-o"}).ToString(),
+                Not(HasSubstr("did you mean")));
 }
 
 TEST(Arguments, FlagsOfOlderToolsSayWhy) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/compare/explain/findings.h"
 #include "engine/dump/read/step_in_path.h"
 #include "tests/compare/dump_builder.h"
 
@@ -35,16 +36,20 @@ TEST(RunStartTest, TheSameWeightsAndData) {
   EXPECT_EQ(b.settings, "");
 }
 
-TEST(RunStartTest, TwoStepsAreSaid) {
+// Before the weights, which differ then, too.
+TEST(RunStartTest, TwoStepsAreSaidFirst) {
   const auto at = [](const char* path) {
     Dump dump = OneRun("d", "m", "w");
     dump.path = path;
     return dump;
   };
-  EXPECT_EQ(MustCompare(at("a/step3/rank0/dump.json"), at("b/step2/dump.json")).run_start.settings,
+  EXPECT_EQ(MustCompare(at("a/step3/rank0/dump.json"), at("b/step2/dump.json")).run_start.mistake,
             "step 3 of the target is compared with step 2 of the golden");
+  const Findings found =
+      FindingsOf(MustCompare(at("a/step3/rank0/dump.json"), at("b/step2/dump.json")));
+  EXPECT_EQ(ConditionsOf(found).front().label, "note");
   for (const char* golden : {"b/step3/dump.json", "b/dump.json", "step4b/dump.json"})
-    EXPECT_EQ(MustCompare(at("step3/dump.json"), at(golden)).run_start.settings, "");
+    EXPECT_EQ(MustCompare(at("step3/dump.json"), at(golden)).run_start.mistake, "");
 }
 
 TEST(StepInPath, TheInnermostFolderOfAStep) {

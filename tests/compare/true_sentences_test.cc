@@ -319,6 +319,30 @@ TEST(TrueSentences, AValueOfACompiledFunctionIsSaidToComeFromIt) {
                                      "entered at m.py:3 y = f(x)"));
 }
 
+// At level L1 no call of the compiled module itself is recorded: its line is given, not that of the
+// module which takes the wrong value.
+TEST(TrueSentences, AValueOfACompiledModuleHasTheLineOfThatModule) {
+  const auto run = [](bool compiled, double error) {
+    DumpBuilder b;
+    const Tensor z = Scaled(Numbers(4, -2, 0.1, 6), error);
+    b.Call("Functional.conv2d.0.forward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0, 5));
+    b.InModule("Module.stem.Conv2d").At("m.py", 3, "x = stem(x)");
+    if (!compiled) {
+      b.Call("Functional.gelu.0.forward").In(Numbers(2, -2, 0, 5)).Out(z);
+      b.InModule("Module.mlp.act.GELU").At("m.py", 20, "return act(x)");
+    }
+    b.Call("Torch.sum.0.forward").In(z).Out(Scaled(Numbers(9, 9, 9, 9), error));
+    b.InModule("Module.head.Sum").At("m.py", 30, "return sum(x)");
+    if (compiled) b.dump().compiled = {{.module = "Module.mlp.Mlp", .line = "m.py:4 x = mlp(x)"}};
+    return b.Take();
+  };
+  const Comparison c = MustCompare(run(true, 0.1), run(false, 0));
+  EXPECT_EQ(c.first.module, "mlp (Mlp)");
+  EXPECT_EQ(c.first.source_line, "m.py:4 x = mlp(x)");
+  EXPECT_THAT(c.first.why, HasSubstr("it comes out of compiled code (torch.compile) of the target "
+                                     "in mlp (Mlp), entered at m.py:4 x = mlp(x)"));
+}
+
 // Two dropouts; each draw begins with a state of the generator.
 struct Draws {
   std::string seed = "7", begin = "s0", first = "s0", second = "s1";

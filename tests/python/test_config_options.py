@@ -294,7 +294,10 @@ def test_tensor_list(tmp_path):
         (
             "L0",  # gradients of parameters, too, which are measured before their entry is written
             "Module.0",
-            {"Module.0.Linear." + part for part in ("forward.0", "backward.0", "parameters_grad.0")},
+            {
+                "Module.0.Linear." + part
+                for part in ("forward.0", "backward.0", "parameters_grad.0")
+            },
         ),
     ],
 )

@@ -39,6 +39,20 @@ SAME = re.compile(
     r"|[LS]\d|mix|(float|int|bool)\d*( \[.*\])?|(\S*\.)+\S*( .*)?"
 )
 
+# What a recording of the tool writes beside the dump.
+COVERAGE = {
+    "schema": "msprobe.coverage/1",
+    "apis": {"recorded": 9, "nested": 5, "ignored": 2, "traced": 1, "wrappers": 0},
+    "modules": {"recorded": 3, "nested": 0, "ignored": 0, "traced": 0, "wrappers": 0},
+    "gradients": {"recorded": 3, "ignored": 1, "missing": 1},
+    "operations": {"recorded": 8, "nested": 40, "gradient": 5, "ignored": 0, "not_observed": 4},
+    "not_observed": [
+        {"operation": "aten::a", "count": 2, "reason": "called from C++ code, not from Python"},
+        {"operation": "aten::b", "count": 2, "reason": "not in support_wrap_ops.yaml"},
+    ],
+    "apis_not_observed": [],
+}
+
 
 def english(page):
     texts = page.evaluate(READ)
@@ -61,6 +75,7 @@ def pages(tmp_path_factory, msprobe_bin):
     names = ["module", "filter", "class"]  # words of the page, as names of a program
     hostile = [HOSTILE, *(f"Functional.{name}.0.forward" for name in names)]
     write_dump(top / "one", hostile=hostile)
+    (top / "one/coverage.json").write_text(json.dumps(COVERAGE))
     page = run_compare(msprobe_bin, top)
     for words in (["show", "one", "--html", "one.html"],):
         subprocess.run([msprobe_bin, *words], cwd=top, check=True, capture_output=True)
@@ -119,6 +134,11 @@ def test_the_language_of_reader_and_writer(open_page, pages, tmp_path, msprobe_b
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     page = open_page(tmp_path / "page.html")
     assert page.evaluate("document.documentElement.lang") == "zh"
+
+
+def test_a_sign_is_no_number_of_calls(open_page, pages):
+    page = open_page(pages["dump"], "#lang=zh")
+    assert page.locator(".row .c-class").first.inner_text() == "· 有限"
 
 
 def test_names_of_a_program_stay_as_they_are(open_page, pages):

@@ -276,3 +276,16 @@ def test_a_narrow_column_of_modules_keeps_what_tells_them_apart(open_page, wrong
         assert text in (f"layers.{layer}.mlp", f"\u2026{layer}.mlp"), shown
     for cell in page.locator(".row .c-module").all():
         assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+
+
+def test_an_argument_that_differs_is_no_distance(open_page, tmp_path, msprobe_bin):
+    for side, value in (("target", "tanh"), ("golden", "none")):
+        write_dump(tmp_path / side, wrong=side == "target")
+        path = tmp_path / side / "dump.json"
+        dump = json.loads(path.read_text())
+        argument = {"type": "str", "value": value}
+        dump["data"][WRONG[0]]["input_kwargs"] = {"approximate": argument}
+        path.write_text(json.dumps(dump))
+    page = open_page(run_compare(msprobe_bin, tmp_path))
+    assert "approximate is" in page.locator("body").inner_text()
+    assert "\u221e" not in page.locator("body").inner_text()

@@ -111,6 +111,7 @@ std::vector<LabelledText> ConditionsOf(const Findings& found) {
     if (!text.empty()) conditions.push_back({label, std::move(text)});
   };
   const RunStart& began = found.began;
+  add("note", began.mistake);
   const bool both = !began.weights.empty() && !began.data.empty();
   if (!began.weights.empty() || !began.data.empty())
     add("began", fmt::format("from {}{}{}", began.weights, both ? " and " : "", began.data));

@@ -37,6 +37,8 @@ struct WrongInput {
 struct Origin {
   double confidence;
   std::string why, advice;
+  const CompiledCode* code =
+      nullptr;  // in which the value was made, away from the call; null: none
 };
 
 // "parameters.weight of Module.fc.Linear.forward.0", when the module around the call `p` recorded
@@ -126,8 +128,22 @@ std::optional<Origin> AnotherOutput(const Comparison& c, const Makers& made) {
                 "the two programs are wired differently here: compare the source lines"};
 }
 
-// Whether compiled code made the value: no call of the run made it, the module around the call enters
-// such code, and the other run may have made it in a call that stands for it.
+// The module in which the other run made a value, in a call that stands for compiled code of this run.
+std::string_view WhereCompiled(const Comparison& c, const Leaf* of_other, bool target) {
+  for (int32_t p = 0; of_other != nullptr && p < static_cast<int32_t>(c.pairs.size()); ++p) {
+    const int32_t maker = target ? c.pairs[p].golden : c.pairs[p].target;
+    if (!c.IsCompiled(p) || maker != static_cast<int32_t>(of_other->record)) continue;
+    const auto room = [](const Record& r) {
+      return r.parent.empty() ? r.module.view() : WithoutCall(r.parent);
+    };
+    const std::string_view own = room(RecordOf(c, p));
+    return own.empty() && c.forward_of[p] >= 0 ? room(RecordOf(c, c.forward_of[p])) : own;
+  }
+  return "";
+}
+
+// Whether compiled code made the value: no call of the run made it, and the module around the call
+// enters such code, or the other run made it in a call that stands for such code.
 std::optional<Origin> FromCompiledCode(const Comparison& c, const WrongInput& in,
                                        const Makers& made) {
   for (const bool target : {true, false}) {
@@ -139,6 +155,11 @@ std::optional<Origin> FromCompiledCode(const Comparison& c, const WrongInput& in
     const std::string_view around =
         record.parent.empty() ? record.module.view() : WithoutCall(record.parent);
     const CompiledCode* code = CompiledCodeAround(dump, around);
+    const bool here = code != nullptr;
+    if (!here)
+      if (const auto room = WhereCompiled(c, target ? made.golden : made.target, target);
+          !room.empty())
+        code = CompiledCodeAround(dump, room);
     if (code == nullptr) continue;
     const std::string module = ModuleForPeople(code->module);
     return Origin{
@@ -147,7 +168,7 @@ std::optional<Origin> FromCompiledCode(const Comparison& c, const WrongInput& in
                     "no operation is recorded",
                     target ? "target" : "golden", module.empty() ? "" : " in " + module,
                     code->line.empty() ? "" : fmt::format(", entered at {}", code->line)),
-        std::string(kRunEagerly)};
+        std::string(kRunEagerly), here ? nullptr : code};
   }
   return std::nullopt;
 }
@@ -283,6 +304,11 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
   f.why =
       fmt::format("{}; {}: {}", DescribeEarlierCalls(c, before), DescribeRow(c, row), origin->why);
   f.advice = std::move(origin->advice);
+  if (origin->code != nullptr) {
+    f.module = ModuleForPeople(origin->code->module);
+    f.source_line = origin->code->line;
+    f.caller_line.clear(), f.golden_line.clear();
+  }
   return f;
 }
 

@@ -166,13 +166,12 @@ std::string Joined(std::string text, std::string_view more) {
 }  // namespace
 
 void CompareRunStarts(Comparison* comparison) {
-  comparison->run_start = {
-      .weights = CompareWeights(comparison->target, comparison->golden),
-      .data = CompareData(*comparison),
-      .settings = CompareSettings(
-          comparison->target, comparison->golden,
-          Joined(CompareStepNumbers(comparison->target, comparison->golden),
-                 Joined(ComparePrecision(*comparison), DescribeModes(*comparison))))};
+  comparison->run_start = {.mistake = CompareStepNumbers(comparison->target, comparison->golden),
+                           .weights = CompareWeights(comparison->target, comparison->golden),
+                           .data = CompareData(*comparison),
+                           .settings = CompareSettings(
+                               comparison->target, comparison->golden,
+                               Joined(ComparePrecision(*comparison), DescribeModes(*comparison)))};
 }
 
 }  // namespace msprobe::compare

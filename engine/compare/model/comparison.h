@@ -145,6 +145,8 @@ struct FirstBits {
 
 // What the two runs started from, as sentences without a full stop; "" when the dumps do not tell.
 struct RunStart {
+  std::string
+      mistake;  // what hardly anybody wants to compare: "step 3 of the target is compared with..."
   std::string weights;   // "the same weights (148)"
   std::string data;      // "the same data (3 tensors)"
   std::string settings;  // what differs: "torch is 2.13.0 in the target, 2.12.0 in the golden"

@@ -113,7 +113,8 @@ Lines FindingsScreen::Began() const {
 Lines FindingsScreen::Finding(const Place& place) const {
   Lines lines;
   const auto add = [&](std::string_view text) {
-    for (const std::string& line : Fold(Clean(text), width_ - 4)) lines.push_back(std::string(kMargin) + line);
+    for (const std::string& line : Fold(Clean(text), width_ - 4))
+      lines.push_back(std::string(kMargin) + line);
   };
   if (f_.first.pair < 0) {
     lines = Fold(Translated(Clean(place.where)) + Translated(NoDivergence()), width_);
@@ -152,9 +153,8 @@ std::string FindingsScreen::NoDivergence() const {
     const std::string worst =
         f_.largest_noise > 0 ? fmt::format(" (largest {} roundings of their dtype)", largest) : "";
     if (s.rows[0] == 0 && f_.why_largest_noise.empty()) {
-      return fmt::format(
-          "No divergence: all {} values differ by no more than rounding explains{}.", s.rows[1],
-          worst);
+      return fmt::format("No divergence: all {} values differ by no more than rounding explains{}.",
+                         s.rows[1], worst);
     }
     if (!f_.why_largest_noise.empty()) {
       return fmt::format(

@@ -106,6 +106,7 @@ class Report {
     Unmatched();
     w_.Key("beginning");
     w_.Open('{');
+    w_.KeyTextOrNull("note", c_.run_start.mistake);
     w_.KeyTextOrNull("weights", c_.run_start.weights);
     w_.KeyTextOrNull("data", c_.run_start.data);
     w_.KeyTextOrNull("settings", c_.run_start.settings);

@@ -24,7 +24,8 @@ class Sheet {
     Text("compared by", ModeName(c_.mode));
     Text("target", c_.target.path);
     Text("golden", c_.golden.path);
-    for (const auto& [label, text] : {std::pair("weights", &c_.run_start.weights),
+    for (const auto& [label, text] : {std::pair("note", &c_.run_start.mistake),
+                                      {"weights", &c_.run_start.weights},
                                       {"data", &c_.run_start.data},
                                       {"settings", &c_.run_start.settings}}) {
       if (!text->empty()) Text(label, *text);

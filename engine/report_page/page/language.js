@@ -98,7 +98,7 @@ export class Catalogue {
     for (const pattern of this.patterns) {
       if (pattern.size > text.length || (several && !pattern.literals.some((l) => l.includes("; ")))) continue;
       const found = this.match(text, pattern.literals);
-      if (!found || (pattern.size <= weak && pattern.literals[0] === "" && /(?<!,) (?!\()/.test(found[0] ?? ""))) continue;
+      if (!found || (pattern.size <= weak && pattern.literals[0] === "" && /(?<!,) (?!\()|^[^\p{L}\p{N}]*$/u.test(found[0] ?? ""))) continue;
       let n = 0;
       return pattern.chinese.replace(hole, () => {
         const i = /** @type {number} */ (pattern.order[n++]), part = found[i] ?? "";
