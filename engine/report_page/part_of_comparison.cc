@@ -27,6 +27,11 @@ using compare::Measure;
 using compare::RecordPair;
 using compare::Row;
 
+// NaN: it has none. A plain argument that differs is no distance.
+double RoundingsOf(const Measure& m) {
+  return m.reason == compare::Reason::kValueDiffers ? kernels::Diff::kNaN : m.severity;
+}
+
 constexpr int32_t kAround = 500;  // calls before and behind the first divergence
 
 // The values of the calls of a comparison, one line of JSON for each call.
@@ -65,7 +70,7 @@ class Values {
     *line += '[';
     AppendJsonString(line, compare::LeafLabel(c_, r));
     fmt::format_to(std::back_inserter(*line), ",{},", static_cast<int>(m.verdict));
-    AppendShortNumber(m.severity, line);
+    AppendShortNumber(RoundingsOf(m), line);
     *line += ',';
     AppendSides(target, golden, line);
     *line += ',';
@@ -237,12 +242,10 @@ class Part {
                 .size = LargestError(pair)});
   }
 
-  // In roundings; a plain argument that differs is no error of that size.
   float LargestError(const RecordPair& pair) const {
     double largest = kernels::Diff::kNaN;
     for (uint32_t r = pair.first_row; r < pair.first_row + pair.row_count; ++r) {
-      const double severity = c_.measures[r].severity;
-      if (c_.measures[r].reason == compare::Reason::kValueDiffers) continue;
+      const double severity = RoundingsOf(c_.measures[r]);
       if (!std::isnan(severity) && !(severity <= largest)) largest = severity;
     }
     return static_cast<float>(largest);

@@ -33,7 +33,8 @@ CHINESE = re.compile(r"[\u4e00-\u9fff]")
 # The tool's name, words that are the same in both languages, places of elements, names of calls and
 # modules, alone or between marks.
 SAME = re.compile(
-    r"\u2068.*\u2069|msprobe( [\d.]+)?|rank|rank -?\d+|rank \\ step|step \d+([:\uff1a] ?[\d.e+-]+)?"
+    r"\u2068.*\u2069|msprobe( [\d.]+)?|rank|step|rank -?\d+"
+    r"|rank \\ step|step \d+([:\uff1a] ?[\d.e+-]+)?"
     r"|shape|dtype|mean|norm|max|min"
     r"|NaN|[±+-]?inf|pytorch|statistics"
     r"|[LS]\d|mix|(float|int|bool)\d*( \[.*\])?|(\S*\.)+\S*( .*)?"

@@ -98,7 +98,7 @@ export class Catalogue {
     for (const pattern of this.patterns) {
       if (pattern.size > text.length || (several && !pattern.literals.some((l) => l.includes("; ")))) continue;
       const found = this.match(text, pattern.literals);
-      if (!found || (pattern.size <= weak && pattern.literals[0] === "" && /(?<!,) (?!\()|^[^\p{L}\p{N}]*$/u.test(found[0] ?? ""))) continue;
+      if (!found || (pattern.size <= weak && pattern.literals[0] === "" && /(?<!,) (?!\()/.test(found[0] ?? ""))) continue;
       let n = 0;
       return pattern.chinese.replace(hole, () => {
         const i = /** @type {number} */ (pattern.order[n++]), part = found[i] ?? "";
@@ -134,7 +134,7 @@ export class Catalogue {
    * @returns {string|null}
    */
   at(text, depth, names = false) {
-    const [, front = "", inside = "", back = ""] = /^([ \n;,:=≈≠✕?!↳⇄←→]*)(.*?)([ \n;,:]*)$/s.exec(text) ?? [];
+    const [, front = "", inside = "", back = ""] = /^([ \n;,:=≈≠✕?!↳⇄←→·]*)(.*?)([ \n;,:]*)$/s.exec(text) ?? [];
     if (depth > deepest || !/[a-z]/i.test(inside) || inside.length > longest || codeLine.test(inside)) return null;
     const stop = inside.endsWith(".") && !inside.endsWith("..");
     const short = stop ? inside.slice(0, -1) : inside;
