@@ -139,6 +139,9 @@ def test_the_language_of_reader_and_writer(open_page, pages, tmp_path, msprobe_b
 
 def test_a_sign_is_no_number_of_calls(open_page, pages):
     page = open_page(pages["dump"], "#lang=zh")
+    asked = page.locator("#asked").inner_text()
+    assert "API 调用：落盘 9 个，其内部 5，按配置略过 2" in asked  # noqa: RUF001
+    assert "调用的梯度：落盘 3" in asked  # noqa: RUF001
     assert page.locator(".row .c-class").first.inner_text() == "· 有限"
 
 

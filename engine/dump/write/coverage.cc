@@ -230,8 +230,9 @@ std::vector<std::string> CoverageLines(const Coverage& coverage, size_t most) {
       lines.back() += fmt::format(", {} refused", coverage.saves_refused);
   }
   if (coverage.gradients + coverage.gradients_ignored + coverage.gradients_missing > 0) {
-    lines.push_back(fmt::format("gradients of {}: {} recorded",
-                                saves > 0 ? "saved values" : "calls", coverage.gradients));
+    lines.push_back(fmt::format("{}: {} recorded",
+                                saves > 0 ? "gradients of saved values" : "gradients of calls",
+                                coverage.gradients));
     if (coverage.gradients_ignored > 0)
       lines.back() += fmt::format(", {} left out by the configuration", coverage.gradients_ignored);
     if (coverage.gradients_missing > 0)

@@ -2,7 +2,7 @@
 // The language of the page. All texts are made in English; in Chinese, each text of the document is
 // looked up in the catalogue that the page carries, as engine/base/catalogue.cc does it.
 
-/** @typedef {{literals: string[], names: boolean[], order: number[], chinese: string, size: number}} Pattern */
+/** @typedef {{literals: string[], names: boolean[], numbers: boolean[], order: number[], chinese: string, size: number}} Pattern */
 
 /** Where a text that no entry matches is divided, outside of brackets and quotes. */
 const separators = [[" | ", " | "], ["; ", "；"], [". ", "。"], [": ", "："], [", but ", "，但"], [", ", "，"], [" and ", "和"]];
@@ -50,11 +50,12 @@ export class Catalogue {
     /** @type {Pattern[]} */ this.patterns = [];
     /** @type {Map<string, string|null>} */ this.known = new Map();
     for (const [english, chinese] of Object.entries(entries)) {
-      const literals = english.split(anyHole), names = [...english.matchAll(anyHole)].map(([text]) => text === "{name}");
+      const literals = english.split(anyHole), holes = [...english.matchAll(anyHole)].map(([text]) => text);
+      const names = holes.map((text) => text === "{name}"), numbers = holes.map((text) => text === "{:d}");
       let next = 0;
       const order = [...chinese.matchAll(hole)].map((m) => (m[1] ? Number(m[1]) : next++));
       if (literals.length === 1) this.sentences.set(english, chinese);
-      else this.patterns.push({ literals, names, order, chinese, size: literals.join("").length });
+      else this.patterns.push({ literals, names, numbers, order, chinese, size: literals.join("").length });
     }
     this.patterns.sort((a, b) => b.size - a.size);
   }
@@ -99,6 +100,7 @@ export class Catalogue {
       if (pattern.size > text.length || (several && !pattern.literals.some((l) => l.includes("; ")))) continue;
       const found = this.match(text, pattern.literals);
       if (!found || (pattern.size <= weak && pattern.literals[0] === "" && /(?<!,) (?!\()/.test(found[0] ?? ""))) continue;
+      if (pattern.numbers.some((number, i) => number && !/^[\d.,]+$/.test(found[i] ?? ""))) continue;
       let n = 0;
       return pattern.chinese.replace(hole, () => {
         const i = /** @type {number} */ (pattern.order[n++]), part = found[i] ?? "";
