@@ -66,7 +66,8 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
       return Named(named, v, Cause::kAnotherInput);
     }
   }
-  if (auto found = PutInAnotherOrder(call, v)) return *found;
+  const bool argued = !r_.OtherApi(call) && r_.OtherScalars(call);
+  if (auto found = argued ? std::nullopt : PutInAnotherOrder(call, v)) return *found;
   if (auto found = Reshaped(call, v)) return *found;
   if (auto found = ComputedNumber(call)) return *found;
   const Value& value = t.values[v];
@@ -74,8 +75,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   const bool given =
       std::any_of(takes.begin(), takes.end(), [&](const Port& p) { return p.value == v; });
   if (value.maker != call && given) return Named(call, v, Cause::kNoCallMadeIt, t.IsWeight(v));
-  const bool otherwise = r_.OtherApi(call) || r_.OtherScalars(call);
-  return Named(call, v, otherwise ? Cause::kMadeDifferently : Cause::kAnotherResult,
+  return Named(call, v, argued || r_.OtherApi(call) ? Cause::kMadeDifferently : Cause::kAnotherResult,
                value.maker == call);
 }
 
