@@ -410,6 +410,45 @@ TEST(Pieces, OfAWeightHaveOtherParametersBetweenThem) {
   }
 }
 
+// What an optimizer takes of a weight, or of its two halves; the second half is wrong by `factor`.
+Dump Stepped(bool halves, float factor) {
+  const Matrix weight = Matrix::Random(kRows, 1), gradient = Matrix::Random(kRows, 2);
+  const auto half = [](const Matrix& m, int n) {
+    return m.Take(n == 0 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{4, 5, 6, 7});
+  };
+  const auto add = [](DumpBuilder& b, const std::string& name, const Matrix& w) {
+    b.Kwarg(name, w.Recorded());
+    Sketch(b, w);
+  };
+  DumpBuilder b;
+  for (int n = 0; n < (halves ? 2 : 1); ++n) {
+    b.Call("Module." + std::string(!halves ? "qk" : n == 0 ? "q" : "k") + ".Linear.forward.0");
+    In(b, Matrix::Random(kRows, 3));
+    Out(b, Matrix::Random(kRows, 4 + n));
+    const Matrix own = halves ? half(weight, n) : weight;
+    b.Parameter("weight", own.Recorded());
+    Sketch(b, own);
+  }
+  b.Call("Optimizer.SGD.step.0.forward");
+  for (int n = 0; n < (halves ? 2 : 1); ++n) {
+    const std::string name = std::string(!halves ? "qk" : n == 0 ? "q" : "k") + ".weight";
+    const Matrix own = halves ? half(gradient, n) : gradient;
+    add(b, "gradients." + name, n == 0 ? own : own.Map([factor](float v) { return v * factor; }));
+    add(b, "weights." + name, halves ? half(weight, n) : weight);
+  }
+  return b.Take();
+}
+
+TEST(Pieces, OfAWeightHaveGradientsThatArePieces) {
+  for (const float factor : {1.0F, 2.0F}) {
+    const Runs runs(Stepped(true, factor), Stepped(false, 1));
+    for (CallId id = 2; id < static_cast<CallId>(runs.target.calls.size()); ++id) {
+      const ValueId gradient = runs.target.Takes(id)[0].value;
+      EXPECT_EQ(runs.relations.IsRight(gradient), factor == 1) << id;
+    }
+  }
+}
+
 // A step of an optimizer, and the call of the next step that takes the weight.
 Dump Updated(const Matrix& weight, const Matrix& gradient) {
   DumpBuilder b;

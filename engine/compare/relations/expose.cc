@@ -190,7 +190,8 @@ bool Exposure::IsScaledOnly(ValueId v, std::span<const ValueId> given) const {
   const CallId maker = r_.t.values[v].maker;
   if (given.empty() || maker == kNoId || r_.t.calls[maker].kind != CallKind::kBackward ||
       r_.t.calls[maker].forward == kNoId || r_.of(v).strength != Strength::kNone ||
-      r_.of(v).golden == kNoId || !(r_.of(v).error < 1e9) || r_.t.values[v].moments.n < kFewestScaled)
+      r_.of(v).golden == kNoId || !(r_.of(v).error < 1e9) ||
+      r_.t.values[v].moments.n < kFewestScaled)
     return false;
   for (const Port& port : r_.t.Takes(r_.t.calls[maker].forward)) {
     const ValueId there = r_.AtPartner(port);

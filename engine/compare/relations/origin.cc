@@ -75,7 +75,8 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   const bool given =
       std::any_of(takes.begin(), takes.end(), [&](const Port& p) { return p.value == v; });
   if (value.maker != call && given) return Named(call, v, Cause::kNoCallMadeIt, t.IsWeight(v));
-  return Named(call, v, argued || r_.OtherApi(call) ? Cause::kMadeDifferently : Cause::kAnotherResult,
+  return Named(call, v,
+               argued || r_.OtherApi(call) ? Cause::kMadeDifferently : Cause::kAnotherResult,
                value.maker == call);
 }
 

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/value_names.h"
 #include "engine/compare/relations/relate.h"
 
 namespace msprobe::compare::relations {
@@ -106,12 +110,97 @@ void Relations::FindPieces() {
         const double left = whole_in_target
                                 ? RelateParts(single, group, 4 * kDigits, Proof::kPieceOfWeight)
                                 : RelateParts(group, single, 4 * kDigits, Proof::kPieceOfWeight);
-        if (left == 0) break;
+        if (left != 0) continue;
+        KeepHolders(whole_in_target ? single : group, whole_in_target ? group : single);
+        break;
       }
     }
   };
   search(g, others, t, mine, false);
   search(t, mine, g, others, true);
+}
+
+// The modules that hold pieces of one weight hold those of the other parameters, too.
+void Relations::KeepHolders(std::span<const ValueId> mine, std::span<const ValueId> others) {
+  const auto paths_of = [](const Graph& run, std::span<const ValueId> weights) {
+    std::vector<int32_t> out;
+    for (const ValueId weight : weights) {
+      int32_t path = kNoId;
+      for (const Taker& use : run.TakersOf(weight)) {
+        const CallKind kind = run.calls[use.call].kind;
+        if (kind == CallKind::kModule || kind == CallKind::kUpdate) path = run.calls[use.call].path;
+        if (kind == CallKind::kUpdate) break;  // of a module that is shared it knows the first
+      }
+      if (path != kNoId && std::find(out.begin(), out.end(), path) == out.end())
+        out.push_back(path);
+    }
+    return out;
+  };
+  Holders holders{.mine = paths_of(t, mine), .others = paths_of(g, others)};
+  if (holders.mine.size() != mine.size() || holders.others.size() != others.size()) return;
+  const bool known = std::any_of(holders_.begin(), holders_.end(), [&](const Holders& each) {
+    return each.mine == holders.mine && each.others == holders.others;
+  });
+  if (!known) holders_.push_back(std::move(holders));
+}
+
+// What is recorded of the parameters of modules that hold pieces of weights: gradients, moments, and
+// what a step makes of them; the first record of each module belongs to the first of the others.
+void Relations::RelateHolders() {
+  if (holders_.empty()) return;
+  using Roles = std::map<std::string, std::vector<ValueId>>;
+  using ByPath = std::unordered_map<int32_t, std::vector<CallId>>;
+  const auto by_path = [](const Graph& run) {
+    ByPath out;
+    for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
+      const Call& call = run.calls[id];
+      if (call.kind == CallKind::kUpdate || call.kind == CallKind::kGradients)
+        out[call.path].push_back(id);
+    }
+    return out;
+  };
+  const auto roles_of = [](const Graph& run, ByPath* calls, const std::vector<int32_t>& paths) {
+    std::vector<Roles> out;  // of each path
+    for (const int32_t path : paths) {
+      Roles roles;
+      for (const CallId id : (*calls)[path]) {
+        const Call& call = run.calls[id];
+        const bool update = call.kind == CallKind::kUpdate;
+        const Record& record = run.dump.records[call.record];
+        for (const bool made : {false, true}) {
+          for (const Port& port : made ? run.Makes(id) : run.Takes(id)) {
+            const Leaf& leaf = run.dump.leaves[port.leaf];
+            std::string role(update ? LeafPlace(leaf, record) : LeafPath(leaf, record));
+            if (const size_t at = role.find(call.parameter); update && at != std::string::npos)
+              role.replace(at, call.parameter.rfind('.') + 1,
+                           "");  // keeps the parameter's own name
+            roles[std::string(made ? ">" : "<") + std::string(update ? record.api.view() : "") +
+                  role]
+                .push_back(port.value);
+          }
+        }
+      }
+      out.push_back(std::move(roles));
+    }
+    return out;
+  };
+  ByPath my_calls = by_path(t), other_calls = by_path(g);
+  for (const Holders& each : holders_) {
+    const std::vector<Roles> mine = roles_of(t, &my_calls, each.mine),
+                             others = roles_of(g, &other_calls, each.others);
+    const auto at = [](const std::vector<Roles>& all, const std::string& role, size_t i) {
+      std::vector<ValueId> out;
+      for (const Roles& roles : all) {
+        const auto found = roles.find(role);
+        if (found != roles.end() && i < found->second.size()) out.push_back(found->second[i]);
+      }
+      return out.size() == all.size() ? out : std::vector<ValueId>();
+    };
+    for (const auto& [role, values] : mine[0]) {
+      for (size_t i = 0; i < values.size(); ++i)
+        RelateParts(at(mine, role, i), at(others, role, i), 0, Proof::kPieceOfWeight);
+    }
+  }
 }
 
 double Relations::RelateParts(std::span<const ValueId> mine, std::span<const ValueId> others,

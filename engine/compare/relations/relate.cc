@@ -204,6 +204,7 @@ void Relations::RelateAll() {
     const int64_t before = count();
     all_gradients_ = {};
     for (const CallId call : order) RelateCall(call);
+    RelateHolders();
     if (round > 0 && count() == before) break;
   }
   for (ValueId w = 0; w < static_cast<ValueId>(g.values.size()); ++w) {

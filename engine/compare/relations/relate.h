@@ -127,6 +127,9 @@ class Relations {
     std::vector<CallId> mine, others;
     std::unordered_map<size_t, bool> divided;  // AreDivided
   };
+  struct Holders {  // paths of modules that hold the pieces of a weight
+    std::vector<int32_t> mine, others;
+  };
   bool AreDivided(Place* place, size_t calls) const;
   std::vector<Group> GroupsOf(CallId call);
 
@@ -137,6 +140,8 @@ class Relations {
   void Unpair(CallId call);
   void FindPlaces();
   void FindPieces();
+  void KeepHolders(std::span<const ValueId> mine, std::span<const ValueId> others);
+  void RelateHolders();
   // What the rows in which a value stands beside one of the golden say of the two.
   struct Beside {
     double error = -1;   // |a - b| of the elements; -1: they were not compared
@@ -216,6 +221,7 @@ class Relations {
     int32_t place = -1, index = -1;
   };
   std::vector<Place> places_;
+  std::vector<Holders> holders_;
   std::vector<AtPlace> place_of_;                           // of each call of the target
   std::unordered_map<int64_t, std::vector<Norm>> by_norm_;  // of the golden, by elements
   std::unordered_map<uint64_t, std::vector<ValueId>> by_elements_;
