@@ -17,6 +17,7 @@
 #include "cli/outputs/compare_output.h"
 #include "cli/outputs/explain_flag.h"
 #include "cli/outputs/report_flags.h"
+#include "cli/outputs/why_flag.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/base/memory_size.h"
@@ -90,6 +91,7 @@ class CompareVerb : public Verb {
     options_.exactness = exact_      ? compare::Exactness::kExact
                          : tolerant_ ? compare::Exactness::kTolerant
                                      : compare::Exactness::kAuto;
+    options_.keep_proofs = why_.given();
     options_.engine = engine_ == "relations" ? compare::Engine::kRelations
                       : engine_ == "rules"   ? compare::Engine::kRules
                                              : compare::Engine::kAuto;
@@ -151,13 +153,13 @@ class CompareVerb : public Verb {
                              }});
         const Result<compare::Comparison> comparison = ComparePair(i, pairs[i], &budget, output);
         if (budget.exceeded() && part < memory) return false;
-        if (comparison.ok()) explain_.Look(i, *comparison);
+        if (comparison.ok()) Look(i, *comparison);
         output.Add(i, comparison);
         return true;
       });
     }
     MSPROBE_RETURN_IF_ERROR(output.Finish());
-    MSPROBE_RETURN_IF_ERROR(explain_.Print(out));
+    MSPROBE_RETURN_IF_ERROR(PrintAnswers(out));
     if (!output.complete()) return kExitError;
     MSPROBE_RETURN_IF_ERROR(output.CheckSomethingWasJudged());
     const bool agrees = !exit_code_ || output.agrees();
@@ -229,9 +231,21 @@ class CompareVerb : public Verb {
     flags.Switch("--diff_analyze", &diff_analyze_,
                  "also write diff_analyze_TIME.json: where each rank first differs");
     explain_.Add(flags);
+    why_.Add(flags);
     reports_.AddFiles(flags);
     flags.Switch("--is_print_compare_log", &log_rows_,
                  "log the verdict of each row on standard error");
+  }
+
+  // What --explain and --why ask of a pair of dumps.
+  void Look(size_t pair, const compare::Comparison& comparison) {
+    explain_.Look(pair, comparison);
+    why_.Look(pair, comparison);
+  }
+
+  Status PrintAnswers(Console& out) {
+    MSPROBE_RETURN_IF_ERROR(explain_.Print(out));
+    return why_.Print(out);
   }
 
   // What is wrong with the flags, whatever they name.
@@ -246,6 +260,10 @@ class CompareVerb : public Verb {
     if (explain_.given() && format_ != "table") {
       return InvalidArgument(fmt::format("--explain cannot be combined with --format {}", format_))
           .Hint("the chain is text: leave --format out");
+    }
+    if (why_.given() && format_ != "table") {
+      return InvalidArgument(fmt::format("--why cannot be combined with --format {}", format_))
+          .Hint("the proof is text: leave --format out");
     }
     if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
       return InvalidArgument(fmt::format("--half-cosine cannot be combined with --table-format {}",
@@ -285,8 +303,8 @@ class CompareVerb : public Verb {
       return Unsupported("--match-shapes and --no-tensor-files apply to dumps, not to checkpoints")
           .Hint("leave the flag out");
     }
-    if (!repeats_.empty() || explain_.given()) {
-      return Unsupported("--noise and --explain apply to dumps, not to checkpoints")
+    if (!repeats_.empty() || explain_.given() || why_.given()) {
+      return Unsupported("--noise, --explain and --why apply to dumps, not to checkpoints")
           .Hint("leave the flag out");
     }
     if (ranks_.given()) {
@@ -439,6 +457,7 @@ class CompareVerb : public Verb {
   bool allow_nothing_ = false;
   DumpFlags dumps_;
   ExplainFlag explain_;
+  WhyFlag why_;
   std::vector<std::string> repeats_;
   std::vector<std::vector<std::string>> repeats_of_;  // of each pair
   // Of each rank what the step before left.

@@ -210,7 +210,8 @@ void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
   ForgiveUnwritten(c);
   FindCompiledCalls(c);
   relations::Carried first_step;
-  relations::Decide(left, options.carried != nullptr ? options.carried.get() : &first_step, c);
+  relations::Decide(left, options.carried != nullptr ? options.carried.get() : &first_step,
+                    options.keep_proofs, c);
   c->first.why += spread.Sentence(*c, c->first.row);
   FindFirstBits(c);
   CompareRunStarts(c);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "engine/compare/explain/summary.h"
+#include "engine/compare/model/proofs.h"
 #include "engine/formats/tensors/npy.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/compare/divergence_values.h"
@@ -35,6 +36,31 @@ TEST(Answer, SaysWhatAgreedBeforeAndByHowMuchTheResultIsOff) {
   EXPECT_EQ(First(c), "Functional.b.0.forward");
   EXPECT_THAT(c.first.why, HasSubstr("1 call before it is equal; its inputs are equal; "));
   EXPECT_THAT(c.first.why, HasSubstr("off by 5%"));
+}
+
+TEST(Answer, KeepsTheProofOfEachValueIfAsked) {
+  const auto run = [](double error) {
+    DumpBuilder b;
+    b.Call("Functional.a.0.forward").In(Value(1)).Out(Value(2));
+    b.Call("Functional.b.0.forward").In(Value(2)).Out(Value(3, error));
+    return b.Take();
+  };
+  const auto compared = [&](bool keep) {
+    return MustCompare(run(kWrong), run(0), {.engine = Engine::kRelations, .keep_proofs = keep});
+  };
+  EXPECT_EQ(compared(false).decided->proofs, nullptr);
+  const Comparison c = compared(true);
+  const relations::Proofs& proofs = *c.decided->proofs;
+  ASSERT_EQ(proofs.of_leaf.size(), 4U);
+  const relations::ValueProof& given = proofs.values[proofs.of_leaf[2]];
+  EXPECT_EQ(given.strength, relations::Strength::kEqual);
+  EXPECT_EQ(given.golden_leaf, 1) << "where the golden makes it";
+  EXPECT_FALSE(given.exposed);
+  const relations::ValueProof& made = proofs.values[proofs.of_leaf[3]];
+  EXPECT_EQ(made.strength, relations::Strength::kNone);
+  EXPECT_GT(made.error, made.bound);
+  EXPECT_TRUE(made.exposed);
+  EXPECT_EQ(made.premises, std::vector<int32_t>{proofs.of_leaf[2]});
 }
 
 TEST(Answer, AParameterThatOneOptimizerDoesNotUpdate) {

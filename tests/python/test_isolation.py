@@ -1,4 +1,4 @@
-"""`msprobe replay` and `bisect`, and `compare --noise` and `--explain`: on recorded trainings."""
+"""`msprobe replay` and `bisect`, `compare --noise`, `--explain`, `--why`: on recorded trainings."""
 
 import json
 import os
@@ -378,6 +378,27 @@ def test_the_chain_to_the_loss(said):
     error = said("compare", "wrong", "right", "-o", "out", "--explain", "nosuch", code=2)
     assert 'no "nosuch"' in error
     error = said("compare", "wrong", "right", "--explain", "loss", "--format", "json", code=2)
+    assert "leave --format out" in error
+
+
+def test_the_proof_of_a_call(said):
+    flags = ("-o", "out", "--engine", "relations")
+    text = said("compare", "wrong", "right", *flags, "--why", "loss")
+    proof = text[text.index("WHY Tensor.sum.0.forward") :]
+    assert "  Tensor.sum.0.forward.output.0 is not the golden's: off by " in proof
+    assert "a result of the step is made of it, with nothing right between" in proof
+    assert "\n    " in proof, "what the values were made of"
+    assert "bit for bit" in proof, "the walk ends at what is equal"
+    text = said("compare", "right", "right", *flags, "--why", "sum.0")
+    assert "output.0 is the golden's, bit for bit" in text
+    assert "nothing right between" not in text
+    text = said("--lang", "zh", "compare", "wrong", "right", *flags, "--why", "loss")
+    assert "该步的一个结果由它得出" in text[text.index("的依据") :]
+    error = said("compare", "wrong", "right", *flags, "--why", "nosuch", code=2)
+    assert 'no "nosuch"' in error
+    error = said("compare", "wrong", "right", "--engine", "rules", "--why", "loss", code=2)
+    assert "pass --engine relations" in error
+    error = said("compare", "wrong", "right", "--why", "loss", "--format", "json", code=2)
     assert "leave --format out" in error
 
 

@@ -77,6 +77,7 @@ struct CompareOptions {
   // Of kRelations: what the step before left to this one; then what this one leaves to the next
   // (relations/carried.h). Null: the first step.
   std::shared_ptr<relations::Carried> carried;
+  bool keep_proofs = false;  // in Decided::proofs
   NameMapping mapping;
   // true: calls are partners only when they have equally many values, of the same shapes.
   bool same_shapes = false;

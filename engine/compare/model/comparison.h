@@ -15,6 +15,10 @@
 
 namespace msprobe::compare {
 
+namespace relations {
+struct Proofs;
+}
+
 enum class Mode : uint8_t { kStatistics, kChecksum, kTensor };
 
 // How the two sides of a row or of a call were paired: by equal names, or by what they look like;
@@ -160,6 +164,8 @@ struct Decided {
   std::vector<std::string> unrelated_weights;
   // Calls of one run whose results were not recorded, and that may change memory: indices into pairs.
   std::vector<int32_t> compared_nowhere;
+  // What relates the values; null unless CompareOptions::keep_proofs.
+  std::shared_ptr<const relations::Proofs> proofs;
 };
 
 struct Comparison {

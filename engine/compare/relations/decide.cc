@@ -34,6 +34,32 @@ class Decision {
 
   Carried Left() const { return LeaveBehind(relations_); }
 
+  void KeepProofs() {
+    auto proofs = std::make_shared<Proofs>();
+    proofs->of_leaf.assign(c_.target.leaves.size(), kNoId);
+    for (int32_t leaf = 0; leaf < static_cast<int32_t>(c_.target.leaves.size()); ++leaf)
+      proofs->of_leaf[leaf] = target_.ValueOfLeaf(leaf);
+    const auto leaf_of = [](const Graph& run, ValueId v) {
+      if (v == kNoId) return kNoId;
+      if (run.values[v].maker != kNoId) return run.made[run.values[v].port].leaf;
+      const auto uses = run.TakersOf(v);
+      return uses.empty() ? kNoId : run.taken[uses[0].port].leaf;
+    };
+    for (ValueId v = 0; v < static_cast<ValueId>(target_.values.size()); ++v) {
+      const Relation& r = relations_.of(v);
+      proofs->values.push_back({.strength = r.strength,
+                                .proof = r.proof,
+                                .target_leaf = leaf_of(target_, v),
+                                .golden_leaf = leaf_of(golden_, r.golden),
+                                .error = r.error,
+                                .bound = r.bound,
+                                .factor = r.factor,
+                                .exposed = exposure_.IsExposed(v) && !relations_.IsRight(v),
+                                .premises = target_.InputsOf(v, /*saved=*/true)});
+    }
+    c_.decided->proofs = std::move(proofs);
+  }
+
   void Write() {
     JudgeRows();
     for (const Candidate& candidate : exposure_.candidates) MarkRows(candidate);
@@ -185,11 +211,12 @@ class Decision {
 
 }  // namespace
 
-void Decide(const LeftGradients& left, Carried* carried, Comparison* c) {
+void Decide(const LeftGradients& left, Carried* carried, bool keep_proofs, Comparison* c) {
   const Carried before = std::move(*carried);
   Decision decision(left, before, c);
   *carried = decision.Left();
   decision.Write();
+  if (keep_proofs) decision.KeepProofs();
 }
 
 }  // namespace msprobe::compare::relations

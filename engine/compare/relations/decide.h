@@ -9,7 +9,7 @@ namespace msprobe::compare::relations {
 
 // Sets the verdicts of rows, the classes of calls and the first divergence of a comparison whose rows
 // were aligned and measured. `carried`: what the step before left to this one, then what this one
-// leaves to the next.
-void Decide(const LeftGradients& left, Carried* carried, Comparison* comparison);
+// leaves to the next. `keep_proofs`: what relates each value is kept, too.
+void Decide(const LeftGradients& left, Carried* carried, bool keep_proofs, Comparison* comparison);
 
 }  // namespace msprobe::compare::relations

@@ -15,37 +15,11 @@
 #include <unordered_set>
 #include <vector>
 
+#include "engine/compare/model/proofs.h"
 #include "engine/compare/relations/carried.h"
 #include "engine/compare/relations/graph.h"
 
 namespace msprobe::compare::relations {
-
-enum class Strength : uint8_t {
-  kNone,   // not related
-  kSame,   // the same elements, perhaps in another order
-  kNear,   // an error that rounding explains
-  kEqual,  // the same bits
-};
-
-// The constructor that proved a relation.
-enum class Proof : uint8_t {
-  kNotTried,
-  kNotFound,
-  kSameContent,
-  kConstant,
-  kNotRecorded,  // one side has no numbers
-  kPartner,      // near what its partner makes or takes
-  kSameNumbers,  // of a golden value anywhere with the same moments
-  kNearNumbers,  // of one with nearly the same moments
-  kMask,         // the same mask in another coding
-  kPartOfBatch,  // together with other parts it is what the golden has whole, or the other way
-  kPieceOfWeight,
-  kIndex,       // by what is taken with it
-  kBeganSo,     // a weight that the step began with
-  kLeftSo,      // the step before left it with this error
-  kMovedAlike,  // a weight that a step moved that nobody recorded
-  kRepeats,     // repeats of the golden are as far from it
-};
 
 struct Relation {
   Strength strength = Strength::kNone;

@@ -1,0 +1,53 @@
+// --why CALL of `msprobe compare`: how the values of a call are known to be those of the golden, or
+// that they are not, and the same of what they were made of.
+//
+//   why_.Add(flags);                      // in AddFlags
+//   why_.Look(i, *comparison);            // of each pair of dumps, compared with keep_proofs
+//   MSPROBE_RETURN_IF_ERROR(why_.Print(out));
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cli/command_line/console.h"
+#include "cli/command_line/flags.h"
+#include "engine/base/status.h"
+#include "engine/compare/model/comparison.h"
+#include "engine/compare/model/proofs.h"
+
+namespace msprobe::cli {
+
+class WhyFlag {
+ public:
+  void Add(Flags& flags);
+  bool given() const { return !call_.empty(); }
+  // Thread-safe for different pairs.
+  void Look(size_t pair, const compare::Comparison& comparison);
+  // Prints the proof of the first pair that has the call, and one where a value is wrong before one
+  // where none is; nothing when the flag was not given. Errors: those of FindCall when no pair has the
+  // call; Unsupported where rules decided, which prove nothing.
+  Status Print(Console& out);
+
+ private:
+  struct Line {
+    int depth = 0;
+    std::string target, golden;  // names of values; "": there is none
+    compare::relations::ValueProof proof;
+  };
+  struct Found {
+    Status status;
+    std::string name;  // of the call
+    std::vector<Line> lines;
+    bool exposed = false;
+  };
+  static Found ProofOf(const compare::Comparison& comparison, int32_t pair);
+  static void PrintLine(const Line& line, Console& out);
+
+  std::string call_;
+  std::mutex mutex_;
+  std::map<size_t, Found> found_;  // by pair
+};
+
+}  // namespace msprobe::cli
