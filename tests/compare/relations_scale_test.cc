@@ -2,6 +2,7 @@
 // losses that go backward times 64, of casts, and of optimizers that divide by a norm of all gradients.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -107,6 +108,23 @@ Dump Cast(float off) {
 TEST(Wrong, AWrongValueDoesNotBecomeRightInACoarserDType) {
   EXPECT_EQ(FirstOf(Cast(0.05F), Cast(0)), "Tensor.exp.0.forward");
   EXPECT_EQ(FirstOf(Cast(1e-6F), Cast(0)), "none");
+}
+
+// What code without records made is a third off.
+Dump Arriving(float off) {
+  const Elements x = Sum(Random(64, 1), Random(64, 2), off);
+  DumpBuilder b;
+  b.Call("Tensor.exp.0.forward").In(Recorded(x)).Out(Recorded(Map(x, [](float v) {
+    return std::exp(v);
+  })));
+  return b.Take();
+}
+
+TEST(Wrong, ALimitOfTheUserHoldsForWhatNoCallMade) {
+  EXPECT_EQ(FirstOf(Arriving(0.3F), Arriving(0)), "Tensor.exp.0.forward");
+  const Comparison c = test::MustCompare(Arriving(0.3F), Arriving(0),
+                                         {.engine = Engine::kRelations, .tolerance = 1e7});
+  EXPECT_EQ(std::string(test::First(c)), "none");
 }
 
 // An optimizer that divides all gradients by their norm; one of them is a little off.

@@ -53,7 +53,7 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   double own = (moves ? 1 : kOwnRoundings) * roundoff;
   if (facts != nullptr && (facts->Cancels() || facts->kind == OperationClass::kContraction))
     own *= kOwnOfSums;
-  if (call != nullptr) own *= ScaleOf(v);
+  own *= ScaleOf(v);
   if (is_sum) own *= std::sqrt(std::max<double>(static_cast<double>(inputs.size()), 1));
   const double gain = facts != nullptr ? GainOf(*facts) : kGain;
   const bool adds =
@@ -88,9 +88,8 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
     }
   }
   for (const ValueId w : inputs) coarse = std::max(coarse, Coarse(w));
-  return {.error = std::min(
-              std::sqrt(grown * grown + 4 * added + own * own),
-              std::max(kCap, 4 * kOwnRoundings * coarse) * (call != nullptr ? ScaleOf(v) : 1))};
+  const double most = std::max(kCap, 4 * kOwnRoundings * coarse) * ScaleOf(v);
+  return {.error = std::min(std::sqrt(grown * grown + 4 * added + own * own), most)};
 }
 
 // Whether code without records, of any number of calls, made a value; or what was added to the gradient
@@ -129,7 +128,9 @@ bool Relations::MayBeGradient(ValueId v) const {
 // How many times the shipped bound a user allows: --thresholds and --tolerance.
 double Relations::ScaleOf(ValueId v) const {
   const Value& value = t.values[v];
-  return c.tolerance * c.Thresholds().RoundingScale(t.ApiOf(value.maker), RoundingOf(value.dtype));
+  const std::string_view api =
+      value.maker == kNoId ? "" : t.ApiOf(value.maker);  // "": no operation
+  return c.tolerance * c.Thresholds().RoundingScale(api, RoundingOf(value.dtype));
 }
 
 // The bias of a sum of products.
