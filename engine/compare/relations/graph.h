@@ -130,10 +130,10 @@ class Graph {
   // The gradients that backward calls gave for the uses of a forward value.
   std::span<const ValueId> GradientsOf(ValueId value) const { return gradients_.Of(value); }
   // The gradients that were added up to a value that no operation made; empty: it is no such sum.
+  std::span<const ValueId> PartsOf(ValueId value) const { return parts_.Of(value); }
   // Whether the recorded parts of a sum are all of it, as far as their means tell: a second backward
   // pass through a call is not recorded.
   bool AddsUp(ValueId value) const;
-  std::span<const ValueId> PartsOf(ValueId value) const { return parts_.Of(value); }
   // The forward value whose gradient a backward call takes at a port; kNoId: not known.
   ValueId ForwardOf(CallId backward, const Port& port) const;
 

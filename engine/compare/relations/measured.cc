@@ -76,7 +76,8 @@ double Relations::FactorOf(ValueId v, ValueId w, double bound) const {
   const Moments &a = t.values[v].moments, &b = g.values[w].moments;
   const bool plain = t.values[v].plain && g.values[w].plain && a.high == a.low && b.high == b.low;
   if (!t.values[v].IsFloat() || !g.values[w].IsFloat() || !a.known || !b.known || a.n != b.n ||
-      (a.n < kFewestScaled && !plain) || a.norm == 0 || b.norm == 0)
+      (a.n < kFewestScaled && !plain) || a.not_finite > 0 || b.not_finite > 0 || a.norm == 0 ||
+      b.norm == 0 || !std::isfinite(a.norm / b.norm))
     return 0;
   const double near = std::max(bound, kOwnRoundings * t.values[v].roundoff), terms = Terms(v);
   for (const double factor : {a.norm / b.norm, -a.norm / b.norm}) {
