@@ -57,9 +57,8 @@ class RunOverflowCheck : public Verb {
     flags.Switch("--exit-code", &exit_code_, "exit with 1 if an overflow is abnormal");
     flags.Footer(
         "An overflow is normal if the reference overflows too: the CPU in the recorded dtype or, "
-        "when the\ndevice is the CPU, float64 cast to that dtype. Where the reference gives NaN "
-        "and no "
-        "infinity, the\noperation is undefined for its inputs: nothing overflows. Record with task "
+        "when the\ndevice is the CPU, float64 cast to that dtype. Where both give NaN, the "
+        "operation is undefined for\nits inputs, or for some of them. Record with task "
         "overflow_check or tensor.");
   }
 
@@ -255,12 +254,14 @@ class RunOverflowCheck : public Verb {
       if (overflow.verdict == OverflowVerdict::kInputsNotFinite) continue;
       const bool judged = overflow.verdict == OverflowVerdict::kNormal ||
                           overflow.verdict == OverflowVerdict::kAbnormal;
+      const bool infinite = overflow.device.ends_with("Inf");
       const std::string words =
           overflow.verdict == OverflowVerdict::kUndefined
-              ? "NaN, undefined for these inputs"
+              ? (infinite ? "NaN and infinity, undefined for some of these inputs"
+                          : "NaN, undefined for these inputs")
               : fmt::format("{}{}", VerdictName(overflow.verdict), judged ? " overflow" : "");
       out.Print("{}: {}{}\n", MakePrintable(dump.records[overflow.record].name), Translated(words),
-                overflow.message.empty() ? "" : "; " + MakePrintable(overflow.message));
+                overflow.message.empty() ? "" : "; " + MakePrintable(Translated(overflow.message)));
       const bool of_interest = overflow.verdict != OverflowVerdict::kNotReproduced;
       if (const std::string line = LineOf(dump, overflow); of_interest && !line.empty())
         out.Print("  {}\n", MakePrintable(line));

@@ -201,8 +201,10 @@ std::string AnomalyText(const FirstAnomalies& found, const AnomalySearch& search
                     looked, unread));
   }
   const RankAnomaly& rank = found.RankOf(found.answer[0]);
-  std::string out = Translated(fmt::format("msprobe overflow_check: {} begins on {}, {}\n",
-                                           KindsMade(rank), rank.label, rank.name));
+  const std::string kinds = KindsMade(rank);
+  const std::string_view begins = kinds == "NaN and Inf" ? "begin" : "begins";
+  std::string out = Translated(fmt::format("msprobe overflow_check: {} {} on {}, {}\n", kinds,
+                                           begins, rank.label, rank.name));
   for (size_t i = 0; i < found.answer.size(); ++i) {
     if (i == kMostLines) {
       AppendSentence(&out, "", fmt::format("and on {} more", found.answer.size() - i));

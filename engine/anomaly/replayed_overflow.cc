@@ -52,8 +52,9 @@ OverflowVerdict VerdictOf(const ReplayedCall& call, const ReplayedDirection& dir
   if (!call.why.empty() || direction.outputs == 0) return OverflowVerdict::kNotExecuted;
   if (!direction.differs.empty()) return OverflowVerdict::kAbnormal;
   if (direction.device.empty()) return OverflowVerdict::kNotReproduced;
-  const bool only_nan = direction.device == "NaN" && direction.reference == "NaN";
-  return only_nan ? OverflowVerdict::kUndefined : OverflowVerdict::kNormal;
+  const auto has_nan = [](std::string_view kinds) { return kinds.starts_with("NaN"); };
+  const bool undefined = has_nan(direction.device) && has_nan(direction.reference);
+  return undefined ? OverflowVerdict::kUndefined : OverflowVerdict::kNormal;
 }
 
 std::string ToLine(const ReplayedCall& call) {

@@ -74,7 +74,7 @@ std::string DescribeNonfinite(const Leaf& leaf) {
     // Without counts: Max and Min are the same infinity, so that every element is.
     const bool all = !counted && !kinds.nan && leaf.max_value == leaf.min_value;
     const std::string_view sign = !kinds.neg_inf ? "Inf" : !kinds.pos_inf ? "-Inf" : "Inf or -Inf";
-    text += text.empty() ? "" : ", ";
+    text += text.empty() ? "" : "; ";
     text += Share(counted ? counts.pos_inf + counts.neg_inf : -1, elements, all, sign);
   }
   return text;

@@ -213,7 +213,7 @@ TEST(ValueKinds, OneNaNIsToldFromAll) {
   };
   EXPECT_EQ(text(NaNs(), {1, 0, 0, 0}), "1 of 6 elements is NaN");
   EXPECT_EQ(text(NaNs(), {6, 0, 0, 0}), "all 6 elements are NaN");
-  EXPECT_EQ(text(NaNs(), {2, 1, 2, 0}), "2 of 6 elements are NaN, 3 of 6 elements are Inf or -Inf");
+  EXPECT_EQ(text(NaNs(), {2, 1, 2, 0}), "2 of 6 elements are NaN; 3 of 6 elements are Inf or -Inf");
   EXPECT_EQ(text(NaNs(), kUnknownCounts), "some of 6 elements are NaN");
   EXPECT_EQ(text(Inf(), kUnknownCounts), "some of 6 elements are Inf");
   EXPECT_EQ(text(Numbers(-kInf, -kInf, -kInf, kInf), kUnknownCounts), "all 6 elements are -Inf");

@@ -21,9 +21,12 @@ TEST(OverflowVerdict, AnOverflowOfBothSidesIsNormal) {
   EXPECT_EQ(Judged({{Finite(), Finite()}, {NaN(), Inf()}}), OverflowVerdict::kNormal);
 }
 
-TEST(OverflowVerdict, NaNOfBothSidesWithoutAnInfinityIsNoOverflow) {
+TEST(OverflowVerdict, NaNOfBothSidesIsNoOverflow) {
   EXPECT_EQ(Judged({{NaN(), NaN()}}), OverflowVerdict::kUndefined);  // sqrt(-1)
-  EXPECT_EQ(Judged({{NaN(), NaN()}, {Inf(), Inf()}}), OverflowVerdict::kNormal);
+  EXPECT_EQ(Judged({{NaN(), NaN()}, {Inf(), Inf()}}), OverflowVerdict::kUndefined);
+  const kernels::Stats both = {.count = 4, .nan = 1, .neg_inf = 1};  // log of -1 and 0
+  EXPECT_EQ(Judged({{both, both}}), OverflowVerdict::kUndefined);
+  EXPECT_EQ(Judged({{both, Inf()}}), OverflowVerdict::kNormal);  // inf - inf on the device alone
 }
 
 TEST(OverflowVerdict, AnOverflowOfOneSideIsAbnormal) {

@@ -121,3 +121,27 @@ def test_what_programs_parse_stays_english(said):
 def test_of_the_shell_of_parse(said, command):
     text = said("parse", command, "--help") + said("parse", "help") + said("parse", command)
     assert not english_lines(text), text
+
+
+UNDEFINED = """
+import torch
+from msprobe.pytorch import PrecisionDebugger
+debugger = PrecisionDebugger(dump_path="undefined", level="mix", task="tensor")
+net = torch.nn.Tanh()
+debugger.start(net)
+big = torch.tensor([3.0, 1e30])
+net(torch.rsqrt(torch.tensor([-1.0, 0.0, 4.0, -2.0])))  # NaN and infinity
+torch.dist(big, big * 0)  # infinity, and float64 gives a number
+debugger.stop()
+"""
+
+
+def test_of_calls_that_overflow(said, tmp_path):
+    (tmp_path / "train.py").write_text(UNDEFINED)
+    said("train.py")
+    text = said("run_overflow_check", "-api_info", "undefined/step0/rank/dump.json", "-o", "out")
+    assert not english_lines(text) and "\u8bbe\u5907\u4e0a\u4e3a" in text, text
+    text += said("overflow_check", "-i", "undefined/step0", "-o", "out")
+    assert not english_lines(text), text
+    twice = re.findall("(\\S+\u4e2a\u5143\u7d20\u4e2d).*\\1.*\\1|\u6761\u8bb0\u5f55 \u4e2a", text)
+    assert not twice and "4 \u4e2a\u5143\u7d20\u4e2d\u6709 2 \u4e2a\u662f NaN" in text, text

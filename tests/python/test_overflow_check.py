@@ -71,8 +71,8 @@ def test_before_the_first_exchange(tmp_path, msprobe_bin):
     assert first["rank"] == "rank 1" and first["reached"] == [0, 2]
     [value] = first["values"]
     assert (value["nan"], value["infinite"], value["elements"]) == (2, 1, 8)
-    assert "NaN and Inf begins on rank 1, Torch.log.0.forward" in text
-    assert "2 of 8 elements are NaN, 1 of 8 elements is -Inf" in text
+    assert "NaN and Inf begin on rank 1, Torch.log.0.forward" in text
+    assert "2 of 8 elements are NaN; 1 of 8 elements is -Inf" in text
     assert "rank 1 sent NaN and Inf to ranks 0, 2 in Distributed.all_reduce.0.forward" in text or (
         "rank 1 sent NaN to ranks 0, 2 in Distributed.all_reduce.0.forward" in text
     )

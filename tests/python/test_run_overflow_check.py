@@ -59,6 +59,7 @@ def four_kinds():
     torch.exp(BIG * 0 + 1000)  # normal: no float32 holds e^1000
     torch.dist(BIG, BIG * 0)  # abnormal: 1.4e30 fits, its square does not
     torch.log(torch.tensor([-1.0]))  # undefined: no real number, and nothing overflows
+    torch.rsqrt(torch.tensor([-1.0, 0.0]))  # undefined, and infinite
     torch.mul(torch.tensor([float("inf")]), 2.0)  # its input is not finite
     torch.sin(BIG)
 
@@ -70,9 +71,10 @@ def test_each_kind_of_overflow_is_told(checked):
         "Torch.exp.0": "normal",
         "Torch.dist.0": "abnormal",
         "Torch.log.0": "undefined",
+        "Torch.rsqrt.0": "undefined",
         "Torch.mul.0": "inputs not finite",
     }
-    assert [report[key] for key in ("normal", "undefined", "abnormal")] == [1, 1, 1]
+    assert [report[key] for key in ("normal", "undefined", "abnormal")] == [1, 2, 1]
     assert report["inputs_not_finite"] == 1
     by_name = {row["API"]: row for row in rows}
     assert [*rows[0]] == [
@@ -87,6 +89,8 @@ def test_each_kind_of_overflow_is_told(checked):
     assert by_name["Torch.mul.0"]["Inputs Clean"] == "no"
     assert "Torch.exp.0.forward: normal overflow\n" in text
     assert "Torch.log.0.forward: NaN, undefined for these inputs\n" in text
+    both = "Torch.rsqrt.0.forward: NaN and infinity, undefined for some of these inputs\n"
+    assert both in text
     assert "Torch.dist.0.forward: abnormal overflow; output.0" in text and "# abnormal" in text
     assert "1 entry got NaN or infinity as input: not judged" in text
 
@@ -130,7 +134,7 @@ def test_a_value_that_is_too_large_for_its_dtype_is_normal(checked):
 
 def test_a_dump_of_task_overflow_check(checked):
     report, _, _ = checked(four_kinds, task="overflow_check", overflow_nums=-1)
-    assert (report["normal"], report["undefined"], report["abnormal"]) == (1, 1, 1)
+    assert (report["normal"], report["undefined"], report["abnormal"]) == (1, 2, 1)
 
 
 def test_statistics_are_enough_for_some(checked):
