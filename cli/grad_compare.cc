@@ -18,13 +18,40 @@ namespace {
 
 using gradients::GradientComparison;
 using gradients::GradientFall;
+using gradients::GradientVerdict;
 
 constexpr size_t kMostOthers = 5;  // parameters that are named in the table
 
-std::string Verdict(const GradientComparison& c) {
-  if (c.fall) return "falls";
-  if (!c.errors.empty()) return "unknown";
-  return c.first_difference ? "similar" : "same";
+std::string_view Verdict(const GradientComparison& c) {
+  switch (gradients::VerdictOf(c)) {
+    case GradientVerdict::kFalls:
+      return "falls";
+    case GradientVerdict::kUnreadable:
+    case GradientVerdict::kMayBeRounding:
+      return "unknown";
+    case GradientVerdict::kSimilar:
+      return "similar";
+    case GradientVerdict::kSame:
+      return "same";
+  }
+  return "";
+}
+
+// The first line of the table.
+std::string Head(const GradientComparison& c) {
+  switch (gradients::VerdictOf(c)) {
+    case GradientVerdict::kFalls:
+      return fmt::format("FALLS in step {}", c.fall->step);
+    case GradientVerdict::kUnreadable:
+      return "UNKNOWN, see below";
+    case GradientVerdict::kMayBeRounding:
+      return "UNKNOWN: rounding, nothing else falls";
+    case GradientVerdict::kSimilar:
+      return "SIMILAR, nothing falls";
+    case GradientVerdict::kSame:
+      return "SAME directions";
+  }
+  return "";
 }
 
 // "a number from 0 to 1" as the check of a flag.
@@ -159,10 +186,7 @@ class GradCompare : public Verb {
   }
 
   static void PrintTable(const GradientComparison& c, Console& out) {
-    out.Tell("msprobe grad_compare: {}\n", c.fall ? fmt::format("FALLS in step {}", c.fall->step)
-                                           : Verdict(c) == "same"    ? "SAME directions"
-                                           : Verdict(c) == "similar" ? "SIMILAR, nothing falls"
-                                                                     : "UNKNOWN, see below");
+    out.Tell("msprobe grad_compare: {}\n", Head(c));
     if (c.fall) PrintFall(c, out);
     if (c.first_difference && (!c.fall || c.first_difference->step != c.fall->step)) {
       const GradientFall& first = *c.first_difference;
@@ -254,6 +278,7 @@ class GradCompare : public Verb {
       json += '}';
     }
     json += ']';
+    AppendTexts(&json, "may_be_rounding", c.may_be_rounding);
     AppendTexts(&json, "notes", c.notes);
     AppendTexts(&json, "errors", c.errors);
     AppendTexts(&json, "files", c.files);

@@ -210,6 +210,17 @@ std::string RoundingNote(const SimilarityTable& table, const FallRule& rule,
       label, names[0], names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "");
 }
 
+// A sentence on those of which nothing is known; "": there are none.
+std::string UnknownNote(const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  return fmt::format(
+      "unknown: the directions of {}{} differ, but their gradients are as small as the rounding of "
+      "those behind them; if mathematics makes them zero (all in front of a norm whose result is "
+      "averaged), the directions are chance. Next: record both runs at level L1 and type msprobe "
+      "compare, which knows the terms of each sum",
+      names[0], names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "");
+}
+
 // Replaces `first`, which `rank_of_first` has, by what another rank has in an earlier step.
 bool TakeEarlier(const std::optional<GradientFall>& other, size_t rank,
                  std::optional<GradientFall>* first, size_t* rank_of_first) {
@@ -220,6 +231,13 @@ bool TakeEarlier(const std::optional<GradientFall>& other, size_t rank,
 }
 
 }  // namespace
+
+GradientVerdict VerdictOf(const GradientComparison& comparison) {
+  if (comparison.fall) return GradientVerdict::kFalls;
+  if (!comparison.errors.empty()) return GradientVerdict::kUnreadable;
+  if (!comparison.may_be_rounding.empty()) return GradientVerdict::kMayBeRounding;
+  return comparison.first_difference ? GradientVerdict::kSimilar : GradientVerdict::kSame;
+}
 
 Result<GradientComparison> CompareGradients(const std::string& target, const std::string& golden,
                                             const std::string& output,
@@ -254,8 +272,15 @@ Result<GradientComparison> CompareGradients(const std::string& target, const std
     result.ranks.push_back(std::move(rank));
     if (std::string note = RoundingNote(table, options.rule, pair.folders.label); !note.empty())
       result.notes.push_back(std::move(note));
+    for (std::string& name : MayBeRounding(table, options.rule)) {
+      std::vector<std::string>& known = result.may_be_rounding;
+      if (std::find(known.begin(), known.end(), name) == known.end())
+        known.push_back(std::move(name));
+    }
     sum.Add(table);
   }
+  if (std::string note = UnknownNote(result.may_be_rounding); !note.empty())
+    result.notes.push_back(std::move(note));
   result.all = sum.Finish(&result.notes);
   if (pairs.size() > 1) {
     result.files.push_back(JoinPath(output, "similarities.csv"));

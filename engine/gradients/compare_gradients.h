@@ -49,10 +49,17 @@ struct GradientComparison {
   // the runs were the same: a program that computes the same bits in each run went wrong here.
   std::optional<GradientFall> first_difference;
   size_t difference_rank = 0;
+  // Parameters of any rank whose directions differ and may be rounding (MayBeRounding), in the order of
+  // ranks, each once. Without a fall and with such parameters the answer is unknown.
+  std::vector<std::string> may_be_rounding;
   std::vector<std::string> notes;   // what is missing on a side, NaN: a sentence each
   std::vector<std::string> errors;  // files that could not be read; the others were compared
   std::vector<std::string> files;   // the tables that were written
 };
+
+// What a comparison answers, from the worst to the best.
+enum class GradientVerdict { kFalls, kUnreadable, kMayBeRounding, kSimilar, kSame };
+GradientVerdict VerdictOf(const GradientComparison& comparison);
 
 // `target` and `golden`: a dump_path (with folders rank<R>), or the folder of a rank. Writes
 // rank<R>/similarities.csv for each rank that both have, similarities.csv for one rank's folder, and

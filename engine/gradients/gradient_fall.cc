@@ -21,23 +21,28 @@ class Sizes {
   }
 
   // Whether the gradient is as small beside one of a module behind it, from which the backward pass
-  // comes. Nothing that is recorded says whether rounding made it, as of all in front of a norm whose
-  // result is averaged, or it is real and small, as behind a factor of 1e-6.
+  // comes.
   bool IsSmall(size_t row) const {
-    const double size = SizeOf(table_.At(row, step_));
-    for (size_t later = row + 1; later < module_of_.size(); ++later) {
-      if (module_of_[later] != module_of_[row] && size < rounding_ * largest_[module_of_[later]])
-        return true;
-    }
-    return false;
+    return SizeOf(table_.At(row, step_)) < rounding_ * largest_behind_[row];
   }
 
-  // Makes IsRounding answer for this step.
+  // Makes IsRounding and IsSmall answer for this step.
   void Begin(size_t step) {
     std::fill(largest_.begin(), largest_.end(), 0);
     for (size_t row = 0; row < module_of_.size(); ++row) {
       double& largest = largest_[module_of_[row]];
       largest = std::max(largest, SizeOf(table_.At(row, step)));  // NaN changes nothing
+    }
+    double behind = 0,
+           own = 0;  // of the modules behind, and of the part of this one that was passed
+    largest_behind_.assign(module_of_.size(), 0);
+    for (size_t row = module_of_.size(); row-- > 0;) {
+      if (row + 1 < module_of_.size() && module_of_[row + 1] != module_of_[row]) {
+        behind = std::max(behind, own);
+        own = 0;
+      }
+      own = std::max(own, SizeOf(table_.At(row, step)));
+      largest_behind_[row] = behind;
     }
     step_ = step;
   }
@@ -57,8 +62,9 @@ class Sizes {
   const SimilarityTable& table_;
   const double rounding_;
   size_t step_ = 0;
-  std::vector<size_t> module_of_;  // of each row
-  std::vector<double> largest_;    // of each module
+  std::vector<size_t> module_of_;       // of each row
+  std::vector<double> largest_;         // of each module
+  std::vector<double> largest_behind_;  // for each row: of the modules behind its own
 };
 
 // The changed elements that rounding explains in parts of a joined bias.
@@ -74,33 +80,57 @@ double Judged(const Similarity& cell, const FallRule& rule) {
          (parts == 0 ? 0 : static_cast<double>(parts) / static_cast<double>(cell.count));
 }
 
+// Whether nearly all elements changed their sign and nothing else: chance hardly does that.
+bool IsReversed(const Similarity& cell, const FallRule& rule) {
+  constexpr int64_t kFewest = 16;
+  constexpr double kByChance = 0.2;
+  return cell.count >= kFewest && cell.share() <= kByChance &&
+         std::fabs(cell.target_norm - cell.golden_norm) <= rule.joined * cell.golden_norm;
+}
+
 struct Fallen {
   size_t row = 0;
   std::optional<double> before;
   double depth = 0;  // how much lower than before, or than 1 in the first step
 };
 
-// The parameters that fall in this step. `before` has the last similarity of each row, and gets those
-// of this step. `last_compared`: the last row of
-// this step.
-std::vector<Fallen> FallenIn(const SimilarityTable& table, size_t step, const FallRule& rule,
-                             const Sizes& sizes, std::vector<std::optional<double>>* before,
-                             size_t* last_compared) {
+// What FallenIn found of one step.
+struct FallenRows {
   std::vector<Fallen> fallen;
+  std::vector<size_t> unknown;  // rows that fall and may be rounding
+  size_t last_compared = 0;     // the last row that was judged
+};
+
+// The parameters that fall in this step. `before` has the last similarity of each row, and gets those
+// of this step.
+FallenRows FallenIn(const SimilarityTable& table, size_t step, const FallRule& rule,
+                    const Sizes& sizes, std::vector<std::optional<double>>* before) {
+  FallenRows found;
   for (size_t row = 0; row < table.parameters().size(); ++row) {
     const Similarity& cell = table.At(row, step);
     if (!cell.known() || cell.count == 0) continue;
     if (sizes.IsRounding(row)) continue;
-    *last_compared = row;
     std::optional<double>& former = (*before)[row];
     const double now = Judged(cell, rule);
     constexpr double kRounding = 1e-9;  // 0.97 - 0.94 is a little over 0.03
     const bool falls = former ? *former - now > rule.largest_drop + kRounding
                               : now < rule.lowest_first - kRounding;
-    if (falls) fallen.push_back({row, former, former.value_or(1) - now});
+    if (falls && sizes.IsSmall(row) && !IsReversed(cell, rule)) {
+      found.unknown.push_back(row);
+      continue;
+    }
+    found.last_compared = row;
+    if (falls) found.fallen.push_back({row, former, former.value_or(1) - now});
     former = now;
   }
-  return fallen;
+  return found;
+}
+
+std::vector<std::string> Named(const SimilarityTable& table, const std::vector<char>& rows) {
+  std::vector<std::string> names;
+  for (size_t row = 0; row < rows.size(); ++row)
+    if (rows[row]) names.push_back(table.parameters()[row]);
+  return names;
 }
 
 }  // namespace
@@ -116,25 +146,33 @@ std::vector<std::string> OnlyRounding(const SimilarityTable& table, const FallRu
       if (parts || (cell.same < cell.count && sizes.IsRounding(row))) found[row] = 1;
     }
   }
-  std::vector<std::string> names;
-  for (size_t row = 0; row < found.size(); ++row)
-    if (found[row]) names.push_back(table.parameters()[row]);
-  return names;
+  return Named(table, found);
+}
+
+std::vector<std::string> MayBeRounding(const SimilarityTable& table, const FallRule& rule) {
+  std::vector<std::optional<double>> before(table.parameters().size());
+  std::vector<char> found(table.parameters().size(), 0);
+  Sizes sizes(table, rule.rounding);
+  for (size_t step = 0; step < table.steps().size(); ++step) {
+    sizes.Begin(step);
+    for (const size_t row : FallenIn(table, step, rule, sizes, &before).unknown) found[row] = 1;
+  }
+  return Named(table, found);
 }
 
 std::optional<GradientFall> FirstFall(const SimilarityTable& table, const FallRule& rule) {
   std::vector<std::optional<double>> before(table.parameters().size());
   Sizes sizes(table, rule.rounding);
   for (size_t step = 0; step < table.steps().size(); ++step) {
-    size_t last = 0;
     sizes.Begin(step);
-    const std::vector<Fallen> fallen = FallenIn(table, step, rule, sizes, &before, &last);
+    const FallenRows found = FallenIn(table, step, rule, sizes, &before);
+    const std::vector<Fallen>& fallen = found.fallen;
     if (fallen.empty()) continue;
     const Fallen* named = &fallen.back();
     GradientFall fall{.step = table.steps()[step]};
     if (fallen.size() == 1) {
       fall.why = "no other parameter falls in this step";
-    } else if (named->row != last) {
+    } else if (named->row != found.last_compared) {
       fall.why =
           "the parameters after it in the model do not fall: the backward pass was right up to it";
     } else {
@@ -145,10 +183,6 @@ std::optional<GradientFall> FirstFall(const SimilarityTable& table, const FallRu
           "it falls most; the last parameter of the model falls, too, so the error may be in "
           "the forward pass, the loss or the data";
     }
-    if (sizes.IsSmall(named->row))
-      fall.why +=
-          "; its gradient is as small as the rounding of those behind it: if mathematics makes it "
-          "zero (all in front of a norm whose result is averaged), its directions are chance";
     const Similarity& cell = table.At(named->row, step);
     fall.parameter = table.parameters()[named->row];
     fall.before = named->before;

@@ -25,6 +25,12 @@ namespace msprobe::gradients {
 // too, and nothing of their size is recorded. What is real in them makes the norm larger: where the
 // norms of both sides agree up to the share `joined`, directions of these thirds are not judged; but
 // they are where nearly all values point elsewhere, since a sign of another direction leaves the norm.
+//
+// A whole chain may be such a gradient, as all in front of a norm whose result is averaged. The terms
+// that cancel lie in the backward pass of the norm, and only gradients of parameters are recorded, so
+// such a chain looks like a real one behind a factor of 1e-6. A gradient that is as small beside one
+// of a module behind it neither falls nor is right: MayBeRounding names it. It falls where nearly all
+// elements point elsewhere and the norms agree up to `joined`: that is a sign, and not chance.
 struct FallRule {
   double lowest_first = 0.97, largest_drop = 0.03;
   double rounding = 64 * 0x1p-23;  // float32, as many roundings as compare explains of one call
@@ -45,6 +51,10 @@ struct GradientFall {
 // The parameters whose gradients are rounding in a step in which their directions differ: in the order
 // of the table.
 std::vector<std::string> OnlyRounding(const SimilarityTable& table, const FallRule& rule);
+
+// The parameters that would fall in some step if their gradients were not as small as the rounding of
+// those behind them: whether they went wrong is not known. In the order of the table.
+std::vector<std::string> MayBeRounding(const SimilarityTable& table, const FallRule& rule);
 
 // Parameters stand in the order of the model. A backward pass runs from the last to the first: when
 // the last ones do not fall, an error begins at the last one that falls. When all fall, the one that

@@ -17,6 +17,7 @@ namespace {
 
 using gradients::GradientComparison;
 using gradients::GradientFall;
+using gradients::GradientVerdict;
 using gradients::RankSimilarity;
 using gradients::Similarity;
 
@@ -38,9 +39,30 @@ std::string Section(std::string_view kind, std::string_view parameter, int64_t s
       kind, HtmlText(parameter), step, rank);
 }
 
+// The words of the banner, and its class.
+std::pair<std::string, std::string_view> BannerOf(const GradientComparison& c) {
+  switch (gradients::VerdictOf(c)) {
+    case GradientVerdict::kFalls:
+      return {fmt::format("FALLS in step {}", c.fall->step), "differs"};
+    case GradientVerdict::kUnreadable:
+      return {"UNKNOWN", "unknown"};
+    case GradientVerdict::kMayBeRounding:
+      return {"UNKNOWN: rounding, nothing else falls", "unknown"};
+    case GradientVerdict::kSimilar:
+      return {"SIMILAR, nothing falls", "equal"};
+    case GradientVerdict::kSame:
+      return {"SAME directions", "equal"};
+  }
+  return {"", "unknown"};
+}
+
 std::string Finding(const GradientComparison& c) {
   if (!c.fall) {
     if (!c.first_difference) return Element("h1", "calm", "All directions are the same.");
+    if (!c.may_be_rounding.empty()) {
+      return Element("h1", "calm", "No similarity falls, but of gradients that may be rounding.") +
+             NameElement("p", "", c.may_be_rounding[0]);
+    }
     return Element("h1", "calm",
                    fmt::format("No similarity falls. The first direction differs in step {}.",
                                c.first_difference->step)) +
@@ -204,12 +226,7 @@ PageText GradientNormsPage(const gradients::Recording& recording) {
 
 PageText GradientPage(const GradientComparison& c, std::string_view target,
                       std::string_view golden) {
-  const bool unknown = !c.fall && !c.errors.empty();
-  const std::string verdict = c.fall               ? fmt::format("FALLS in step {}", c.fall->step)
-                              : unknown            ? "UNKNOWN"
-                              : c.first_difference ? "SIMILAR, nothing falls"
-                                                   : "SAME directions";
-  const std::string_view kind = c.fall ? "differs" : unknown ? "unknown" : "equal";
+  const auto [verdict, kind] = BannerOf(c);
   std::string html = HeadOfPage("msprobe: similarity of gradients");
   html += Header(verdict, kind, Sides(target, golden));
   const auto& named = c.fall ? c.fall : c.first_difference;
