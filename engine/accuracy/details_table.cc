@@ -21,7 +21,27 @@ constexpr DetailsColumn kRequired[] = {kApiName,     kDeviceDtype,      kSmallVa
                                        kUlpShare,    kThousandth};
 
 constexpr std::string_view kHint =
-    "accuracy_checking_details_TIME.csv, which the pre-check writes beside the result file";
+    "msprobe run_ut -api_info dump.json -o FOLDER writes accuracy_checking_details_TIME.csv";
+
+// What to type in place of `path`: the newest details file of a folder, or the details file beside a
+// result file.
+std::string HintFor(const std::string& path) {
+  const std::string name = BaseName(path);
+  const bool folder = IsDirectory(path);
+  const std::string among = folder ? path : DirectoryName(path);
+  std::string wanted = "accuracy_checking_details";
+  if (constexpr std::string_view kResult = "accuracy_checking_result"; name.starts_with(kResult))
+    wanted += name.substr(kResult.size());
+  std::string found;
+  if (folder || wanted.ends_with(".csv")) {
+    const Result<std::vector<std::string>> names = ListDirectory(among);
+    for (const std::string& other : names.ok() ? *names : std::vector<std::string>()) {
+      if (other.starts_with(wanted) && other.ends_with(".csv") && other > found) found = other;
+    }
+  }
+  return found.empty() ? std::string(kHint)
+                       : fmt::format("did you mean {}?", JoinPath(among, found));
+}
 
 bool IsMetric(size_t column) { return column >= kCosine && column <= kUlpShare; }
 
@@ -42,13 +62,27 @@ bool ParseMetric(std::string_view cell, double* value) {
 }
 
 Result<DetailsTable> DetailsTable::Read(const std::string& path) {
+  if (!Exists(path)) {
+    return NotFound(path)
+        .Expected("the accuracy_checking_details_TIME.csv of a device")
+        .Hint(kHint);
+  }
+  if (IsDirectory(path)) {
+    return InvalidDump(path)
+        .Expected("the accuracy_checking_details_TIME.csv of a device")
+        .Found("a folder")
+        .Hint(HintFor(path));
+  }
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   return Parse(file.bytes(), path);
 }
 
 Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::string& path) {
   if (text.size() > std::numeric_limits<uint32_t>::max())
-    return InvalidDump(path).Expected("a file of less than 4 GiB").Found("a larger one");
+    return InvalidDump(path)
+        .Expected("a file of less than 4 GiB")
+        .Found("a larger one")
+        .Hint(kHint);
   DetailsTable table;
   table.rows_.reserve(text.size() / 200);  // bytes of a usual row
   table.text_.reserve(text.size());
@@ -69,7 +103,7 @@ Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::strin
                   .Expected(fmt::format("a column {}", kDetailsTitles[c]))
                   .Found(fmt::format("{} column{}, the first {}", width, width == 1 ? "" : "s",
                                      Excerpt(cells[0])))
-                  .Hint(kHint);
+                  .Hint(HintFor(path));
       return;
     }
   };
@@ -77,7 +111,8 @@ Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::strin
     if (line.cells.size() != width) {
       wrong = InvalidDump(path)
                   .Expected(fmt::format("{} cells in row {}, as in row 1", width, line.number))
-                  .Found(fmt::format("{}; the file may be cut", line.cells.size()));
+                  .Found(fmt::format("{}; the file may be cut", line.cells.size()))
+                  .Hint(kHint);
       return;
     }
     auto& starts = table.rows_.emplace_back();

@@ -190,6 +190,26 @@ TEST(Details, WrongFiles) {
   EXPECT_FALSE(ComparePrecision(npu, Parsed(BenchmarkRow("b", "0", "0"))).ok());
 }
 
+// Each error says what to type next: the file that was meant, if it is there.
+TEST(Details, WrongFilesNameTheRightOne) {
+  const std::string folder = testing::TempDir() + "/wrong_details";
+  const std::string details = folder + "/accuracy_checking_details_7.csv";
+  const std::string result = folder + "/accuracy_checking_result_7.csv";
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  ASSERT_TRUE(WriteFileAtomically(details, std::string(kHeader)).ok());
+  ASSERT_TRUE(WriteFileAtomically(result, "API name,Forward Test Success\na,pass\n").ok());
+  const auto hint = [](const std::string& path) {
+    return DetailsTable::Read(path).status().hint();
+  };
+  EXPECT_EQ(hint(folder), "did you mean " + details + "?");
+  EXPECT_EQ(hint(result), "did you mean " + details + "?");
+  EXPECT_THAT(hint(folder + "/nosuch.csv"), HasSubstr("msprobe run_ut -api_info dump.json"));
+  EXPECT_THAT(DetailsTable::Parse(std::string(kHeader) + "a,b", "d.csv").status().hint(),
+              HasSubstr("msprobe run_ut"));
+  EXPECT_NE(Standards::Read(folder + "/nosuch.yaml").status().hint(), "");
+  EXPECT_NE(Standards::Read(result).status().hint(), "");
+}
+
 TEST(Names, OfOutputs) {
   const OutputName name = ParseOutputName("Torch.fft.rfft.0.backward.output.1");
   EXPECT_EQ(name.api, "fft.rfft");
