@@ -118,6 +118,14 @@ TEST_F(Live, NamesAnotherArgument) {
   EXPECT_THAT(live_.answer().why, HasSubstr("the call itself was made differently"));
 }
 
+// The run writes signatures.json at its end.
+TEST_F(Live, CallsAnArgumentByTheNameThatTheBaselineKnows) {
+  Baseline({kFirst, kSecond});
+  folder_.Write("golden/step0/rank/signatures.json", R"({"Torch.exp": ["x", "base"]})");
+  EXPECT_EQ(Record({Call("Torch.exp.0.forward", Tensor(5, 1.5), Tensor(6, 1.5))}), 0);
+  EXPECT_THAT(live_.answer().why, HasSubstr("maximum of x is off by 50%"));
+}
+
 TEST_F(Live, NamesAMissingCallWhenTheStepIsOver) {
   Baseline({kFirst, Call("Torch.log.0.forward", Tensor(2), Tensor(3, 0.7)),
             Call("Torch.sin.0.forward", Tensor(3, 0.7), Tensor(4))});
