@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "engine/dump/read/reader.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
@@ -152,6 +154,35 @@ TEST(ReadDump, FactsOfSingleValuesBelongToTheirLeaves) {
   EXPECT_EQ(rest->min, -2);
   EXPECT_EQ(rest->norm, 2.5);
   EXPECT_EQ(dump->RestOf(0), nullptr);
+}
+
+// A file has a module's parameters behind its output; leaves are in the order of tables.
+TEST(ReadDump, FactsOfSingleValuesFollowTheirLeaves) {
+  const auto tensor = [](const std::string& facts) {
+    return R"({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], )" + facts + "}";
+  };
+  const std::string entry =
+      R"("Module.fc.Linear.forward.0": {"input_args": [)" + tensor(R"("stride": [1, 2])") +
+      R"(], "output": [)" +
+      tensor(R"("sk": "P_AAAAAAAAAQAAAAAAAAAAQBQAAAAAAAAQAgAAAAAAAAQBAAAAAAAAA")") + ", " +
+      tensor(R"("extremes": 2, "rest_max": 1.5, "rest_min": -2.0, "rest_norm": 2.5)") +
+      R"(], "parameters": {"bias": )" + tensor(R"("unwritten": "Torch.empty.0.forward")") +
+      R"(, "weight": )" + tensor(R"("unreadable": "meta tensor")") + "}}";
+  const TemporaryFolder folder;
+  const Result<Dump> dump = ReadDump(folder.Write("dump.json", Ours({entry})));
+  ASSERT_TRUE(dump.ok()) << dump.status().ToString();
+  ASSERT_EQ(dump->leaves.size(), 5u);
+  std::map<std::string, int32_t> of;
+  for (int32_t i = 0; i < 5; ++i) of[std::string(dump->leaves[i].name.view())] = i;
+  const std::string call = "Module.fc.Linear.forward.0.";
+  EXPECT_LT(of[call + "parameters.weight"], of[call + "output.0"]);
+  for (const auto& [name, leaf] : of) {
+    EXPECT_EQ(dump->StridesOf(leaf), name == call + "input.0" ? "[1, 2]" : "") << name;
+    EXPECT_EQ(dump->SketchOf(leaf).has_value(), name == call + "output.0") << name;
+    EXPECT_EQ(dump->RestOf(leaf) != nullptr, name == call + "output.1") << name;
+    EXPECT_EQ(dump->AllocationOf(leaf) != "", name == call + "parameters.bias") << name;
+    EXPECT_EQ(dump->UnreadableOf(leaf) != "", name == call + "parameters.weight") << name;
+  }
 }
 
 TEST(ReadDump, HostileNestingEnds) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "engine/base/text.h"
 #include "engine/dump/read/python_text.h"
@@ -108,11 +109,39 @@ void EntryParser::Entry(formats::JsonText name) {
     }
   }
 
-  const auto first = out_.leaves.begin() + record.first_leaf;
-  const auto by_slot = [](const Leaf& a, const Leaf& b) { return a.slot < b.slot; };
-  if (!std::is_sorted(first, out_.leaves.end(), by_slot))
-    std::stable_sort(first, out_.leaves.end(), by_slot);
+  SortBySlot(record.first_leaf);
   out_.records.back().leaf_count = static_cast<uint32_t>(out_.leaves.size()) - record.first_leaf;
+}
+
+// Files have the parameters of a module behind its output; what few leaves have goes with its leaf.
+void EntryParser::SortBySlot(uint32_t first) {
+  const auto begin = out_.leaves.begin() + first;
+  const auto by_slot = [](const Leaf& a, const Leaf& b) { return a.slot < b.slot; };
+  if (std::is_sorted(begin, out_.leaves.end(), by_slot)) return;
+  std::vector<uint32_t> order(out_.leaves.size() -
+                              first);  // of each place: the leaf that goes there
+  std::iota(order.begin(), order.end(), first);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return by_slot(out_.leaves[a], out_.leaves[b]); });
+  std::vector<Leaf> sorted;
+  std::vector<uint32_t> place(order.size());
+  sorted.reserve(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    sorted.push_back(std::move(out_.leaves[order[i]]));
+    place[order[i] - first] = first + static_cast<uint32_t>(i);
+  }
+  std::move(sorted.begin(), sorted.end(), begin);
+  const auto follow = [&](auto* items) {
+    const auto by_leaf = [](const auto& a, const auto& b) { return a.leaf < b.leaf; };
+    const auto mine =
+        std::lower_bound(items->begin(), items->end(), first,
+                         [](const auto& item, uint32_t leaf) { return item.leaf < leaf; });
+    for (auto item = mine; item != items->end(); ++item) item->leaf = place[item->leaf - first];
+    std::sort(mine, items->end(), by_leaf);
+  };
+  for (LeafTexts* texts : {&out_.unwritten, &out_.unreadable, &out_.strides, &out_.sketches})
+    follow(texts);
+  follow(&out_.rests);
 }
 
 std::string_view EntryParser::KnownApi(std::string_view api) {

@@ -87,6 +87,7 @@ class EntryParser {
   void Object(Slot slot);
   void List(Slot slot);
   void ParameterGrad();
+  void SortBySlot(uint32_t first);  // the leaves from `first` on
   void PointToPoint(Slot slot);
   void ReadGroup();
   Leaf* NewLeaf(Slot slot);
