@@ -2,7 +2,9 @@
 
 import copy
 import inspect
+import json
 import pickle
+import subprocess
 import threading
 
 import numpy as np
@@ -160,6 +162,59 @@ def test_jit_compiles_the_program_as_it_is(tmp_path, level):
     result, _ = record(tmp_path, lambda: function(x, x), net, level=level)
     assert bits(result) == wanted
     assert bits(function(x, x)) == wanted
+
+
+class Compiled(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Dense(3, 2)
+
+    def construct(self, x):
+        return ops.relu(self.fc(x))
+
+
+def forward_of(net):
+    def forward(x):
+        return net(x)
+
+    return forward
+
+
+def step_of(net):
+    def loss_of(x):
+        return net(x).sum()
+
+    return mindspore.value_and_grad(loss_of, None, net.trainable_params())
+
+
+@pytest.mark.parametrize(
+    ("compiled_of", "name"),
+    [
+        (lambda net: mindspore.jit(forward_of(net)), "forward_of.<locals>.forward"),
+        (lambda net: mindspore.jit(net), "Compiled.construct"),
+        (lambda net: mindspore.jit(step_of(net)), "step_of.<locals>.loss_of"),
+        (lambda net: mindspore.jit(nn.SequentialCell(net)), "SequentialCell"),
+    ],
+)
+@forked
+def test_what_runs_compiled_at_mix_is_said(tmp_path, capfd, msprobe_bin, compiled_of, name):
+    """Its calls are not recorded: a warning names it, and a comparison says so first."""
+    net = Compiled()
+    function = compiled_of(net)
+    record(tmp_path, lambda: (function(Tensor(X)), ops.exp(Tensor(X))), net, level="mix")
+    place = next(line for line in capfd.readouterr().err.splitlines() if "runs compiled" in line)
+    assert f"{name} (" in place
+    assert 'type level="L0"' in place
+    coverage = json.loads((read_dump(tmp_path).folder / "coverage.json").read_text())
+    (program,) = coverage["modules_not_observed"]
+    assert f"{name} (" in program["module"]
+    printed = subprocess.run(
+        [msprobe_bin, "compare", tmp_path, tmp_path, "-o", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+    ).stdout
+    first = " ".join(printed.split())
+    assert first.index("nothing inside") < first.index(f"{name} (") < first.index("step0")
 
 
 @forked

@@ -234,10 +234,10 @@ def watch_programs(around):
 
 def _say_compiled(function, owner):
     """False: it is MindSpore's own code, around which all is recorded."""
-    code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None
-    if code is None or isinstance(owner, nn.Optimizer) or code.co_filename.startswith(_MINDSPORE):
+    program = None if isinstance(owner, nn.Optimizer) else _own_program(function, owner)
+    if program is None:
         return False
-    name = getattr(code, "co_qualname", code.co_name)
+    name, code = program
     place = f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
     _engine.compiled_program(place)
     say(
@@ -247,6 +247,30 @@ def _say_compiled(function, owner):
         "without mindspore.jit",
     )
     return True
+
+
+def _own_program(function, owner=None):
+    """(name, code) of what a program compiled; None: MindSpore's own code alone.
+
+    A gradient function of MindSpore holds the program's function, and a Cell of MindSpore, such as
+    TrainOneStepCell, holds its Cells.
+    """
+    if isinstance(function, nn.Cell):
+        function, owner = type(function).construct, function
+    function = inspect.unwrap(function) if callable(function) else None
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    if not code.co_filename.startswith(_MINDSPORE):
+        return getattr(code, "co_qualname", code.co_name), code
+    if isinstance(owner, nn.Cell):
+        return (type(owner).__qualname__, code) if any(owner.cells()) else None
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # a name that has no value yet
+            program = _own_program(cell.cell_contents)
+            if program is not None:
+                return program
+    return None
 
 
 def say(what, line):
