@@ -1,12 +1,13 @@
 """Forty operators that are planted wrong under a recorded step, and whether `run_ut` finds them.
 
-    python bench/accuracy/planted.py [--task tensor|statistics] [--held-out | --all | --named]
+    python bench/accuracy/planted.py [--task TASK] [--held-out | --all] [--named | --more]
 
 A kernel is replaced with `torch.library` for every dtype but float64, so that the golden is right.
 An operator is found where the standards say warning or error, or where the verdict in roundings
 says error, for a call that runs the kernel. A third of the operators, chosen by the hash of their
 names, is held out: the limits were set without them. The right calls are those of the step.
-`--named`: the operators of planted_named.py instead.
+`--named`: the operators of planted_named.py instead. `--more`: those of planted_more.py, under the
+step of planted_more_step.py.
 """
 
 import argparse
@@ -18,10 +19,12 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import planted_more_step
+import planted_step
 import torch
 import torch.nn.functional as F
+from planted_more import MORE
 from planted_named import NAMED, cut_bits, low_sum
-from planted_step import record
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ROUNDING, CAUSE = 23, 28  # columns of the details
@@ -410,12 +413,15 @@ def blamed(worker, chosen=None, ran=None):
     return standards, roundings, causes
 
 
+SETS = {"named": NAMED, "more": MORE, "wrong": WRONG}
+
+
 def judge(path, operators, name, kernels):
     """In a process of its own: a planted kernel stays."""
     torch.set_num_threads(1)
     library = torch.library.Library("aten", "IMPL")
     # The functions have no names by which they could be sent to this process.
-    operator = {"named": NAMED, "wrong": WRONG}[operators][name]
+    operator = SETS[operators][name]
     ran = plant(library, *operator)
     chosen = {index for index, names in enumerate(kernels) if operator[0] in names}
     standards, roundings, causes = blamed(worker_of(path), chosen, ran)
@@ -439,10 +445,12 @@ def main():
     parser.add_argument("--held-out", action="store_true", help="the third that is held out alone")
     parser.add_argument("--all", action="store_true", help="that third, too")
     parser.add_argument("--named", action="store_true", help="the kinds that have names")
+    parser.add_argument("--more", action="store_true", help="other kinds, under another step")
     parser.add_argument("names", nargs="*", help="a part of an operator's name")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        forked(record, folder, options.task)
+        step = planted_more_step if options.more else planted_step
+        forked(step.record, folder, options.task)
         path = Path(folder) / "step0" / "rank"
         if not options.names:
             count, standards, roundings = forked(right_calls, path)
@@ -450,8 +458,8 @@ def main():
             print(f"blamed in roundings: {roundings}")
         kernels = forked(kernels_of_calls, path)
         found = Counter()
-        operators = "named" if options.named else "wrong"
-        for name in NAMED if options.named else WRONG:
+        operators = "named" if options.named else "more" if options.more else "wrong"
+        for name in SETS[operators]:
             chosen = options.all or options.named or is_held_out(name) == options.held_out
             if not chosen or (options.names and not any(part in name for part in options.names)):
                 continue

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/accuracy/rounding_steps.h"
 
@@ -14,25 +15,60 @@ namespace {
 // halves). The others sum float32 over parts of the batch, or keep means and scales as halves.
 constexpr std::string_view kRoundInside[] = {
     "_adaptive_avg_pool2d_backward",
+    "_adaptive_avg_pool3d",
+    "_adaptive_avg_pool3d_backward",
+    "_embedding_bag",
+    "_embedding_bag_backward",
+    "_embedding_bag_per_sample_weights_backward",
     "_index_put_impl_",
+    "_trilinear",
     "avg_pool2d_backward",
+    "binary_cross_entropy_backward",
+    "col2im",
     "convolution_backward",
+    "convolution_transposed",
+    "cumprod",
+    "dist",
     "embedding_dense_backward",
+    "fractional_max_pool2d_backward",
+    "fractional_max_pool3d_backward",
     "glu_backward",
+    "grid_sampler_2d",
+    "grid_sampler_2d_backward",
+    "grid_sampler_3d",
+    "grid_sampler_3d_backward",
     "huber_loss",
+    "huber_loss_backward",
     "index_add",
     "index_add_",
     "index_put",
     "index_put_",
     "logsumexp",
+    "max_pool2d_with_indices_backward",
+    "mse_loss",
+    "mvlgamma",
     "native_batch_norm",
     "native_batch_norm_backward",
     "native_group_norm_backward",
     "native_layer_norm_backward",
     "nll_loss_forward",
+    "polygamma",
     "prod",
+    "renorm",
+    "replication_pad1d_backward",
+    "replication_pad2d_backward",
+    "replication_pad3d_backward",
     "scatter_add",
     "scatter_add_",
+    "smooth_l1_loss",
+    "upsample_bicubic2d",
+    "upsample_bicubic2d_backward",
+    "upsample_bilinear2d",
+    "upsample_bilinear2d_backward",
+    "upsample_linear1d",
+    "upsample_linear1d_backward",
+    "upsample_trilinear3d",
+    "upsample_trilinear3d_backward",
 };
 // Kernels that add one term after the other, over the batch and all places: the sum that becomes the
 // gradient of a bias is kept in no more lanes than any other, whatever the extents are.
@@ -41,6 +77,17 @@ constexpr std::string_view kAddInTurn = "convolution_backward";
 // no longer takes up its terms. Measured on CPUs: one rounding for 22 rows of a thread.
 constexpr std::string_view kAddsRows = "native_layer_norm_backward";
 constexpr double kRowsOfOneRounding = 64;  // of a standard deviation
+// Cubic weights of a place between pixels: its rounding, in units of an image's size, is many of a small
+// weight. Measured on CPUs: 500 roundings of a result whose terms cancel, for 20 pixels.
+constexpr std::string_view kPlaces = "upsample_bicubic2d";
+constexpr double kRoundingsOfPlaces = 64;
+// Of what rounds inside, by the beginnings of names: those that round several times for each term. A place
+// between pixels has a weight for each dimension.
+constexpr std::pair<std::string_view, double> kRoundMore[] = {
+    {"grid_sampler_", 2}, {"polygamma", 4}, {"upsample_", 2}};
+// What linear algebra does in turn, column by column, grows with the condition of what is left.
+constexpr std::string_view kSolves = "linalg_";
+constexpr double kRoundingsOfSolvers = 4;
 // Of one kernel: roundings of its own formula, in the dtype in which it computes.
 constexpr double kLibraryRoundings = 2;
 // Sums are kept in this many lanes at least; their rounding grows with the root of a lane's terms.
@@ -88,7 +135,12 @@ KernelRounding RoundingOf(const KernelCall& kernel, DType result, DType sums) {
       kernel.inside || std::binary_search(std::begin(kRoundInside), std::end(kRoundInside), base);
   const std::optional<FloatFormat> own = FormatOf(result), wide = FormatOf(sums);
   double unit = wide ? wide->rounding() : 0;
-  if (own && found.in_dtype) unit = std::max(unit, kInside * own->rounding());
+  if (own && found.in_dtype) {
+    double inside = kInside;
+    for (const auto& [name, times] : kRoundMore)
+      if (base.starts_with(name)) inside *= times;
+    unit = std::max(unit, inside * own->rounding());
+  }
   double terms = 1, extent = 1;
   if (!kernel.pointwise) {
     for (const std::vector<int64_t>& shape : kernel.outputs) {
@@ -101,6 +153,9 @@ KernelRounding RoundingOf(const KernelCall& kernel, DType result, DType sums) {
   found.terms = std::llround(terms);
   found.input = unit * std::sqrt(terms);
   found.output = unit * (kernel.pointwise ? kLibraryRoundings : 1 + std::sqrt(extent / kLanes));
+  if (base.starts_with(kPlaces) && wide)
+    found.input = std::max(found.input, kRoundingsOfPlaces * wide->rounding());
+  if (base.starts_with(kSolves)) found.input *= kRoundingsOfSolvers;
   if (base == kAddInTurn && wide)
     found.output = std::max(found.output, wide->rounding() * (1 + std::sqrt(terms / kLanes)));
   if (base == kAddsRows && own) {

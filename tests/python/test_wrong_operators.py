@@ -12,6 +12,7 @@ from msprobe.pytorch import PrecisionDebugger, replay
 from msprobe.pytorch.replay_worker import Worker
 
 CPU = torch.device("cpu")
+ROUNDING = 23  # column of the details
 
 
 class Many(torch.nn.Module):
@@ -286,10 +287,49 @@ def record_half(folder, dtype, loss_size):
     debugger.stop()
 
 
+def layer_norm_is_off(dtype, loss_size):
+    """By how much PyTorch's own gradient of a layer norm's weight differs from float64: the worst
+    share. Its CPU kernels of halves add the rows of a thread one after the other, in the dtype of
+    the result, so that a long sum no longer takes up its terms.
+    """
+    torch.manual_seed(3)
+    x = torch.randn(2048, 32).to(dtype)
+    weight, bias = torch.ones(32, dtype=dtype), torch.zeros(32, dtype=dtype)
+    matrix = torch.randn(32, 32).to(dtype)
+    weight.requires_grad_()
+    normed = F.layer_norm(x, (32,), weight, bias)
+    normed.retain_grad()
+    y = F.linear(normed, matrix)
+    size = torch.linalg.vector_norm(y.float())
+    ((F.gelu(y) + y).float().mean() * loss_size + size * loss_size).backward()
+    wide = x.double()
+    centred = wide - wide.mean(-1, True)
+    unit = centred / torch.sqrt(centred.square().mean(-1, True) + 1e-5)
+    exact = (normed.grad.double() * unit).sum(0)
+    return float(((weight.grad.double() - exact) / exact).abs().max())
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("loss_size", [1, 1e-3])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_not_blamed(tmp_path, dtype, loss_size):
+def test_half_precision_is_not_blamed(tmp_path, dtype, loss_size, threads):
     run_forked(record_half, tmp_path, dtype, loss_size)
-    found = verdicts(worker_of(tmp_path / "step0"))
+    worker = worker_of(tmp_path / "step0")
+    found = verdicts(worker)
     assert "Torch.vector_norm.0" in found or "Torch.linalg.vector_norm.0" in found
-    assert not {name: each for name, each in found.items() if {"error", "warning"} & set(each)}
+    blamed = {name: each for name, each in found.items() if {"error", "warning"} & set(each)}
+    # In one thread bfloat16 is 36 % off, in two 17 % (PyTorch 2.13 and 2.15): the standards, which
+    # compare with float64, blame the first of them with reason. The verdict in roundings knows
+    # how the kernel adds.
+    is_off = layer_norm_is_off(dtype, loss_size) > 0.25
+    assert [*blamed] == (["Functional.layer_norm.0"] if is_off else []), threads
+    for index in range(len(worker.calls)):
+        answer = json.loads(worker.answer(index))
+        assert not [row for row in [*answer[4], *answer[5]] if row[ROUNDING] == "error"]

@@ -22,6 +22,10 @@ class Unsupported(Exception):
     """The call cannot be executed here; the message says why."""
 
 
+# Of torch they are gone, and raise, or are something else; a recorded call is that of torch.linalg.
+_OF_LINALG = {"cond", "eig", "lstsq", "matrix_rank", "solve", "symeig"}
+
+
 def function_of(api):
     """The function that was recorded as ``api``: ``torch.nn.functional.linear`` for
     ``Functional.linear``."""
@@ -38,6 +42,8 @@ def function_of(api):
     found = roots.get(prefix)
     for part in name.split("."):
         found = getattr(found, part, None)
+    if prefix == "Torch" and name in _OF_LINALG and hasattr(torch.linalg, name):
+        found = getattr(torch.linalg, name)
     if prefix == "Torch" and found is None:  # torch.linalg.vector_norm
         spaces = (torch.linalg, torch.fft, torch.special)
         found = next((getattr(each, name) for each in spaces if hasattr(each, name)), None)

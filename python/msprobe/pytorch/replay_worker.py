@@ -179,6 +179,9 @@ class Worker:
             return
         try:
             analysis = roundings.Analysis(call, shared)
+            if analysis.no_bound:
+                judges.give_up(analysis.no_bound)
+                return
             for direction, index, *_ in outputs:
                 forward = direction == "forward"
                 text = analysis.forward if forward else analysis.backward

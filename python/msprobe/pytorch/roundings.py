@@ -20,6 +20,14 @@ from msprobe.pytorch.kernel_formulas import formula_of
 _POINTWISE = getattr(getattr(torch, "Tag", None), "pointwise", None)
 _Rule = collections.namedtuple("_Rule", "name pointwise input output sum terms inside")
 _EXACT = _Rule("", True, 0.0, 0.0, 0.0, 1, False)
+# Kernels whose results in another dtype are other ones by right, not by roundings.
+_NO_BOUND = {
+    "aten::nextafter": "the next number is another one in each dtype",
+    "aten::linspace": "its step is rounded to the dtype",
+    "aten::logspace": "its step is rounded to the dtype",
+    "aten::fractional_max_pool2d": "its windows are rounded to the dtype",
+    "aten::fractional_max_pool3d": "its windows are rounded to the dtype",
+}
 _SINGLE = "float32"  # the dtype in which kernels of halves sum
 _CPU = torch.device("cpu")
 
@@ -34,6 +42,7 @@ class Analysis:
         self._dtypes = _dtypes_of_kernels(call) if self._dtype != _SINGLE else {}
         self._kernels = None
         trace, _ = self._run(0)
+        self.no_bound = trace.no_bound  # why; ""
         self._kernels = trace.kernels
         rules = trace.kernels[: trace.forward], trace.kernels[trace.forward :]
         rules = [[rule for rule in group if rule is not None] for group in rules]
@@ -101,6 +110,7 @@ class _Watch(_Mode):
         self._known = kernels
         self.kernels = []  # the rule of each; None: it rounds nothing
         self.forward = None  # how many of them belong to the forward pass
+        self.no_bound = ""
         self._calls = {}  # of each kernel
         self._steps = 0
         # Memory of a result -> the dtype to which it was not rounded, and what keeps the address
@@ -117,10 +127,11 @@ class _Watch(_Mode):
 
     def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        self.no_bound = self.no_bound or _NO_BOUND.get(kernel._schema.name, "")
         inputs = [each for each in _flat((args, kwargs)) if each.dtype == torch.float64]
         if not inputs or _computes_nothing(kernel):
             return kernel(*args, **kwargs)
-        formula = formula_of(kernel) if self._inside is None else None
+        formula = formula_of(kernel, args, kwargs) if self._inside is None else None
         if formula is not None:
             return self._formula(kernel, *formula, args, kwargs)
         dtype = self._inside or self._dtype_of(kernel)
@@ -132,18 +143,19 @@ class _Watch(_Mode):
         if rule is not None:
             return self._rounding(kernel, args, kwargs, rule, dtype)
         if _is_pointwise(kernel):  # exact of what has been rounded: 1 - x, for x near 1
-            return self._rounding(kernel, args, kwargs, _EXACT, "")
+            return self._rounding(kernel, args, kwargs, _EXACT, dtype)
         return self._exact(kernel, args, kwargs, inputs)
 
     def _formula(self, kernel, function, in_dtype, args, kwargs):
         dtype = self._dtype_of(kernel)
-        self._inside = dtype if in_dtype or self._fused else _SINGLE
+        self._inside = dtype if in_dtype in (True, dtype) or self._fused else _SINGLE
         try:
             with self:
                 made = function(*args, **kwargs)
         finally:
             self._inside = None
-        self._mark(made, dtype)
+        for result in _flat(made):
+            self._mark(result, dtype)
         return made
 
     def _mark(self, tensor, dtype):
@@ -166,10 +178,13 @@ class _Watch(_Mode):
         # Where nothing changes, elements are chosen or moved, or a sum has few digits.
         changed = [_in_place(each, _engine.round_elements, dtype) for each in results]
         rule = None
+        if not results:  # of a Fourier transform
+            results = [each for each in _flat(made) if each.dtype == torch.complex128]
+            changed = [True] * len(results)
         if any(changed) or not _are_chosen(kernel, results, inputs):
             shapes = ([list(each.shape) for each in group] for group in (inputs, results))
             inside = self._fused and self._inside is not None
-            facts = kernel._schema.name, _is_pointwise(kernel), inside
+            facts = _name_of(kernel, args), _is_pointwise(kernel), inside
             rule = _Rule(*_engine.kernel_rounding(*facts, *shapes, dtype))
         self.kernels.append(rule)
         return made
@@ -219,12 +234,14 @@ class _Watch(_Mode):
         return once.expand(tensor.shape)
 
     def _moved_number(self, value, dtype):
-        """A kernel of halves may round the numbers that it is given, too."""
+        """A kernel of halves may round the numbers that it is given, or not."""
         number = torch.full((1,), value, dtype=torch.float64)
-        if _engine.round_elements(number.clone(), dtype):
-            self._steps += 1
-            _engine.move_by_roundings(number, (self._seed << 32) + self._steps, 0, dtype)
-        return float(number)
+        if not _engine.round_elements(number, dtype):
+            return value
+        self._steps += 1
+        chance = torch.ones(1, dtype=torch.float64)
+        _engine.move_by_roundings(chance, (self._seed << 32) + self._steps, 0, dtype)
+        return float(number) if float(chance) > 1 else value
 
 
 def _flat(value):
@@ -239,6 +256,12 @@ def _flat(value):
 
 def _is_pointwise(kernel):
     return _POINTWISE is not None and _POINTWISE in kernel.tags
+
+
+def _name_of(kernel, args):
+    """Of its rule: a transposed convolution adds its parts, in the dtype of the result."""
+    name = kernel._schema.name
+    return "convolution_transposed" if name == "aten::convolution" and args[6] else name
 
 
 def _are_chosen(kernel, results, inputs):
