@@ -56,6 +56,22 @@ std::pair<std::string, std::string_view> BannerOf(const GradientComparison& c) {
   return {"", "unknown"};
 }
 
+// The parameter and the step that the finding names; "": none.
+std::pair<std::string, int64_t> NamedIn(const GradientComparison& c) {
+  if (gradients::VerdictOf(c) == GradientVerdict::kMayBeRounding) {
+    const std::string& name = c.may_be_rounding[0];
+    const auto row = std::find(c.all.parameters().begin(), c.all.parameters().end(), name);
+    if (row != c.all.parameters().end()) {
+      for (size_t step = 0; step < c.all.steps().size(); ++step) {
+        const Similarity& cell = c.all.At(row - c.all.parameters().begin(), step);
+        if (cell.known() && cell.share() < 1) return {name, c.all.steps()[step]};
+      }
+    }
+  }
+  const auto& named = c.fall ? c.fall : c.first_difference;
+  return named ? std::pair(named->parameter, named->step) : std::pair(std::string(), int64_t{0});
+}
+
 std::string Finding(const GradientComparison& c) {
   if (!c.fall) {
     if (!c.first_difference) return Element("h1", "calm", "All directions are the same.");
@@ -133,7 +149,7 @@ Trend OfParameters(const GradientComparison& c) {
 // A row for each rank: all its parameters together.
 Trend OfRanks(const GradientComparison& c) {
   const std::vector<int64_t>& steps = c.all.steps();
-  return TrendOf("ranks", steps, [&](const auto& take) {
+  return TrendOf("each rank", steps, [&](const auto& take) {
     for (const RankSimilarity& rank : c.ranks) {
       const std::string name =
           rank.rank < 0 ? std::string("all parameters") : fmt::format("rank {}", rank.rank);
@@ -229,8 +245,8 @@ PageText GradientPage(const GradientComparison& c, std::string_view target,
   const auto [verdict, kind] = BannerOf(c);
   std::string html = HeadOfPage("msprobe: similarity of gradients");
   html += Header(verdict, kind, Sides(target, golden));
-  const auto& named = c.fall ? c.fall : c.first_difference;
-  html += Section(kind, named ? named->parameter : "", named ? named->step : 0, -1);
+  const auto [parameter, step] = NamedIn(c);
+  html += Section(kind, parameter, step, -1);
   html += Finding(c) + "</section>\n";
   html += Facts(c.all.steps().size(), c.ranks.size(), c.all.parameters().size(),
                 "What was compared", c.errors, c.notes);

@@ -221,7 +221,7 @@ def test_the_page_of_gradients(open_page, gradients_page):
         f"fc.weight, step {WRONG_STEP}: differs, similarity 0.5000; norm 6 in"
     )
     assert "similarity" in page.locator(".charts figcaption").nth(1).inner_text()
-    page.click("#trend .controls button:has-text('ranks')")
+    page.click("#trend .controls button:has-text('each rank')")
     assert rows(page) == ["rank 0"]
     page.keyboard.press("?")
     assert page.locator("#help").is_visible()

@@ -323,6 +323,18 @@ TEST(GradientPage, SaysTheFallWithoutJavaScript) {
   EXPECT_THAT(html, Not(HasSubstr("<script>alert")));
 }
 
+TEST(GradientPage, OfGradientsThatMayBeRoundingOpensAtTheFirst) {
+  gradients::GradientComparison c;
+  c.all = gradients::SimilarityTable({3, 4});
+  c.all.At(c.all.Row("embed.weight"), 0) = {.same = 9, .count = 9};
+  c.all.At(0, 1) = {.same = 5, .count = 9};
+  c.first_difference = gradients::GradientFall{.step = 3, .parameter = "norm.weight"};
+  c.may_be_rounding = {"embed.weight"};
+  const std::string html = Whole(GradientPage(c, "a", "b"));
+  EXPECT_THAT(html, HasSubstr("UNKNOWN: rounding, nothing else falls"));
+  EXPECT_THAT(html, HasSubstr("data-parameter=\"embed.weight\" data-step=\"4\""));
+}
+
 TEST(GradientPage, OfEqualDirections) {
   gradients::GradientComparison c;
   c.all = gradients::SimilarityTable({0});
