@@ -353,6 +353,35 @@ TEST(UpdateAgreementTest, OneFactorForAllWeightsIsNoRounding) {
   EXPECT_TRUE(Updates(1e-4, 0, 0, 1e-5).agrees());
 }
 
+// The norm of a sum is no sum of norms: of an update that is 1.1 times as long it moves by another factor.
+TEST(UpdateAgreementTest, TheFactorOfElementsCountsWhereNormsHaveNone) {
+  const auto fault = [](double of_largest) {
+    UpdateAgreement updates;
+    for (uint32_t i = 0; i < 6; ++i) {
+      const double was = 0.3 + 0.1 * i, moved = 2e-3 * (i % 2 == 0 ? 1 : -1);
+      const double largest = of_largest + 0.15 * i * (of_largest - 1.1);
+      updates.Add({.before = {was, was},
+                   .after = {was + (1.02 + 0.05 * i) * moved, was + moved},
+                   .epsilon = 0x1p-23,
+                   .weight = i});
+      updates.Add({.before = {was, was},
+                   .after = {was + largest * moved, was + moved},
+                   .epsilon = 0x1p-23,
+                   .weight = i,
+                   .statistic = 1});
+      updates.Add({.before = {-was, -was},
+                   .after = {-was + 1.1 * moved, -was + moved},
+                   .epsilon = 0x1p-23,
+                   .weight = i,
+                   .statistic = 2});
+    }
+    return updates.fault();
+  };
+  EXPECT_EQ(fault(1.1).kind, UpdateFault::Kind::kRate);
+  EXPECT_NEAR(fault(1.1).factor, 1.1, 1e-3);
+  EXPECT_EQ(fault(1.6).kind, UpdateFault::Kind::kNone);
+}
+
 // Step 1 begins with weights that moved 1.1 times as far; step 0 agrees within rounding.
 TEST(CarriedRounding, AnotherRateOfAllWeightsIsNamed) {
   const auto step = [](double rounding, double rate, double moved) {

@@ -199,6 +199,20 @@ TEST(BetweenSteps, OtherWeightsBehindAnEqualStep) {
                               "9.45 in the target, stays 9 in the golden)"));
 }
 
+TEST(BetweenSteps, GraphModeHasNoLevelMix) {
+  const OneRun blind{.records_optimizer = false};
+  const auto text = [&](const char* mode) {
+    Dump target = Step(blind);
+    target.provenance.emplace_back("mode", mode);
+    const std::vector<RankResult> steps = {
+        SummarizeRank(MustCompare(std::move(target), Step(blind)), 3, -1),
+        SummarizeRank(Compared({.weight = kWrong}), 4, -1)};
+    return DescribeStepBefore(steps, steps[1]);
+  };
+  EXPECT_THAT(text("pynative"), HasSubstr("in that step; level mix records optimizers"));
+  EXPECT_THAT(text("graph"), HasSubstr("in that step; in PyNative mode level mix records"));
+}
+
 TEST(BetweenSteps, RecordedOptimizersAreNamed) {
   const std::string text = Report({}, {}, {.weight = kWrong});
   EXPECT_THAT(text, HasSubstr("loading of weights, synchronisation or other code behind the "

@@ -276,6 +276,23 @@ TEST_F(StepsTest, RoundingThatAnOptimizerEnlargesIsNoWrongUpdate) {
   EXPECT_FALSE(named("unseen", 5, true)) << "no call shows it";
 }
 
+// Relations know the error with which each weight was left: what is beyond it is another update, though
+// the weights moved nearly alike (another beta2 of Adam).
+TEST_F(StepsTest, AWeightThatNothingRelatesIsAWrongUpdate) {
+  const auto named = [&](const std::string& run, std::vector<std::string> unrelated, bool agrees) {
+    std::vector<RankResult> steps = {Step(run, 0, -1, 4, 4, true),
+                                     Step(run, 1, -1, 6.1, 6, agrees)};
+    steps[0].largest_noise = 1;
+    steps[0].summary.verdict = RunVerdict::kNoise;
+    steps[1].weights.unrelated = std::move(unrelated);
+    NameWrongUpdates(steps);
+    return steps[1].wrong_update_after == 0;
+  };
+  EXPECT_TRUE(named("unrelated", {"fc.weight"}, false));
+  EXPECT_FALSE(named("related", {}, false));
+  EXPECT_FALSE(named("unseen", {"fc.weight"}, true)) << "no call shows it";
+}
+
 TEST_F(StepsTest, OnlyTheFirstWrongStepAndOnlyWhereItBegins) {
   std::vector<RankResult> results = {Step("a", 0, -1, 4, 4, false), Step("a", 1, -1, 6, 5, false)};
   NameWrongUpdates(results);

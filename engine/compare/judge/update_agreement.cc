@@ -1,6 +1,7 @@
 #include "engine/compare/judge/update_agreement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -68,13 +69,24 @@ bool UpdateAgreement::agrees() const {
   return fault().kind == UpdateFault::Kind::kNone;
 }
 
+// An update that is twice as long moves each element twice as far, and a norm not quite so. So where no
+// factor explains all statistics, one that explains the largest and smallest elements does.
 UpdateFault UpdateAgreement::fault() const {
+  const UpdateFault of_all = FaultOf(moved_);
+  if (of_all.kind != UpdateFault::Kind::kNone) return of_all;
+  std::vector<Moved> elements;
+  std::copy_if(moved_.begin(), moved_.end(), std::back_inserter(elements),
+               [](const Moved& m) { return m.statistic != 0; });
+  return FaultOf(elements);
+}
+
+UpdateFault UpdateAgreement::FaultOf(const std::vector<Moved>& moved) {
   constexpr double kRoundings = 64;           // of the weight: more than the sum of an update has
   constexpr size_t kWeights = 3, kLeast = 6;  // fewer are alike by chance
   constexpr double kLeft = 0.1;               // of what is apart: what the factor may leave
   std::vector<double> apart, rate, decay, momentum;
   std::set<uint32_t> weights;
-  for (const Moved& m : moved_) {
+  for (const Moved& m : moved) {
     if (!(m.roundings > kRoundings)) continue;
     apart.push_back(m.target - m.golden);
     rate.push_back(m.golden);
@@ -82,7 +94,7 @@ UpdateFault UpdateAgreement::fault() const {
     momentum.push_back(m.earlier);
     weights.insert(m.weight);
   }
-  if (apart.size() < kLeast || weights.size() < kWeights || apart.size() < moved_.size() / 4)
+  if (apart.size() < kLeast || weights.size() < kWeights || apart.size() < moved.size() / 4)
     return {};
   UpdateFault fault;
   double least = 2 * kLeft;

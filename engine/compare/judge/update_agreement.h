@@ -62,6 +62,8 @@ class UpdateAgreement {
     uint32_t weight;
     uint8_t statistic;
   };
+  static UpdateFault FaultOf(const std::vector<Moved>& moved);
+
   std::vector<Moved> moved_;
 };
 

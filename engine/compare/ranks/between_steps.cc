@@ -194,8 +194,9 @@ std::string DescribeCause(const StepOfRank& earlier) {
   const StepWeights& w = *earlier.weights;
   if (w.optimizer_calls.empty()) {
     return "gradient clipping, the optimizer, its schedule, loading of weights or synchronisation, "
-           "none of which is recorded in that step; level mix records optimizers if step() of the "
-           "debugger comes after them";
+           "none of which is recorded in that step; " +
+           std::string(w.in_graph_mode ? "in PyNative mode " : "") +
+           "level mix records optimizers if step() of the debugger comes after them";
   }
   const std::string calls = fmt::format("{}", fmt::join(w.optimizer_calls, ", "));
   if (!w.alone.empty())
@@ -214,6 +215,10 @@ std::string DescribeCause(const StepOfRank& earlier) {
 StepWeights WeightsIn(const Comparison& c) {
   StepWeights w;
   if (c.decided) w.unrelated = c.decided->unrelated_weights;
+  for (const Dump* dump : {&c.target, &c.golden}) {
+    for (const auto& [key, value] : dump->provenance)
+      w.in_graph_mode |= key == "mode" && value == "graph";
+  }
   Collected modules, before, after, arguments;
   FingerprintSet made;  // contents of the target's outputs
   bool gradients = false, wrong_gradients = false;
@@ -276,6 +281,8 @@ StepWeights WeightsIn(const Comparison& c) {
     w.begins_otherwise =
         leaf.slot == Slot::kParameter || trained.Has(leaf) || IsSmallErrorOfState(c, c.first.row);
   }
+  w.first_is_weight = c.first.pair >= 0 && c.first.row >= 0 && c.rows[c.first.row].target >= 0 &&
+                      c.target.leaves[c.rows[c.first.row].target].slot == Slot::kParameter;
   w.error_behind_weight = ErrorBehindWeight(c, made, &trained);
   std::string room;
   for (const Weight& weight : c.target.weights)

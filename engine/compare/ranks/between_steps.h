@@ -33,6 +33,7 @@ struct StepWeights {
   std::vector<Weight> end;           // behind the last step of an optimizer, the same selection
   int64_t count = 0, differing = 0;  // parameters in `begin`, before the selection
   bool begins_otherwise = false;     // a weight differs that no recorded call has made
+  bool first_is_weight = false;      // the first divergence is in a parameter that a module has
   // Weights whose gradients are zero by mathematics (zero_gradients.h): the optimizer moves them by
   // chance.
   std::vector<std::string> by_chance;
@@ -43,6 +44,7 @@ struct StepWeights {
   bool gradients_agree = false;              // gradients were compared, and none differs
   std::vector<std::string> optimizer_calls;  // recorded in both runs; the first six
   std::string alone;                         // "fc.bias in the target": only that optimizer has it
+  bool in_graph_mode = false;                // of MindSpore, in which level mix is refused
   std::vector<std::string> file_order;       // names in weights.json; empty where there is none
 };
 

@@ -108,6 +108,16 @@ bool ABufferMovedOtherwise(const std::vector<WeightUpdate>& updates) {
   });
 }
 
+// Whether relations, which know the error with which each weight was left, name a weight first, or say
+// of half of them that they are others: the step began so, whatever its calls show.
+bool BeganOtherwise(const RankResult& result, const std::vector<WeightUpdate>& updates) {
+  if (!result.weights.unrelated || result.first.pair < 0) return false;
+  const auto of = [&](auto test) { return std::count_if(updates.begin(), updates.end(), test); };
+  const auto wrong = of([](const WeightUpdate& u) { return u.trained && u.wrong; });
+  const auto trained = of([](const WeightUpdate& u) { return u.trained && !u.by_chance; });
+  return wrong > 0 && (result.weights.first_is_weight || 2 * wrong >= trained);
+}
+
 // Of the weights as the calls used them, else as weights.json has them.
 UpdateFault FaultBehind(const StepOfRank& step, const RankResult& result, const StepOfRank* first,
                         const std::vector<WeightUpdate>& updates) {
@@ -253,7 +263,8 @@ void NameWrongUpdates(std::span<RankResult> results) {
         const bool wrong = apart || std::any_of(updates.begin(), updates.end(),
                                                 [](const WeightUpdate& u) { return u.wrong; });
         const bool rounding = step.rounds && !apart && !ABufferMovedOtherwise(updates) &&
-                              (r.first.pair < 0 || AgreementOf(updates).agrees());
+                              (r.first.pair < 0 || AgreementOf(updates).agrees()) &&
+                              !BeganOtherwise(r, updates);
         if (wrong && !rounding) Name(results, *before, step, updates, fault, &r);
       }
     }
