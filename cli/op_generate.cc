@@ -84,8 +84,10 @@ class OpGenerate : public Verb {
         .TypeName("PATH")
         .Required();
     name_ =
-        flags.Text("--api_name", &api_,
-                   "the call: Functional.linear.3, a part of such a name, or a line: model.py:41");
+        flags
+            .Text("--api_name", &api_,
+                  "the call: Functional.linear.3, a part of such a name, or a line: model.py:41")
+            .Usual();
     flags.Text("-o,--output_path", &output_, "folder for the script and its data")
         .TypeName("FOLDER")
         .ShowDefault();

@@ -18,7 +18,7 @@ struct FlagData {
   CLI::Option* option = nullptr;
   std::string value, group;
   std::vector<std::string> choices;
-  bool common = false;
+  bool common = false, usual = false;
 };
 
 namespace {
@@ -92,6 +92,11 @@ Flag Flag::ShowDefault() {
 Flag Flag::TypeName(std::string_view text) {
   data_->value = text;
   data_->option->type_name(std::string(text));
+  return *this;
+}
+
+Flag Flag::Usual() {
+  data_->usual = true;
   return *this;
 }
 
@@ -283,6 +288,9 @@ std::string Flags::Completed(const std::vector<std::string>& words,
     by_place = by_place || !all[i].place.empty();
     requires_any = requires_any || all[i].required;
     if (IsMissing(*flags_[i])) open.push_back(i);
+  }
+  for (size_t i = 0; i < all.size() && open.size() < extra.size(); ++i) {
+    if (flags_[i]->usual && flags_[i]->option->count() == 0) open.push_back(i);
   }
   for (size_t i = 0; i < all.size() && !by_place && !requires_any; ++i) {
     if (all[i].takes_path && flags_[i]->option->count() == 0) open.push_back(i);

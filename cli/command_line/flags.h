@@ -39,6 +39,8 @@ class Flag {
   Flag() = default;  // of no Flags; never given
 
   Flag Required();
+  // Not required, and nearly always given: Flags::Completed gives it a word that has no flag.
+  Flag Usual();
   Flag ShowDefault();  // help shows the value that the variable has now
   // What help calls the value; by default TEXT or NUMBER. FILE, FOLDER and PATH, also in [ ], are
   // paths: shells complete them.

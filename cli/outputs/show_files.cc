@@ -180,7 +180,11 @@ Result<bool> ShowFolder(const std::string& path, Console& out) {
 
 Result<bool> ShowOtherFile(const std::string& path, const ShowTensorOptions& options,
                            Console& out) {
-  if (IsDirectory(path)) return ShowFolder(path, out);
+  if (IsDirectory(path)) {  // a list of dumps has no calls to choose from, and no elements
+    const bool chooses =
+        !options.filter.empty() || !options.slice.empty() || !options.golden.empty();
+    return chooses ? Result<bool>(false) : ShowFolder(path, out);
+  }
   if (formats::IsInPack(path)) {
     MSPROBE_RETURN_IF_ERROR(ShowTensors(path, options, out));
     return true;

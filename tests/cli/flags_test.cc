@@ -160,6 +160,21 @@ TEST(Flags, PathsGoToAVerbThatRequiresNone) {
   EXPECT_EQ(flags.Completed(words, parsed.extra), "msprobe config_check -c a b");
 }
 
+TEST(Flags, AWordWithoutAFlagGoesToTheUsualOne) {
+  const auto completed = [&](const std::vector<std::string>& words) {
+    std::string dump, call, output;
+    Flags flags("", "msprobe op_generate");
+    flags.Text("-i", &dump, "the dump").TypeName("PATH").Required();
+    flags.Text("-o", &output, "the folder").TypeName("FOLDER");
+    flags.Text("--api_name", &call, "the call").Usual();
+    const Flags::Parsed parsed = flags.Parse(words);
+    return flags.Completed(words, parsed.extra);
+  };
+  EXPECT_EQ(completed({"-i", "a", "linear.0"}), "msprobe op_generate -i a -api linear.0");
+  EXPECT_EQ(completed({"a", "linear.0"}), "msprobe op_generate -i a -api linear.0");
+  EXPECT_EQ(completed({"a"}), "msprobe op_generate -i a");
+}
+
 TEST(Flags, AnOptionalValueMayBeLeftOut) {
   std::string file;
   bool other = false;

@@ -200,7 +200,7 @@ TEST(NodeTree, NeedsModules) {
   EXPECT_TRUE(CheckHasTree(Model(0)).ok());
   DumpBuilder b;
   b.Call("Torch.mul.0.forward");
-  EXPECT_THAT(CheckHasTree(b.Take()).message(), HasSubstr("found calls of APIs only"));
+  EXPECT_THAT(CheckHasTree(b.Take()).message(), HasSubstr("found no calls of modules"));
 }
 
 std::string LevelOf(const char* call, const compare::test::Tensor& in,

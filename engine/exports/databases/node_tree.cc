@@ -194,7 +194,7 @@ Status CheckHasTree(const Dump& dump) {
   return InvalidArgument()
       .At(dump.path)
       .Expected("calls of modules, and construct.json beside the dump, for a graph")
-      .Found("calls of APIs only")
+      .Found("no calls of modules")
       .Hint("record with level L0 or mix");
 }
 
