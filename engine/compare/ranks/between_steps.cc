@@ -214,7 +214,10 @@ std::string DescribeCause(const StepOfRank& earlier) {
 
 StepWeights WeightsIn(const Comparison& c) {
   StepWeights w;
-  if (c.decided) w.unrelated = c.decided->unrelated_weights;
+  if (c.decided) {
+    w.unrelated = c.decided->unrelated_weights;
+    w.related = c.decided->related_weights;
+  }
   for (const Dump* dump : {&c.target, &c.golden}) {
     for (const auto& [key, value] : dump->provenance)
       w.in_graph_mode |= key == "mode" && value == "graph";

@@ -18,6 +18,14 @@
 namespace msprobe::compare {
 namespace {
 
+// Whether relations explain how a weight differs when the step begins. A buffer that no recorded call
+// takes has no relation.
+bool IsRelated(const StepWeights& weights, const std::string& name, bool trained) {
+  if (!weights.unrelated) return false;
+  return trained ? std::ranges::find(*weights.unrelated, name) == weights.unrelated->end()
+                 : std::ranges::find(*weights.related, name) != weights.related->end();
+}
+
 constexpr double kConfidence = 0.95;
 // Roundings by which two optimizers may put a weight apart in one step of bit-equal gradients (fused
 // against one call for each operation): what they add is small beside the weight.
@@ -218,9 +226,7 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
     const std::string& name = c->first;
     const bool by_chance = MovesByChance(earlier.weights, name);
     // Relations know the error with which each weight was left.
-    const auto& unrelated = later.weights.unrelated;
-    const bool related =
-        !same_bits && unrelated && std::ranges::find(*unrelated, name) == unrelated->end();
+    const bool related = !same_bits && IsRelated(later.weights, name, trained);
     updates.push_back({.name = name,
                        .dimensions = c->second.dimensions,
                        .trained = trained,

@@ -302,6 +302,7 @@ std::string DescribeRewrites(const Comparison& c, const std::vector<Region>& reg
     if (region.wrong) continue;
     const std::string of_target = DescribeCalls(c, region, true);
     const std::string of_golden = DescribeCalls(c, region, false);
+    if (c.decided && (region.target_calls == 0 || region.golden_calls == 0)) continue;
     if (of_target == of_golden) continue;  // "mul for mul" says nothing
     ++rewrites;
     std::string text = fmt::format("{} for {}", of_target, of_golden);

@@ -57,9 +57,14 @@ class Answer {
 
   FirstDivergence Begin(const EarlierCalls& before) const {
     FirstDivergence f = StartExplanation(c_, pair_, row_);
-    f.call_class = CallClass::kIntroduced;
+    f.call_class = TakesWrong() ? CallClass::kInherited : CallClass::kIntroduced;
     f.confidence = before.JudgedFactor() * c_.pairs[pair_].confidence;
     return f;
+  }
+
+  // What goes in is wrong, and no call made it.
+  bool TakesWrong() const {
+    return candidate_.cause == Cause::kNoCallMadeIt || candidate_.cause == Cause::kAnotherWeight;
   }
 
   // "Torch.add.3.forward.output.0", by the call that made a value. A constant may have many makers: it
@@ -224,6 +229,7 @@ class Answer {
     if (c_.IsCompiled(pair_)) {  // the other run makes it in code that a compiler made
       if (effect.pair >= 0 && RecordOf(c_, effect.pair).is_module)
         return ExplainIntroduced(c_, effect.pair);
+      if (effect.pair >= 0 && effect.tie == Tie::kOutput) return ExplainInherited(c_, effect.pair);
       FirstDivergence f =
           Saying(fmt::format("the {} runs this call in compiled code (torch.compile), in which no "
                              "operation is recorded",

@@ -1,9 +1,11 @@
 #include "engine/compare/relations/decide.h"
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
 #include "engine/compare/explain/classify.h"
+#include "engine/compare/model/rounding.h"
 #include "engine/compare/relations/answer.h"
 #include "engine/compare/relations/expose.h"
 #include "engine/compare/relations/graph.h"
@@ -65,10 +67,13 @@ class Decision {
     for (const Candidate& candidate : exposure_.candidates) MarkRows(candidate);
     c_.decided.emplace();
     for (const auto& [v, name] : target_.NamedWeights()) {
-      if (!relations_.IsRight(v)) c_.decided->unrelated_weights.push_back(name);
+      (relations_.IsRight(v) ? c_.decided->related_weights : c_.decided->unrelated_weights)
+          .push_back(name);
     }
     FindComparedNowhere();
+    MarkRewritten();
     ClassifyCalls(&c_);
+    if (!AnyCompared()) return;
     std::vector<FirstDivergence> named;
     for (const Candidate& candidate : exposure_.candidates) {
       if (candidate.cause == Cause::kAnotherUpdate) continue;  // between_steps.h names the update
@@ -102,8 +107,17 @@ class Decision {
         m.reason =
             target_.calls[candidate.call].facts->Moves() ? Reason::kMoved : Reason::kOtherElements;
       else if (like)
-        m.reason = Reason::kNone;
+        m.reason = FormOf(c_.rows[row]);
     }
+  }
+
+  // What two rows have of another form.
+  Reason FormOf(const Row& row) const {
+    const Leaf &mine = c_.target.leaves[row.target], &other = c_.golden.leaves[row.golden];
+    if (mine.kind != LeafKind::kTensor || other.kind != LeafKind::kTensor) return Reason::kNone;
+    if (!mine.shape.SameWithoutOnes(other.shape)) return Reason::kShapeDiffers;
+    const bool kinds = RoundingOf(mine.dtype).kind != RoundingOf(other.dtype).kind;
+    return kinds ? Reason::kKindDiffers : Reason::kNone;
   }
 
   // The records of the target's candidates, and those of the forward calls of backward ones: what they
@@ -138,6 +152,60 @@ class Decision {
           (mine.count(c_.pairs[p].target) > 0 || others.count(c_.pairs[p].golden) > 0))
         c_.decided->compared_nowhere.push_back(static_cast<int32_t>(p));
     }
+  }
+
+  // Whether the runs have anything in common by which they can be judged.
+  bool AnyCompared() const {
+    return std::ranges::any_of(c_.pairs, [this](const RecordPair& pair) {
+      if (!pair.matched()) return false;
+      for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+        if (c_.measures[i].verdict != RowVerdict::kUnknown ||
+            c_.measures[i].reason == Reason::kRewritten ||
+            c_.measures[i].reason == Reason::kWithoutEffect)
+          return true;
+      }
+      return false;
+    });
+  }
+
+  // Operations that only one run calls, and of which nothing wrong is made: they compute what other
+  // calls compute in the other run.
+  void MarkRewritten() {
+    const auto mark = [this](const Graph& run, const std::vector<CallId>& partners,
+                             const auto& is_exposed, const auto& pair_of) {
+      for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
+        const Call& call = run.calls[id];
+        const int32_t p = pair_of[call.record];
+        const bool operation =
+            call.kind == CallKind::kOperation || call.kind == CallKind::kBackward;
+        // The backward call of a call that both runs make: its result is used in one of them only.
+        const bool unused = call.forward != kNoId && partners[call.forward] != kNoId;
+        if (partners[id] != kNoId || !operation || unused || p < 0 || c_.pairs[p].matched() ||
+            c_.IsCompiled(p) || std::ranges::any_of(run.Makes(id), is_exposed))
+          continue;
+        c_.rewritten.resize(c_.pairs.size(), 0);
+        c_.rewritten[p] = Comparison::kRewrite;
+      }
+    };
+    std::vector<int32_t> of_target(c_.target.records.size(), -1),
+        of_golden(c_.golden.records.size(), -1);
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      const RecordPair& pair = c_.pairs[p];
+      if (pair.target >= 0) of_target[pair.target] = static_cast<int32_t>(p);
+      if (pair.golden >= 0) of_golden[pair.golden] = static_cast<int32_t>(p);
+    }
+    // A run that was killed may have made the other calls later.
+    if (c_.golden.complete)
+      mark(
+          target_, relations_.pair,
+          [this](const Port& port) {
+            return exposure_.IsExposed(port.value) && !relations_.IsRight(port.value);
+          },
+          of_target);
+    if (c_.target.complete)
+      mark(
+          golden_, relations_.partner,
+          [this](const Port& port) { return exposure_.IsGoldenExposed(port.value); }, of_golden);
   }
 
   // A row's verdict follows from the relation of its value and from whether it is exposed; that of a
@@ -195,7 +263,10 @@ class Decision {
     if (d.row >= 0 && c_.pairs[d.pair].matched() &&
         c_.measures[d.row].verdict != RowVerdict::kEqual)
       c_.measures[d.row].verdict = RowVerdict::kDiffers;
-    if (c_.pairs[d.pair].matched()) c_.classes[d.pair] = CallClass::kIntroduced;
+    if (c_.pairs[d.pair].matched()) {
+      c_.classes[d.pair] =
+          d.call_class == CallClass::kInherited ? CallClass::kInherited : CallClass::kIntroduced;
+    }
     return d;
   }
 

@@ -64,6 +64,8 @@ Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> lef
   const bool same_policy = SamePolicy();
   const bool alike = r_.same_environment() && same_policy;
   if (!same_policy) DropGrowth();
+  // Every bit of another framework is another one, and its operations have other arguments.
+  if (r_.of_two_frameworks) return;
   if (candidates.empty()) {
     candidates = FirstBits(alike);
     without_effect = !candidates.empty();
@@ -475,11 +477,13 @@ std::vector<Candidate> Exposure::Frontier() {
     if (auto c = WhoShouldMake(x, w, static_cast<CallId>(t.calls.size()), x, {}))
       found.push_back(*c);
   }
-  if (!modules_only_) {
+  // What another framework computes in calls of its own is missing nowhere.
+  if (!modules_only_ && (found.empty() || !r_.of_two_frameworks)) {
     std::vector<ValueId> lost;
     for (const auto& [w, causes] : exposed_golden_) {
       const CallId maker = r_.g.values[w].maker;
-      if (!causes.empty() || maker == kNoId || r_.partner[maker] != kNoId) continue;
+      if (!causes.empty() || maker == kNoId || r_.partner[maker] != kNoId || r_.IsCompiled(maker))
+        continue;
       // What only moves elements is missed by who takes them.
       const bool moves = r_.g.calls[maker].facts->Moves() && r_.g.Takes(maker).size() == 1;
       if (!moves) lost.push_back(w);

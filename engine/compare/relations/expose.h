@@ -61,6 +61,7 @@ class Exposure {
   // The candidates of the second look differ without effect on this step.
   bool without_effect = false;
   bool IsExposed(ValueId value) const { return exposed_.count(value) > 0; }
+  bool IsGoldenExposed(ValueId w) const { return exposed_golden_.count(w) > 0; }
 
  private:
   using Causes = std::unordered_map<ValueId, std::vector<ValueId>>;
@@ -79,6 +80,7 @@ class Exposure {
   static bool MayLead(const Value& part, const Value& whole);
   void FindSinks();
   void FindMemorySinks();
+  bool HasOtherForm(const Sink& sink, ValueId w) const;
   void Misplace(CallId call, ValueId value);
   void FindLeft(std::span<const LeftGradient> left);
   std::optional<Candidate> LeftIn(ValueId value) const;

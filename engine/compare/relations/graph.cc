@@ -261,7 +261,10 @@ void Graph::Make(CallId call, int32_t leaf, int32_t place) {
 
 ValueId Graph::Observe(int32_t leaf, CallId call, bool is_made) {
   const Leaf& l = dump.leaves[leaf];
-  const int32_t content = content_.Of(is_target_, leaf);
+  const bool has_digest = !l.fingerprint.empty() || !l.checksum.empty();
+  // Statistics of NaN are equal for tensors that have nothing else in common.
+  const bool tells = has_digest || std::isfinite(l.norm_value);
+  const int32_t content = tells ? content_.Of(is_target_, leaf) : kNoId;
   ValueId known = content >= 0 ? by_content_[content] : kNoId;
   if (known == kNoId) {
     Value value;
@@ -270,9 +273,12 @@ ValueId Graph::Observe(int32_t leaf, CallId call, bool is_made) {
     value.shape = l.shape;
     value.content = content;
     value.roundoff = RoundoffOf(l.dtype);
-    value.has_digest = !l.fingerprint.empty() || !l.checksum.empty();
+    value.has_digest = has_digest;
     value.unwritten = unwritten_leaf_[leaf] != 0;
-    value.plain = content < 0 || value.unwritten || SaysNothing(value.moments, value.IsFloat());
+    const bool by_digest =
+        has_digest && !value.moments.known && value.IsFloat() && l.shape.elements() > 1;
+    value.plain = content < 0 || value.unwritten ||
+                  (!by_digest && SaysNothing(value.moments, value.IsFloat()));
     value.born = call;
     const uint64_t key = HashText(l.shape.view(), static_cast<uint64_t>(content) + 1);
     if (value.plain && !is_made && content >= 0) {
@@ -437,6 +443,16 @@ std::vector<ValueId> Graph::InputsOf(ValueId v, bool saved) const {
     }
   }
   return out;
+}
+
+bool Graph::IsLeft(ValueId v) const {
+  const std::span<const CallId> makers = MakersOf(v);
+  const CallId last = makers.empty() ? kNoId : makers.back();
+  const auto uses = TakersOf(v);
+  return std::all_of(uses.begin(), uses.end(), [&](const Taker& use) {
+    const Call& taker = calls[use.call];
+    return taker.begins <= last || taker.makes == 0;
+  });
 }
 
 bool Graph::IsLoose(ValueId v) const {

@@ -146,6 +146,8 @@ class Graph {
   // The values that a value was made of. `saved`: and, of a gradient, what the forward call of its
   // maker took and made. Of a module: and what the calls inside of it made.
   std::vector<ValueId> InputsOf(ValueId value, bool saved) const;
+  // No recorded call makes anything of what the last call returned.
+  bool IsLeft(ValueId value) const;
   // No recorded operation takes what the last call returned: code without records may.
   bool IsLoose(ValueId value) const;
   // What is known of its elements; one for each length of rows in which it was seen.

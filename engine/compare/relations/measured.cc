@@ -7,23 +7,62 @@
 #include "engine/compare/relations/relate.h"
 
 namespace msprobe::compare::relations {
+namespace {
 
-// What was measured of rows: their elements, and how far repeats of the golden are from it.
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kDouble = 0x1p-53;
+
+}  // namespace
+
+// What was measured of rows: their elements, and how far repeats of the golden are from it; where a
+// dump has no moments, all that is known of them.
 void Relations::FindBeside() {
-  if (c.diffs.empty() && c.by_repeats.empty()) return;
   for (size_t i = 0; i < c.rows.size(); ++i) {
     const Row& row = c.rows[i];
     if (row.target < 0 || row.golden < 0) continue;
     const ValueId v = t.ValueOfLeaf(row.target), w = g.ValueOfLeaf(row.golden);
+    if (v == kNoId || w == kNoId) continue;
     const kernels::Diff* diff = c.DiffOf(i);
     const RowVerdict noise = c.by_repeats.empty() ? RowVerdict::kUnknown : c.by_repeats[i];
-    if (v == kNoId || w == kNoId || (diff == nullptr && noise == RowVerdict::kUnknown)) continue;
+    const bool told = t.values[v].moments.known && g.values[w].moments.known;
+    // The files have shapes that their records do not tell.
+    const bool other_files =
+        c.measures[i].reason == Reason::kShapeDiffers &&
+        t.dump.leaves[row.target].shape.SameWithoutOnes(g.dump.leaves[row.golden].shape);
+    if (told && diff == nullptr && noise == RowVerdict::kUnknown && !other_files) continue;
     Beside& beside = beside_[static_cast<uint64_t>(v) << 32 | static_cast<uint32_t>(w)];
     if (noise != RowVerdict::kUnknown) beside.by_repeats = noise;
+    if (const Measure& m = c.measures[i];
+        !told && (beside.by_row == RowVerdict::kUnknown || m.severity > beside.roundings)) {
+      beside.by_row = m.verdict;
+      beside.roundings = m.severity;
+    }
+    beside.other |= other_files;
     if (diff == nullptr) continue;
     beside.other |= diff->nonfinite_mismatch > 0;
     if (!std::isnan(diff->euclidean)) beside.error = std::max(beside.error, diff->euclidean);
   }
+}
+
+// A relation of values without moments, as their row was judged; none: it was not.
+std::optional<Relation> Relations::ByRow(ValueId v, ValueId w, Proof proof) const {
+  const Beside* beside = BesideOf(v, w);
+  if (beside == nullptr || beside->by_row == RowVerdict::kUnknown) return std::nullopt;
+  const bool same = t.values[v].content != kNoId && t.values[v].content == g.values[w].content;
+  const double roundoff = std::max(t.values[v].roundoff, kDouble);
+  Relation r{.proof = proof, .golden = w, .error = beside->roundings * roundoff};
+  switch (beside->by_row) {
+    case RowVerdict::kEqual:
+      r.strength = same ? Strength::kEqual : Strength::kNear;
+      break;
+    case RowVerdict::kNoise:
+      r.strength = Strength::kNear;
+      r.bound = r.error;
+      break;
+    default:
+      r.strength = Strength::kNone;
+  }
+  return r;
 }
 
 // Where a dump has no digests, equal statistics are one content: elements that were compared know better.
@@ -52,9 +91,7 @@ Apart Relations::ApartOf(ValueId v, ValueId w, double terms) const {
   if (beside == nullptr || (beside->error < 0 && !beside->other)) return apart;
   // Relative to the size without extremes: a mask of -1e38 must not hide what is beside it.
   const double norm = size * std::sqrt(static_cast<double>(b.n));
-  apart.in_order = beside->other        ? std::numeric_limits<double>::infinity()
-                   : beside->error == 0 ? 0
-                                        : beside->error / norm;
+  apart.in_order = beside->other ? kInfinity : beside->error == 0 ? 0 : beside->error / norm;
   apart.compared = true;
   return apart;
 }
@@ -88,6 +125,95 @@ double Relations::FactorOf(ValueId v, ValueId w, double bound) const {
     if (!apart || apart->in_order <= near) return factor;
   }
   return 0;
+}
+
+// How v is related to w, by what was measured of the two.
+Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, Proof proof) const {
+  const Value &a = t.values[v], &b = g.values[w];
+  Relation r{.proof = proof, .golden = w, .bound = bound};
+  if (!a.moments.known || !b.moments.known || b.unwritten) {
+    if (const auto by_row = b.unwritten ? std::nullopt : ByRow(v, w, proof)) return *by_row;
+    r.strength = Strength::kEqual;
+    r.proof = Proof::kNotRecorded;
+    return r;
+  }
+  const Beside* beside = BesideOf(v, w);
+  if (beside != nullptr && beside->by_repeats == RowVerdict::kNoise) {
+    const double error = ApartOf(v, w, Terms(v)).in_order;
+    return {.strength = Strength::kNear,
+            .proof = Proof::kRepeats,
+            .golden = w,
+            .error = std::isfinite(error) ? error : 0,
+            .bound = bound,
+            .proven = true};
+  }
+  const bool no_repeat = beside != nullptr && beside->by_repeats == RowVerdict::kDiffers;
+  // Where bits decide, the same elements in another order are other ones.
+  const bool by_bits = !c.exact.empty() || (c.mode == Mode::kChecksum && !c.tolerant);
+  if ((no_repeat || by_bits) && a.has_digest && b.has_digest) return r;
+  exact |= no_repeat;
+  bool like = SameElements(a.moments, b.moments);
+  if (!a.IsFloat() || !b.IsFloat()) {  // integers do not round
+    const Apart apart = ApartOf(v, w, 0);
+    like = like && (!apart.proven || apart.rows <= kOwnRoundings * kDouble);
+    r.strength = !like ? Strength::kNone : a.dtype != b.dtype ? Strength::kNear : Strength::kSame;
+    r.error = like ? 0 : kInfinity;
+    r.bound = 0;
+    r.like = like;
+    r.proven = like && apart.proven &&
+               (r.strength == Strength::kSame || apart.in_order <= kOwnRoundings * kDouble);
+    return r;
+  }
+  if (a.dtype.dtype() != b.dtype.dtype()) {
+    const double coarse = std::max(a.roundoff, b.roundoff);
+    double wrong = 0;
+    r.bound = std::max(bound, NotHiding(v, kOwnRoundings * coarse, coarse, &wrong));
+    exact = false;
+  }
+  const Apart apart = ApartOf(v, w, Terms(v));
+  // Where nothing explains other bits, and a dump does not tell them, its numbers must be the same.
+  const bool told = a.has_digest && b.has_digest;
+  const bool near = exact ? !told && apart.in_order == 0 : apart.in_order <= r.bound;
+  // Another order shows much more in the elements as they stand than in their rows.
+  const bool same_rows = apart.rows <= std::max(r.bound, kOwnRoundings * kDouble) &&
+                         (near || kSurely * apart.rows <= apart.in_order);
+  like = (like && !apart.proven) || (apart.proven && same_rows);
+  r.strength = near ? Strength::kNear : like ? Strength::kSame : Strength::kNone;
+  r.error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
+  r.like = like && a.dtype.dtype() == b.dtype.dtype();
+  r.proven = r.strength != Strength::kNone && (apart.proven || (near && apart.compared));
+  return r;
+}
+
+bool Relations::FitsOrWrong(ValueId v, ValueId w) const {
+  return w == kNoId || Fits(v, w) || (of(v).strength == Strength::kNone && !t.values[v].plain);
+}
+
+bool Relations::Fits(ValueId v, ValueId w) const {
+  if (w == kNoId) return false;
+  const Value &a = t.values[v], &b = g.values[w];
+  const Relation& r = of(v);
+  if ((r.golden == w && r.strength >= Strength::kSame) || SameBits(v, w) ||
+      (part_[v] != 0 && covered_[w] != 0) || a.unwritten || b.unwritten)
+    return true;
+  if ((!a.moments.known || !b.moments.known) && !(a.has_digest && b.has_digest)) {
+    const Beside* beside = BesideOf(v, w);  // what was not recorded is not another value
+    return beside == nullptr || beside->by_row != RowVerdict::kDiffers;
+  }
+  if (a.plain) {
+    return !a.moments.known || !b.moments.known ||
+           Distance(a.moments, b.moments, 0) <= kOwnRoundings * std::max(a.roundoff, b.roundoff);
+  }
+  if (r.strength < Strength::kSame) return false;
+  if (r.strength == Strength::kEqual && a.dtype.dtype() == b.dtype.dtype()) {
+    const Apart apart = ApartOf(v, w, 0);
+    return apart.in_order <= kOwnRoundings * a.roundoff &&
+           (apart.proven || !SameElements(a.moments, b.moments));
+  }
+  const Apart apart = ApartOf(v, w, Terms(v));
+  const double error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
+  return error <= std::max({r.bound, kOwnRoundings * std::max(a.roundoff, b.roundoff),
+                            kOwnRoundings * kDouble});
 }
 
 }  // namespace msprobe::compare::relations

@@ -19,11 +19,12 @@ Moments MomentsOf(const Dump& dump, int32_t index) {
   Moments m;
   if (leaf.kind != LeafKind::kTensor || !leaf.has_stats || leaf.norm.empty()) return m;
   const ElementCounts& counts = *leaf.counts;
-  m.known = true;
   m.n = std::max<int64_t>(leaf.shape.elements(), 0);
   m.not_finite = std::max<int64_t>(counts.nan, 0) + std::max<int64_t>(counts.pos_inf, 0) +
                  std::max<int64_t>(counts.neg_inf, 0);
-  m.zeros = std::max<int64_t>(counts.zero, 0);
+  // A dump that writes no norm, or that does not count what made it NaN.
+  m.known = leaf.shape.elements() >= 0 && (std::isfinite(leaf.norm_value) || m.not_finite > 0);
+  m.zeros = std::max<int64_t>(counts.zero, -1);
   if (const LeafRest* rest = dump.RestOf(index); rest != nullptr && rest->extremes > 0) {
     m.extremes = rest->extremes;
     m.n = std::max<int64_t>(m.n - rest->extremes, 1);
@@ -51,7 +52,7 @@ Moments Join(std::span<const Moments> parts) {
     sum += part.mean * static_cast<double>(part.n);
     squares += part.norm * part.norm;
     all.not_finite += part.not_finite;
-    all.zeros += part.zeros;
+    all.zeros = all.zeros < 0 || part.zeros < 0 ? -1 : all.zeros + part.zeros;
     all.extremes += part.extremes;
   }
   all.known = true;
@@ -86,9 +87,9 @@ double Distance(const Moments& a, const Moments& b, double terms) {
 
 bool SameElements(const Moments& a, const Moments& b) {
   if (!a.known || !b.known) return false;
-  return a.n == b.n && a.high == b.high && a.low == b.low && a.zeros == b.zeros &&
-         a.not_finite == b.not_finite && a.extremes == b.extremes &&
-         std::abs(a.norm - b.norm) <= kDigits * b.norm &&
+  return a.n == b.n && a.high == b.high && a.low == b.low &&
+         (a.zeros == b.zeros || a.zeros < 0 || b.zeros < 0) && a.not_finite == b.not_finite &&
+         a.extremes == b.extremes && std::abs(a.norm - b.norm) <= kDigits * b.norm &&
          std::abs(a.mean - b.mean) <= kDigits * std::max(b.Rms(), std::abs(b.mean));
 }
 
@@ -99,8 +100,7 @@ uint64_t ElementsKey(const Moments& m) {
     std::memcpy(&u, &f, sizeof u);
     return static_cast<uint64_t>(u);
   };
-  return MixKeys(MixKeys(MixKeys(static_cast<uint64_t>(m.n), bits(m.high)), bits(m.low)),
-                 static_cast<uint64_t>(m.zeros));
+  return MixKeys(MixKeys(static_cast<uint64_t>(m.n), bits(m.high)), bits(m.low));
 }
 
 }  // namespace msprobe::compare::relations

@@ -22,7 +22,8 @@ struct Moments {
   bool known = false;  // false: nothing was recorded
   int64_t n = 0;
   double high = 0, low = 0, mean = 0, norm = 0;
-  int64_t not_finite = 0, zeros = 0, extremes = 0;
+  int64_t not_finite = 0, extremes = 0;
+  int64_t zeros = 0;  // -1: they were not counted
 
   double Rms() const;   // root of the mean square; 0: no elements, or not finite
   double Size() const;  // the largest absolute value

@@ -18,9 +18,14 @@ void Relations::PairCalls() {
   std::vector<int32_t> golden_record(t.dump.records.size(), kNoId);
   for (const RecordPair& each : c.pairs) {
     if (each.matched()) golden_record[each.target] = each.golden;
+    const auto index = static_cast<int32_t>(&each - c.pairs.data());
+    if (c.IsCompiled(index) && each.golden >= 0 && call_of_record[each.golden] != kNoId)
+      compiled_[call_of_record[each.golden]] = 1;
     for (uint32_t i = each.first_row; i < each.first_row + each.row_count; ++i) {
       const Row& row = c.rows[i];
       if (row.target < 0 || row.golden < 0) continue;
+      // Two tools list these gradients in different orders: they are known by their contents alone.
+      if (c.measures[i].reason == Reason::kGradientOrder) continue;
       golden_leaf_[row.target] = row.golden;
       target_leaf_[row.golden] = row.target;
       if (t.dump.leaves[row.target].kind == LeafKind::kScalar)
@@ -201,6 +206,56 @@ std::vector<Relations::Group> Relations::GroupsOf(CallId call) {
     out.push_back(std::move(group));
   }
   return out;
+}
+
+bool Relations::OtherApi(CallId id) const {
+  return !of_two_frameworks && BaseApi(t.ApiOf(id)) != BaseApi(g.ApiOf(pair[id]));
+}
+
+// A plain argument that says how a call computes. Of a dtype or a device the result tells.
+static bool IsSetting(const Leaf& leaf) {
+  if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput) return false;
+  const std::string_view type = leaf.type.view();
+  return type.find("dtype") == std::string_view::npos &&
+         type.find("device") == std::string_view::npos &&
+         type.find("layout") == std::string_view::npos &&
+         type.find("memory_format") == std::string_view::npos;
+}
+
+bool Relations::OtherScalars(CallId id) const {
+  const Record& record = t.dump.records[t.calls[id].record];
+  const Record& other = g.dump.records[g.calls[pair[id]].record];
+  for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
+    const Leaf& leaf = t.dump.leaves[i];
+    if (!IsSetting(leaf)) continue;
+    const int32_t there = golden_leaf_[i];
+    if (there < 0) {
+      if (!of_two_frameworks && leaf.value != "None" && leaf.value != "False") return true;
+      continue;
+    }
+    if (scalar_differs_[i] != 0) return true;
+  }
+  for (uint32_t i = other.first_leaf; i < other.first_leaf + other.leaf_count; ++i) {
+    const Leaf& leaf = g.dump.leaves[i];
+    if (!of_two_frameworks && IsSetting(leaf) && target_leaf_[i] < 0 && leaf.value != "None" &&
+        leaf.value != "False")
+      return true;
+  }
+  return false;
+}
+
+bool Relations::Alike(CallId id) const {
+  if (id == kNoId || pair[id] == kNoId) return false;
+  const Call &mine = t.calls[id], &other = g.calls[pair[id]];
+  for (const Port& port : t.Takes(id)) {
+    if (!FitsOrWrong(port.value, AtPartner(port))) return false;
+  }
+  if (mine.kind == CallKind::kBackward)
+    return mine.forward != kNoId && pair[mine.forward] == other.forward && Alike(mine.forward);
+  if (mine.kind == CallKind::kModule) return t.ChildrenOf(id).empty();
+  const bool free = mine.kind != CallKind::kOperation || mine.facts->exchanges ||
+                    mine.facts->opaque || mine.facts->draws;
+  return !free && !OtherApi(id) && !OtherScalars(id);
 }
 
 }  // namespace msprobe::compare::relations

@@ -309,7 +309,9 @@ std::vector<Candidate> Exposure::FirstBits(bool alike) const {
   const std::vector<double> golden = alike ? Coarsest(r_.g) : std::vector<double>();
   for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
     const CallKind kind = r_.t.calls[id].kind;
-    if ((kind != CallKind::kOperation && kind != CallKind::kBackward) || r_.pair[id] == kNoId)
+    if ((kind != CallKind::kOperation && kind != CallKind::kBackward &&
+         kind != CallKind::kUpdate) ||
+        r_.pair[id] == kNoId)
       continue;
     std::optional<Candidate> found;
     if (kind == CallKind::kOperation && alike) found = OtherIntegers(id);

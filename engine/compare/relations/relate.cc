@@ -71,6 +71,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       t(target),
       g(golden),
       carried(before),
+      of_two_frameworks(OfTwoFrameworks(target.dump, golden.dump)),
       pair(target.calls.size(), kNoId),
       partner(golden.calls.size(), kNoId),
       relations_(target.values.size()),
@@ -81,6 +82,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       part_(target.values.size(), 0),
       covered_(golden.values.size(), 0),
       taken_(golden.values.size(), 0),
+      compiled_(golden.calls.size(), 0),
       golden_leaf_(target.dump.leaves.size(), kNoId),
       target_leaf_(golden.dump.leaves.size(), kNoId),
       scalar_differs_(target.dump.leaves.size(), 0),
@@ -341,8 +343,15 @@ void Relations::RelateConstant(ValueId v, ValueId w) {
   Relation& old = relations_[v];
   if (old.golden != kNoId || (w == kNoId && old.proof != Proof::kNotTried)) return;
   const Value& a = t.values[v];
-  if (w == kNoId || a.unwritten || g.values[w].unwritten || a.content == g.values[w].content ||
-      !a.moments.known || !g.values[w].moments.known) {
+  const bool told = w != kNoId && a.moments.known && g.values[w].moments.known;
+  if (w != kNoId && !told && !a.unwritten && !g.values[w].unwritten) {
+    if (const auto by_row = ByRow(v, w, Proof::kPartner)) {
+      old = *by_row;
+      return;
+    }
+  }
+  const bool same = told && SameBits(v, w);
+  if (!told || a.unwritten || g.values[w].unwritten || same) {
     old = {.strength = Strength::kEqual,
            .proof = a.moments.known ? Proof::kConstant : Proof::kNotRecorded,
            .golden = w};
@@ -351,69 +360,15 @@ void Relations::RelateConstant(ValueId v, ValueId w) {
   const Value& b = g.values[w];
   const double own = kOwnRoundings * std::max(a.roundoff, b.roundoff);
   const double bound = c.exact.empty() ? std::max(BoundOf(v).error, own) : 0;
-  const double error = Distance(a.moments, b.moments, Terms(v));
-  const bool near = error <= bound;
+  const double error = ApartOf(v, w, Terms(v)).in_order;
+  const bool near =
+      a.IsFloat() || b.IsFloat() ? error <= bound : SameElements(a.moments, b.moments);
   old = {.strength = near ? Strength::kNear : Strength::kNone,
          .proof = Proof::kConstant,
          .golden = near ? w : kNoId,
          .error = error,
          .bound = bound,
          .factor = near ? 0 : FactorOf(v, w, bound)};
-}
-
-Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, Proof proof) const {
-  const Value &a = t.values[v], &b = g.values[w];
-  Relation r{.proof = proof, .golden = w, .bound = bound};
-  if (!a.moments.known || !b.moments.known || b.unwritten) {
-    r.strength = Strength::kEqual;
-    r.proof = Proof::kNotRecorded;
-    return r;
-  }
-  const Beside* beside = BesideOf(v, w);
-  if (beside != nullptr && beside->by_repeats == RowVerdict::kNoise) {
-    const double error = ApartOf(v, w, Terms(v)).in_order;
-    return {.strength = Strength::kNear,
-            .proof = Proof::kRepeats,
-            .golden = w,
-            .error = std::isfinite(error) ? error : 0,
-            .bound = bound,
-            .proven = true};
-  }
-  const bool no_repeat = beside != nullptr && beside->by_repeats == RowVerdict::kDiffers;
-  // Where bits decide, the same elements in another order are other ones.
-  if ((no_repeat || !c.exact.empty()) && a.has_digest && b.has_digest) return r;
-  exact |= no_repeat;
-  bool like = SameElements(a.moments, b.moments);
-  if (!a.IsFloat() || !b.IsFloat()) {  // integers do not round
-    const Apart apart = ApartOf(v, w, 0);
-    like = like && (!apart.proven || apart.rows <= kOwnRoundings * kDouble);
-    r.strength = !like ? Strength::kNone : a.dtype != b.dtype ? Strength::kNear : Strength::kSame;
-    r.error = like ? 0 : kInfinity;
-    r.bound = 0;
-    r.like = like;
-    r.proven = like && apart.proven &&
-               (r.strength == Strength::kSame || apart.in_order <= kOwnRoundings * kDouble);
-    return r;
-  }
-  if (a.dtype.dtype() != b.dtype.dtype()) {
-    const double coarse = std::max(a.roundoff, b.roundoff);
-    double wrong = 0;
-    r.bound = std::max(bound, NotHiding(v, kOwnRoundings * coarse, coarse, &wrong));
-    exact = false;
-  }
-  const Apart apart = ApartOf(v, w, Terms(v));
-  // Where nothing explains other bits, and a dump does not tell them, its numbers must be the same.
-  const bool told = a.has_digest && b.has_digest;
-  const bool near = exact ? !told && apart.in_order == 0 : apart.in_order <= r.bound;
-  // Another order shows much more in the elements as they stand than in their rows.
-  const bool same_rows = apart.rows <= std::max(r.bound, kOwnRoundings * kDouble) &&
-                         (near || kSurely * apart.rows <= apart.in_order);
-  like = (like && !apart.proven) || (apart.proven && same_rows);
-  r.strength = near ? Strength::kNear : like ? Strength::kSame : Strength::kNone;
-  r.error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
-  r.like = like && a.dtype.dtype() == b.dtype.dtype();
-  r.proven = r.strength != Strength::kNone && (apart.proven || (near && apart.compared));
-  return r;
 }
 
 // A golden value with the same moments, whatever call made it.
@@ -515,82 +470,6 @@ bool Relations::Follows(ValueId v) const {
   }
   if (!t.PartsOf(v).empty() || t.values[v].maker == kNoId) return !inputs.empty();
   return Alike(t.values[v].maker);
-}
-
-bool Relations::OtherApi(CallId id) const {
-  return BaseApi(t.ApiOf(id)) != BaseApi(g.ApiOf(pair[id]));
-}
-
-// A plain argument that says how a call computes. Of a dtype or a device the result tells.
-static bool IsSetting(const Leaf& leaf) {
-  if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput) return false;
-  const std::string_view type = leaf.type.view();
-  return type.find("dtype") == std::string_view::npos &&
-         type.find("device") == std::string_view::npos &&
-         type.find("layout") == std::string_view::npos &&
-         type.find("memory_format") == std::string_view::npos;
-}
-
-bool Relations::OtherScalars(CallId id) const {
-  const Record& record = t.dump.records[t.calls[id].record];
-  const Record& other = g.dump.records[g.calls[pair[id]].record];
-  for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
-    const Leaf& leaf = t.dump.leaves[i];
-    if (!IsSetting(leaf)) continue;
-    const int32_t there = golden_leaf_[i];
-    if (there < 0) {
-      if (leaf.value != "None" && leaf.value != "False") return true;
-      continue;
-    }
-    if (scalar_differs_[i] != 0) return true;
-  }
-  for (uint32_t i = other.first_leaf; i < other.first_leaf + other.leaf_count; ++i) {
-    const Leaf& leaf = g.dump.leaves[i];
-    if (IsSetting(leaf) && target_leaf_[i] < 0 && leaf.value != "None" && leaf.value != "False")
-      return true;
-  }
-  return false;
-}
-
-bool Relations::Alike(CallId id) const {
-  if (id == kNoId || pair[id] == kNoId) return false;
-  const Call &mine = t.calls[id], &other = g.calls[pair[id]];
-  for (const Port& port : t.Takes(id)) {
-    if (!FitsOrWrong(port.value, AtPartner(port))) return false;
-  }
-  if (mine.kind == CallKind::kBackward)
-    return mine.forward != kNoId && pair[mine.forward] == other.forward && Alike(mine.forward);
-  if (mine.kind == CallKind::kModule) return t.ChildrenOf(id).empty();
-  const bool free = mine.kind != CallKind::kOperation || mine.facts->exchanges ||
-                    mine.facts->opaque || mine.facts->draws;
-  return !free && !OtherApi(id) && !OtherScalars(id);
-}
-
-bool Relations::FitsOrWrong(ValueId v, ValueId w) const {
-  return w == kNoId || Fits(v, w) || (of(v).strength == Strength::kNone && !t.values[v].plain);
-}
-
-bool Relations::Fits(ValueId v, ValueId w) const {
-  if (w == kNoId) return false;
-  const Value &a = t.values[v], &b = g.values[w];
-  const Relation& r = of(v);
-  if ((r.golden == w && r.strength >= Strength::kSame) || SameBits(v, w) ||
-      (part_[v] != 0 && covered_[w] != 0) || a.unwritten || b.unwritten)
-    return true;
-  if (a.plain) {
-    return !a.moments.known || !b.moments.known ||
-           Distance(a.moments, b.moments, 0) <= kOwnRoundings * std::max(a.roundoff, b.roundoff);
-  }
-  if (r.strength < Strength::kSame) return false;
-  if (r.strength == Strength::kEqual && a.dtype.dtype() == b.dtype.dtype()) {
-    const Apart apart = ApartOf(v, w, 0);
-    return apart.in_order <= kOwnRoundings * a.roundoff &&
-           (apart.proven || !SameElements(a.moments, b.moments));
-  }
-  const Apart apart = ApartOf(v, w, Terms(v));
-  const double error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
-  return error <= std::max({r.bound, kOwnRoundings * std::max(a.roundoff, b.roundoff),
-                            kOwnRoundings * kDouble});
 }
 
 }  // namespace msprobe::compare::relations

@@ -55,6 +55,8 @@ class Relations {
   const Graph& t;
   const Graph& g;
   const Carried& carried;
+  // Their operations have other names, arguments, and results that only one of them returns.
+  const bool of_two_frameworks;
   std::vector<CallId> pair;     // of each call of the target; kNoId
   std::vector<CallId> partner;  // of each call of the golden
 
@@ -64,8 +66,11 @@ class Relations {
   bool Has(ValueId golden) const { return has_[golden] != 0; }
   // Whether a value of the target is the value w of the golden, by its relation or by its numbers.
   bool Fits(ValueId value, ValueId w) const;
-  // The golden's value at the place of a port of a paired call; kNoId.
+  // The golden's leaf at the place of one of the target; kNoId.
   int32_t PartnerLeaf(int32_t target_leaf) const { return golden_leaf_[target_leaf]; }
+  // Whether the target runs a call of the golden in code that a compiler made.
+  bool IsCompiled(CallId golden) const { return compiled_[golden] != 0; }
+  // The golden's value at the place of a port of a paired call; kNoId.
   ValueId AtPartner(const Port& port) const;
   // The target's value at the place of the golden's port; kNoId.
   ValueId AtTarget(int32_t golden_leaf) const;
@@ -121,10 +126,15 @@ class Relations {
     double error = -1;   // |a - b| of the elements; -1: they were not compared
     bool other = false;  // NaN or infinity on one side only
     RowVerdict by_repeats = RowVerdict::kUnknown;
+    // Where no moments tell: how the row was judged by what was recorded of it, and how many roundings
+    // apart it is.
+    RowVerdict by_row = RowVerdict::kUnknown;
+    double roundings = 0;
   };
   void FindArrivals();
   void FindBeside();
   const Beside* BesideOf(ValueId value, ValueId w) const;
+  std::optional<Relation> ByRow(ValueId value, ValueId w, Proof proof) const;
   bool SameBits(ValueId value, ValueId w) const;
   std::optional<Apart> BySketches(ValueId value, ValueId w, double size, double factor = 1) const;
   double FactorOf(ValueId value, ValueId w, double bound) const;
@@ -189,6 +199,7 @@ class Relations {
   std::vector<double> terms_, coarse_;  // -1: not known yet
   std::vector<char> has_, part_, covered_;
   std::vector<char> taken_;  // golden values that a value of the target is near
+  std::vector<char> compiled_;
   std::vector<int32_t> golden_leaf_, target_leaf_;  // the partner of each leaf
   std::vector<char> scalar_differs_;                // of each leaf of the target
   struct AtPlace {

@@ -82,7 +82,7 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
     }
     for (const Port& port : run.Makes(id)) {
       // Where no gradients of parameters were recorded, what nobody takes is a result of the step.
-      const bool last = complete.empty() && !stepped && run.TakersOf(port.value).empty() &&
+      const bool last = complete.empty() && !stepped && run.IsLeft(port.value) &&
                         (call.IsForward() || call.IsBackward()) && !FillsNewMemory(run, id);
       const Value& value = run.values[port.value];
       // A number that a program may show; of a loss AddLosses knows more.
@@ -105,18 +105,20 @@ void Exposure::FindSinks() {
   for (const Sink& sink : mine) {
     const Port port{.value = sink.value, .leaf = sink.leaf};
     const ValueId there = r_.AtPartner(port);
-    if (sink.paired && there == kNoId) continue;
+    // An operation of another framework may return more, as the statistics of a norm.
+    if ((sink.paired || r_.of_two_frameworks) && there == kNoId) continue;
     if (r_.of(sink.value).strength < Strength::kNear) {
       bad_sinks_.push_back(sink.value);
       if (there != kNoId) bad_golden_.push_back(there);
-    } else if (there != kNoId && !r_.Fits(sink.value, there)) {
+    } else if (there != kNoId &&
+               (!r_.Fits(sink.value, there) || (!sink.paired && HasOtherForm(sink, there)))) {
       Misplace(sink.call, sink.value);
     }
   }
   FindMemorySinks();
   for (const Sink& sink : golden) {
-    if (r_.partner[sink.call] == kNoId && !sink.update && !sink.paired && !r_.Has(sink.value) &&
-        !g.values[sink.value].plain && t_complete)
+    if (r_.partner[sink.call] == kNoId && !sink.update && !sink.paired && !r_.of_two_frameworks &&
+        !r_.Has(sink.value) && !g.values[sink.value].plain && t_complete)
       bad_golden_.push_back(sink.value);
     if (!sink.update || r_.partner[sink.call] != kNoId) continue;
     const bool known =
@@ -128,6 +130,16 @@ void Exposure::FindSinks() {
     if (known && (missing_steps_.empty() || missing_steps_.back() != sink.call))
       missing_steps_.push_back(sink.call);
   }
+}
+
+// A result with the elements of w in another shape, dimensions of 1 aside, or in another kind of number.
+bool Exposure::HasOtherForm(const Sink& sink, ValueId w) const {
+  const Leaf& mine = r_.t.dump.leaves[sink.leaf];
+  const Leaf& other = r_.g.dump.leaves[r_.PartnerLeaf(sink.leaf)];
+  if (!mine.dtype.dtype() || !other.dtype.dtype()) return false;
+  return r_.t.values[sink.value].IsFloat() != r_.g.values[w].IsFloat() ||
+         (r_.of(sink.value).golden == w && mine.shape.known() && other.shape.known() &&
+          !mine.shape.SameWithoutOnes(other.shape));
 }
 
 // A right value of the golden at the place of another one. What its call takes may be wrong already.
