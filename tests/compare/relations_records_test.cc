@@ -145,6 +145,24 @@ TEST(RelationsOfRecords, OtherCallsThatAgreeAreARewrite) {
   EXPECT_EQ(DescribeRewrites(cut, RegionsOf(cut)), "");
 }
 
+// Gradients of parameters are listed before the backward calls that made them: what enters the first of
+// these is named, and no list.
+TEST(RelationsOfRecords, AGradientThatEntersTheLastModuleIsNamedThere) {
+  const auto run = [](double error) {
+    DumpBuilder b;
+    b.Call("Module.a.Linear.forward.0").In(Value(1)).Out(Value(2));
+    b.Call("Module.b.LayerNorm.forward.0").In(Value(2)).Out(Value(3));
+    b.Call("Module.c.Linear.forward.0").In(Value(3)).Out(Value(4));
+    b.Call("Module.b.LayerNorm.parameters_grad.0").Grad("weight", Value(20, error));
+    b.Call("Module.c.Linear.backward.0").In(Value(11, error)).Out(Value(12, error));
+    b.Call("Module.b.LayerNorm.backward.0").In(Value(12, error)).Out(Value(13, error));
+    b.Call("Module.a.Linear.parameters_grad.0").Grad("weight", Value(14, error));
+    b.Call("Module.a.Linear.backward.0").In(Value(13, error)).Out(Value(15, error));
+    return b.Take();
+  };
+  EXPECT_EQ(FirstOf(run(kWrong), run(0)), "Module.c.Linear.backward.0");
+}
+
 TEST(RelationsOfRecords, DumpsWithNothingInCommonAreNotJudged) {
   DumpBuilder t, g;
   t.Call("Module.fc.Linear.forward.0").In(Value(1)).Out(Value(2));

@@ -319,7 +319,10 @@ std::optional<Candidate> Exposure::Unrecorded(ValueId x, ValueId w, CallId call,
   const CallId end = r_.pair[call];
   for (CallId m = 0; m < end; ++m) {
     const Call& other = g.calls[m];
-    if (other.IsBackward() != g.calls[end].IsBackward() || other.IsModule()) continue;
+    // Gradients of parameters are listed before the calls that made them, and lead nowhere.
+    if (other.IsBackward() != g.calls[end].IsBackward() || other.IsModule() ||
+        other.kind == CallKind::kGradients)
+      continue;
     const CallId mine = r_.partner[m];
     for (const Port& port : g.Makes(m)) {
       const ValueId y = port.value;
