@@ -162,7 +162,7 @@ struct Decided {
   // Names in weights.json of the weights with which the target began, and that are none of the
   // golden's.
   std::vector<std::string> unrelated_weights;
-  // Those that are. A buffer that no recorded call takes is in neither.
+  // Names of those that are values of the golden. A buffer that no recorded call takes is in neither.
   std::vector<std::string> related_weights;
   // Calls of one run whose results were not recorded, and that may change memory: indices into pairs.
   std::vector<int32_t> compared_nowhere;

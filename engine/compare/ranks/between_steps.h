@@ -37,8 +37,8 @@ struct StepWeights {
   // Weights whose gradients are zero by mathematics (zero_gradients.h): the optimizer moves them by
   // chance.
   std::vector<std::string> by_chance;
-  std::optional<std::vector<std::string>> unrelated,
-      related;  // Decided::unrelated_weights, related_
+  // Decided::unrelated_weights and related_weights; none where rules decided.
+  std::optional<std::vector<std::string>> unrelated, related;
   // The relative error of the first divergence when it is in a call that reads a weight with other
   // bits; else 0. Elements of a weight may be apart although its statistics agree.
   double error_behind_weight = 0;

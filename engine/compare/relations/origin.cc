@@ -96,7 +96,8 @@ std::optional<Candidate> Exposure::PutInAnotherOrder(CallId call, ValueId v) con
 // Shape is part of a value: a call that only one run makes leaves the elements as they are, and gives
 // them another shape than the other run passes here.
 std::optional<Candidate> Exposure::Reshaped(CallId call, ValueId v) const {
-  if (r_.of_two_frameworks) return std::nullopt;  // which shape what they take
+  // Another framework gives its operations the same elements in other shapes.
+  if (r_.of_two_frameworks) return std::nullopt;
   const auto lone_maker = [](const Graph& run, const std::vector<CallId>& partners,
                              const Port& port, CallId before) {
     CallId found = kNoId;
