@@ -185,7 +185,8 @@ void ForgiveGradientOrder(Comparison* c) {
 
 bool RelationsDecide(const CompareOptions& options, const Comparison& c) {
   if (options.engine != Engine::kAuto) return options.engine == Engine::kRelations;
-  return !c.target.sketches.empty() && !c.golden.sketches.empty();
+  return !c.target.sketches.empty() && !c.golden.sketches.empty() &&
+         !OfTwoFrameworks(c.target, c.golden);
 }
 
 // Rows that say nothing of the two programs are taken out; the relations of the values decide.
