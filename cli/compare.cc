@@ -67,7 +67,7 @@ class CompareVerb : public Verb {
     flags
         .Text("--engine", &engine_,
               "what decides where the runs first differ: relations between their values, or rules "
-              "for its rows. auto: relations, if both dumps have sketches")
+              "for its rows. auto: relations, if both dumps have sketches and are of one framework")
         .OneOf({"auto", "rules", "relations"})
         .ShowDefault();
     flags.Switch("--tolerant", &tolerant_, "differences within rounding are always noise");

@@ -118,7 +118,7 @@ bool ABufferMovedOtherwise(const std::vector<WeightUpdate>& updates) {
 
 // Whether relations, which know the error with which each weight was left, name a weight first, or say
 // of half of them that they are others: the step began so, whatever its calls show.
-bool BeganOtherwise(const RankResult& result, const std::vector<WeightUpdate>& updates) {
+bool BeganDifferently(const RankResult& result, const std::vector<WeightUpdate>& updates) {
   if (!result.weights.unrelated || result.first.pair < 0) return false;
   const auto of = [&](auto test) { return std::count_if(updates.begin(), updates.end(), test); };
   const auto wrong = of([](const WeightUpdate& u) { return u.trained && u.wrong; });
@@ -270,7 +270,7 @@ void NameWrongUpdates(std::span<RankResult> results) {
                                                 [](const WeightUpdate& u) { return u.wrong; });
         const bool rounding = step.rounds && !apart && !ABufferMovedOtherwise(updates) &&
                               (r.first.pair < 0 || AgreementOf(updates).agrees()) &&
-                              !BeganOtherwise(r, updates);
+                              !BeganDifferently(r, updates);
         if (wrong && !rounding) Name(results, *before, step, updates, fault, &r);
       }
     }
