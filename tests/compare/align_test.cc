@@ -1,5 +1,6 @@
 #include "engine/compare/align/align.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -483,6 +484,35 @@ TEST(AlignTest, PartsOfACallGoBeforeOneOfTheSameName) {
   EXPECT_EQ(AlignRecords(split, golden, {})[1].golden, -1);
   // Without them nothing contradicts the pair: the call takes other values.
   EXPECT_EQ(AlignRecords(wrong, golden, {})[1].golden, 1);
+}
+
+// Of three layers the target runs the second compiled. The norms' weights are all ones, and no value
+// of the third layer agrees.
+TEST(AlignTest, ModulesTellRepetitionsApart) {
+  const auto run = [](bool compiled) {
+    DumpBuilder b;
+    for (int layer = 0, call = 0; layer < 3; ++layer) {
+      if (compiled && layer == 1) continue;
+      const std::string print = fmt::format("{}{}", layer, compiled && layer == 2 ? "t" : "g");
+      const std::string module = fmt::format("Module.{}.norm.LayerNorm", layer);
+      const double max = compiled && layer == 2 ? 9 : layer;
+      b.Call(fmt::format("Functional.layer_norm.{}.forward", call))
+          .In(Numbers(max, -1, 0, 3).Print("x" + print))
+          .In(Numbers(1, 1, 1, 2).Print("ones"))
+          .Out(Numbers(max, -2, 0, 5).Print("y" + print))
+          .InModule(module);
+      b.Call(fmt::format("Functional.linear.{}.forward", call++))
+          .In(Numbers(max, -2, 0, 5).Print("y" + print))
+          .In(Numbers(1, -1, 0, 2).Print(fmt::format("w{}", layer)))
+          .Out(Numbers(max, -3, 0, 5).Print("z" + print));
+    }
+    return b.Take();
+  };
+  const Dump target = run(true), golden = run(false);
+  const auto partners = AlignRecords(target, golden, {});
+  ASSERT_EQ(partners.size(), 4u);
+  EXPECT_EQ(partners[2].golden, 4);
+  EXPECT_EQ(partners[3].golden, 5);
 }
 
 }  // namespace

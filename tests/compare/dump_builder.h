@@ -118,8 +118,7 @@ class DumpBuilder {
   }
   // The module in which the last call of an API ran, where no call of it is recorded (level L1).
   DumpBuilder& InModule(std::string_view name) {
-    dump_.records.back().module = name;
-    return *this;
+    return dump_.records.back().module = Text(name), *this;
   }
   DumpBuilder& Parent(std::string_view name) {
     return dump_.records.back().parent = Text(name), *this;

@@ -89,6 +89,30 @@ TEST(RunStartTest, OtherData) {
   EXPECT_EQ(b.data, "other data (Functional.linear.0.forward.input.0 differs)");
 }
 
+// The golden records the call that makes what relu takes; the target runs that code compiled.
+TEST(RunStartTest, WhatTheOtherRunComputesIsNoData) {
+  const auto run = [](bool recorded, const char* made) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward")
+        .In(Numbers(1, -1, 0, 3).Print("d"))
+        .Out(Numbers(2, -2, 0, 5).Print("m"));
+    if (recorded)
+      b.Call("Functional.silu.0.forward")
+          .In(Numbers(2, -2, 0, 5).Print("m"))
+          .Out(Numbers(3, -1, 0, 5).Print(made))
+          .InModule("Module.block.Block");
+    const double max = recorded ? 3 : 4;
+    b.Call("Functional.relu.0.forward")
+        .In(Numbers(max, -1, 0, 5).Print(made))
+        .Out(Numbers(max, 0, 1, 4).Print(recorded ? "r" : "q"));
+    return b.Take();
+  };
+  Dump target = run(false, "t");
+  target.compiled = {{.module = "Module.block.Block", .line = "train.py:7"}};
+  const RunStart b = MustCompare(std::move(target), run(true, "g")).run_start;
+  EXPECT_EQ(b.data, "the same data (1 tensor from outside up to the divergence)");
+}
+
 TEST(RunStartTest, UnknownFactsAreNotReported) {
   Dump target = OneRun("d", "m", "w"), golden = OneRun("d", "m", "w");
   target.weights.clear();

@@ -126,6 +126,24 @@ def test_the_module_after_an_exception_and_a_stop_inside(tmp_path):
         assert "module" not in data[f"{name}.0.forward"]
 
 
+def compile_the_second(model):
+    """Beside modules whose classes have a __call__ of their own, as compiled graphs do."""
+    for number in range(20):
+        own = type(f"Own{number}", (torch.nn.Linear,), {"__call__": torch.nn.Linear.__call__})
+        model.add_module(f"own_{number}", own(4, 4))
+    model.layers[1].compile(backend="aot_eager")
+
+
+def test_the_module_after_compiled_code(tmp_path):
+    """While a compiler traces, it puts a function of its own in the place of Module.__call__."""
+    run_forked(record, tmp_path / "dump", "L1", compile_the_second)
+    dump = read_dump(tmp_path / "dump")
+    modules = {name: entry.get("module") for name, entry in dump.data.items()}
+    assert modules["Functional.linear.0.forward"] == "Module.layers.0.fc.Linear"
+    assert modules["Functional.linear.1.forward"] == "Module.layers.2.fc.Linear"
+    assert modules["Functional.gelu.1.forward"] == "Module.layers.2.Block"
+
+
 @forked
 def test_no_module_without_extra_info(tmp_path):
     record(tmp_path / "run", "L1", wrong_scale, {"extra_info": False})

@@ -43,7 +43,8 @@ constexpr size_t kMaxRenamedPairs = 40000;
 // Below these limits two calls of different names are not paired at all.
 constexpr double kMinSimilarity = 0.55, kMinNameSimilarity = 0.7;
 
-// What equal arguments count for, beside up to 4 for the data that go in and come out.
+// What equal arguments count for, beside up to 4 for the data that go in and come out and 1 for the
+// module.
 constexpr int kSameArguments = 3;
 
 // Gives each different 64-bit key the next free number from 0: DiffSequences needs small ids.
@@ -212,6 +213,10 @@ int GapFiller::Agreement(uint32_t target, uint32_t golden) const {
     const Leaf *x = first(a, output), *y = first(b, output);
     if (x != nullptr && y != nullptr) score += LeafAgreement(*x, *y);
   }
+  // Weights of layers that began alike (a norm's ones) tell no layer, and of compiled layers only
+  // the names of their neighbours are left.
+  const std::string_view module = target_.records[target].module;
+  score += !module.empty() && module == golden_.records[golden].module;
   return score + (SameOtherArguments(a, b) ? kSameArguments : 0);
 }
 

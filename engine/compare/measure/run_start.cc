@@ -87,8 +87,11 @@ bool IsWeightArgument(const Comparison& c, const Leaf& leaf) {
 
 // A sentence on the outside data (outside_data.h) of both runs.
 std::string CompareData(const Comparison& c) {
-  FingerprintSet same, rounded, of_golden;
-  for (const Leaf& leaf : c.golden.leaves) of_golden.Insert(leaf.fingerprint);
+  FingerprintSet same, rounded, of_golden, made_in_golden;
+  for (const Leaf& leaf : c.golden.leaves) {
+    of_golden.Insert(leaf.fingerprint);
+    if (leaf.slot == Slot::kOutput) made_in_golden.Insert(leaf.fingerprint);
+  }
   for (const Weight& weight : c.golden.weights) of_golden.Insert(weight.fingerprint);
   std::string_view other;
   const uint32_t data_end = EndOfFirstMaker(c);
@@ -99,10 +102,11 @@ std::string CompareData(const Comparison& c) {
     const RowVerdict verdict = c.measures[row].verdict;
     if (verdict == RowVerdict::kEqual) same.Insert(leaf.fingerprint);
     if (verdict == RowVerdict::kNoise) rounded.Insert(leaf.fingerprint);
-    // A weight is no data; and what the golden has elsewhere, the target passes to another call: the data
-    // are the same.
+    // A weight is no data. What the golden has elsewhere, the target passes to another call: the data
+    // are the same. What the golden computes, the target computes in code that is not recorded.
     if (verdict == RowVerdict::kDiffers && !IsWeightArgument(c, leaf) &&
-        !of_golden.Has(leaf.fingerprint))
+        !of_golden.Has(leaf.fingerprint) &&
+        !made_in_golden.Has(c.golden.leaves[c.rows[row].golden].fingerprint))
       other = leaf.name, is_data = row < data_end;
     return other.empty();
   });

@@ -19,6 +19,7 @@ LISTS = os.path.join(os.path.dirname(__file__), "hook_module")
 
 _KEY = "msprobe"  # the key of our hooks; the keys of other hooks are numbers
 apis_added = False
+_patchers_added = False
 _places_added = False
 _collectives_added = False
 _optimizers_hooked = False
@@ -236,12 +237,16 @@ def end_module_dump():
     _engine.end_module_dump()
 
 
-def _add_places():
-    """Tell the engine, once, which code of PyTorch runs around calls."""
+def _add_patchers():
+    """Tell the engine, once, which functions of PyTorch set nn.Module.__call__ and restore it."""
     patcher = getattr(sys.modules.get("torch.fx._symbolic_trace"), "_Patcher", None)
     for name in ("revert_all_patches", "__exit__"):
         if hasattr(patcher, name):
             _engine.add_module_patcher(getattr(patcher, name))
+
+
+def _add_places():
+    """Tell the engine, once, which code of PyTorch runs around calls."""
     clip_grad = sys.modules["torch.nn.utils.clip_grad"]
     for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"):
         for function in (getattr(clip_grad, name), inspect.unwrap(getattr(clip_grad, name))):
@@ -284,7 +289,7 @@ def begin(model, rank_id=None):
 
 
 def _begin(model, rank_id):
-    global apis_added, _places_added, _collectives_added
+    global apis_added, _patchers_added, _places_added, _collectives_added
     if _engine.apis_wanted() and not apis_added:
         _add_apis()
         _engine.describe_parameters(signatures.parameter_names)
@@ -297,6 +302,10 @@ def _begin(model, rank_id):
     if _engine.apis_wanted():
         custom_apis.add()
         _watch_compiler()
+    # Level L1 follows modules, too, to say in which an API was called.
+    if (_engine.apis_wanted() or _engine.modules_wanted()) and not _patchers_added:
+        _add_patchers()
+        _patchers_added = True
     if _engine.modules_wanted() and not _places_added:
         _add_places()
         _places_added = True

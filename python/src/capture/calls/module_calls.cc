@@ -19,6 +19,18 @@ std::unordered_map<PyObject*, const Api*>& apis = *new std::unordered_map<PyObje
 std::deque<ObservedFunction>& patchers = *new std::deque<ObservedFunction>;
 ModuleObserver* observer = nullptr;
 
+// How many classes the class that defines this type's __call__ has above it: nn.Module has one.
+// -1 where the type defines it itself.
+Py_ssize_t HeightOfCall(PyTypeObject* type) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    PyObject* const base = PyTuple_GET_ITEM(type->tp_mro, i);
+    PyObject* const names = reinterpret_cast<PyTypeObject*>(base)->tp_dict;
+    if (names == nullptr || PyDict_GetItemString(names, "__call__") == nullptr) continue;
+    return i == 0 ? -1 : PyTuple_GET_SIZE(type->tp_mro) - i - 1;
+  }
+  return -1;
+}
+
 }  // namespace
 
 PyObject* ModuleCalls::Call(PyObject* module, PyObject* args, PyObject* kwargs) {
@@ -88,6 +100,14 @@ void ModuleCalls::Reinstall() {
   for (auto& [type, original] : types) {
     if (type->tp_call != Call) original = type->tp_call;
     type->tp_call = Call;
+  }
+  // A class that defines __call__ keeps its pointer when somebody sets that of nn.Module, and so do
+  // the classes below it: the graphs that a compiler makes are such classes.
+  Py_ssize_t lowest = -1;
+  for (const auto& [type, original] : types) {
+    const Py_ssize_t height = HeightOfCall(type);
+    if (height < 0 || (lowest >= 0 && height >= lowest)) continue;
+    lowest = height;
     canary_ = type;
   }
 }
