@@ -214,9 +214,12 @@ std::string RoundingNote(const SimilarityTable& table, const FallRule& rule,
 std::string UnknownNote(const std::vector<std::string>& names) {
   if (names.empty()) return "";
   return fmt::format(
-      "unknown: the directions of {}{} differ, but their gradients are as small as the rounding of "
-      "those behind them; if mathematics makes them zero (all in front of a norm whose result is "
-      "averaged), the directions are chance. Next: record both runs at level L1 and type msprobe "
+      "unknown: the directions of {}{} differ, and rounding may explain it: their gradients are as "
+      "small as the rounding of others, as where mathematics makes them zero (all in front of a "
+      "norm "
+      "whose result is averaged), or the backward pass computed in bfloat16 or float16, which "
+      "turns "
+      "small elements of every gradient. Next: record both runs at level L1 and type msprobe "
       "compare, which knows the terms of each sum",
       names[0], names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "");
 }

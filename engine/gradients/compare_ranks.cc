@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <mutex>
 #include <set>
+#include <string_view>
 
+#include "engine/base/text.h"
 #include "engine/base/threads.h"
 #include "engine/gradients/recorded_step.h"
 #include "engine/tensor/tensor_view.h"
@@ -37,17 +40,36 @@ struct Repeated {
   }
 };
 
-// The elements with another direction in the thirds of keys and values of a bias that
-// torch.nn.MultiheadAttention keeps for queries, keys and values together; 0 of any other parameter.
-// Directions of chance leave some of the values' as they are.
+// Whether the parameter is the bias of queries, keys and values together, in thirds: that of
+// torch.nn.MultiheadAttention, and of layers named as timm's, GPT-2's and others.
+bool IsJoinedBias(const GradientRow& row) {
+  if (!row.parameter.ends_with("bias") || row.shape.size() != 1 || row.shape[0] % 3 != 0)
+    return false;
+  const std::string name = Lower(row.parameter);
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{"in_proj", "qkv", "c_attn"},
+      [&](std::string_view part) { return name.find(part) != std::string::npos; });
+}
+
+// The elements with another direction in the thirds of keys and values of a joined bias; 0 of any other
+// parameter. Directions of chance leave some of the values' as they are.
 int64_t ChangedParts(const GradientRow& row, const Directions& target, const Directions& golden) {
-  const bool joined = row.parameter.ends_with("in_proj_bias") && row.shape.size() == 1;
-  if (!joined || row.shape[0] % 3 != 0) return 0;
+  if (!IsJoinedBias(row)) return 0;
   const int64_t third = row.shape[0] / 3;
   const int64_t values = CountDifferent(target, golden, 2 * third, 3 * third);
   constexpr double kByChance = 0.8;
   const bool chance = static_cast<double>(values) < kByChance * static_cast<double>(third);
   return CountDifferent(target, golden, third, 2 * third) + (chance ? values : 0);
+}
+
+// Of the dtype in which the pass computed, of the coarser side.
+double EpsilonOf(const GradientRow& a, const GradientRow& b) {
+  double epsilon = Similarity().epsilon;
+  for (const GradientRow* row : {&a, &b}) {
+    if (row->dtype == DType::kFloat16) epsilon = std::max(epsilon, 0x1p-10);
+    if (row->dtype == DType::kBFloat16) epsilon = std::max(epsilon, 0x1p-7);
+  }
+  return epsilon;
 }
 
 // The part-th of `parts` equal parts of a step's parameters, in the order of the table.
@@ -89,7 +111,8 @@ Found CompareStep(const RankFolders& folders, int64_t step, size_t part, size_t 
                                                        .count = a->count(),
                                                        .target_norm = row.norm,
                                                        .golden_norm = partner->norm,
-                                                       .changed_parts = ChangedParts(row, *a, *b)});
+                                                       .changed_parts = ChangedParts(row, *a, *b),
+                                                       .epsilon = EpsilonOf(row, *partner)});
   }
   return found;
 }

@@ -8,10 +8,12 @@
 namespace msprobe::gradients {
 namespace {
 
-// Tells for each cell whether its gradient is rounding, as FallRule says.
+constexpr double kFloat32 = 0x1p-23;
+
+// How large the gradients of a step are beside each other, and in which dtype its pass computed.
 class Sizes {
  public:
-  Sizes(const SimilarityTable& table, double rounding) : table_(table), rounding_(rounding) {
+  Sizes(const SimilarityTable& table, const FallRule& rule) : table_(table), rule_(rule) {
     std::unordered_map<std::string_view, size_t> modules;  // "layers.1.fc" of "layers.1.fc.bias"
     for (const std::string& name : table.parameters()) {
       const std::string_view module = std::string_view(name).substr(0, name.rfind('.') + 1);
@@ -20,37 +22,42 @@ class Sizes {
     largest_.resize(modules.size());
   }
 
-  // Whether the gradient is as small beside one of a module behind it, from which the backward pass
-  // comes.
-  bool IsSmall(size_t row) const {
-    return SizeOf(table_.At(row, step_)) < rounding_ * largest_behind_[row];
+  // Makes the other functions answer for this step.
+  void Begin(size_t step) {
+    step_ = step;
+    std::fill(largest_.begin(), largest_.end(), 0);
+    int64_t all = 0, coarse = 0;
+    for (size_t row = 0; row < module_of_.size(); ++row) {
+      const Similarity& cell = table_.At(row, step);
+      double& largest = largest_[module_of_[row]];
+      largest = std::max(largest, SizeOf(cell));  // NaN changes nothing
+      all += std::max<int64_t>(cell.count, 0);
+      if (cell.epsilon > kFloat32) coarse += std::max<int64_t>(cell.count, 0);
+    }
+    largest_of_all_ = largest_.empty() ? 0 : *std::max_element(largest_.begin(), largest_.end());
+    // What one gradient shows may be chance: 1 and 2 are numbers of bfloat16, too.
+    epsilon_ = kFloat32;
+    if (2 * coarse <= all) return;
+    for (size_t row = 0; row < module_of_.size(); ++row)
+      epsilon_ = std::max(epsilon_, table_.At(row, step).epsilon);
   }
 
-  // Makes IsRounding and IsSmall answer for this step.
-  void Begin(size_t step) {
-    std::fill(largest_.begin(), largest_.end(), 0);
-    for (size_t row = 0; row < module_of_.size(); ++row) {
-      double& largest = largest_[module_of_[row]];
-      largest = std::max(largest, SizeOf(table_.At(row, step)));  // NaN changes nothing
-    }
-    double behind = 0,
-           own = 0;  // of the modules behind, and of the part of this one that was passed
-    largest_behind_.assign(module_of_.size(), 0);
-    for (size_t row = module_of_.size(); row-- > 0;) {
-      if (row + 1 < module_of_.size() && module_of_[row + 1] != module_of_[row]) {
-        behind = std::max(behind, own);
-        own = 0;
-      }
-      own = std::max(own, SizeOf(table_.At(row, step)));
-      largest_behind_[row] = behind;
-    }
-    step_ = step;
-  }
+  double epsilon() const { return epsilon_; }
+  bool is_coarse() const { return epsilon_ > kFloat32; }
+  // As small as the rounding of its module's largest, in float32.
   bool IsRounding(size_t row) const {
-    return SizeOf(table_.At(row, step_)) < rounding_ * largest_[module_of_[row]];
+    return Size(row) < rule_.rounding * largest_[module_of_[row]];
+  }
+  // As small as what rounding may leave of a sum that cancels, in front of whatever module.
+  bool IsSmall(size_t row) const {
+    return Size(row) < rule_.rounding * largest_of_all_ || IsSmallInModule(row);
+  }
+  bool IsSmallInModule(size_t row) const {
+    return is_coarse() && Size(row) < rule_.coarse * epsilon_ * largest_[module_of_[row]];
   }
 
  private:
+  double Size(size_t row) const { return SizeOf(table_.At(row, step_)); }
   // The root mean square of the larger side; NaN: not known.
   static double SizeOf(const Similarity& cell) {
     if (cell.count <= 0 || std::isnan(cell.target_norm)) return std::nan("");
@@ -60,24 +67,41 @@ class Sizes {
   }
 
   const SimilarityTable& table_;
-  const double rounding_;
+  const FallRule& rule_;
   size_t step_ = 0;
-  std::vector<size_t> module_of_;       // of each row
-  std::vector<double> largest_;         // of each module
-  std::vector<double> largest_behind_;  // for each row: of the modules behind its own
+  double epsilon_ = kFloat32, largest_of_all_ = 0;
+  std::vector<size_t> module_of_;  // of each row
+  std::vector<double> largest_;    // of each module
 };
 
 // The changed elements that rounding explains in parts of a joined bias.
-int64_t RoundingOfParts(const Similarity& cell, const FallRule& rule) {
+int64_t RoundingOfParts(const Similarity& cell, const FallRule& rule, const Sizes& sizes) {
   const double apart = std::fabs(cell.target_norm - cell.golden_norm);
-  return apart <= rule.joined * cell.golden_norm ? cell.changed_parts : 0;  // NaN: 0
+  const double limit = sizes.is_coarse() ? sizes.epsilon() : rule.joined;
+  return apart <= limit * cell.golden_norm ? cell.changed_parts : 0;  // NaN: 0
 }
 
 // The share of elements with the same direction, as the rule sees it.
-double Judged(const Similarity& cell, const FallRule& rule) {
-  const int64_t parts = RoundingOfParts(cell, rule);
+double Judged(const Similarity& cell, const FallRule& rule, const Sizes& sizes) {
+  const int64_t parts = RoundingOfParts(cell, rule, sizes);
   return cell.share() +
          (parts == 0 ? 0 : static_cast<double>(parts) / static_cast<double>(cell.count));
+}
+
+// Whether chance turns `changed` of `count` elements, each with this probability, in one of a thousand
+// cases or more.
+bool IsChance(int64_t changed, int64_t count, double probability) {
+  constexpr double kRare = 1e-3, kDeviations = 3.1;
+  const double mean = static_cast<double>(count) * probability;
+  if (static_cast<double>(changed) <= mean) return true;
+  if (mean > 100) return static_cast<double>(changed) - mean <= kDeviations * std::sqrt(mean);
+  double fewer = 0, term = std::exp(static_cast<double>(count) * std::log1p(-probability));
+  for (int64_t x = 0; x < changed; ++x) {
+    fewer += term;
+    term *= static_cast<double>(count - x) / static_cast<double>(x + 1) * probability /
+            (1 - probability);
+  }
+  return 1 - fewer >= kRare;
 }
 
 // Whether nearly all elements changed their sign and nothing else: chance hardly does that.
@@ -101,26 +125,53 @@ struct FallenRows {
   size_t last_compared = 0;     // the last row that was judged
 };
 
+// The share of elements that point elsewhere, of ordinary gradients that do not fall; one more than
+// were seen, so that it is not zero where few were compared.
+double ShareTurned(const SimilarityTable& table, size_t step, const Sizes& sizes,
+                   const std::vector<char>& falls) {
+  int64_t changed = 1, all = 0;
+  for (size_t row = 0; row < falls.size(); ++row) {
+    const Similarity& cell = table.At(row, step);
+    if (falls[row] || cell.count <= 0 || sizes.IsSmall(row) || sizes.IsRounding(row)) continue;
+    changed += cell.count - cell.same - cell.changed_parts;
+    all += cell.count;
+  }
+  return static_cast<double>(changed) / static_cast<double>(std::max<int64_t>(all, 1));
+}
+
+bool Falls(double now, const std::optional<double>& before, const FallRule& rule) {
+  constexpr double kRounding = 1e-9;  // 0.97 - 0.94 is a little over 0.03
+  return before ? *before - now > rule.largest_drop + kRounding
+                : now < rule.lowest_first - kRounding;
+}
+
 // The parameters that fall in this step. `before` has the last similarity of each row, and gets those
 // of this step.
 FallenRows FallenIn(const SimilarityTable& table, size_t step, const FallRule& rule,
                     const Sizes& sizes, std::vector<std::optional<double>>* before) {
-  FallenRows found;
-  for (size_t row = 0; row < table.parameters().size(); ++row) {
+  const size_t rows = table.parameters().size();
+  std::vector<char> judged(rows, 0), falls(rows, 0);
+  for (size_t row = 0; row < rows; ++row) {
     const Similarity& cell = table.At(row, step);
-    if (!cell.known() || cell.count == 0) continue;
-    if (sizes.IsRounding(row)) continue;
-    std::optional<double>& former = (*before)[row];
-    const double now = Judged(cell, rule);
-    constexpr double kRounding = 1e-9;  // 0.97 - 0.94 is a little over 0.03
-    const bool falls = former ? *former - now > rule.largest_drop + kRounding
-                              : now < rule.lowest_first - kRounding;
-    if (falls && sizes.IsSmall(row) && !IsReversed(cell, rule)) {
+    judged[row] = cell.known() && cell.count != 0 && !sizes.IsRounding(row);
+    falls[row] = judged[row] && Falls(Judged(cell, rule, sizes), (*before)[row], rule);
+  }
+  const double turned =
+      sizes.is_coarse() ? std::min(rule.most_turned, ShareTurned(table, step, sizes, falls)) : 0;
+  FallenRows found;
+  for (size_t row = 0; row < rows; ++row) {
+    if (!judged[row]) continue;
+    const Similarity& cell = table.At(row, step);
+    const double now = Judged(cell, rule, sizes);
+    const bool rounding = sizes.IsSmall(row) ||
+                          (turned > 0 && IsChance(cell.count - cell.same, cell.count, 2 * turned));
+    if (falls[row] && rounding && !IsReversed(cell, rule)) {
       found.unknown.push_back(row);
       continue;
     }
+    std::optional<double>& former = (*before)[row];
     found.last_compared = row;
-    if (falls) found.fallen.push_back({row, former, former.value_or(1) - now});
+    if (falls[row]) found.fallen.push_back({row, former, former.value_or(1) - now});
     former = now;
   }
   return found;
@@ -137,12 +188,12 @@ std::vector<std::string> Named(const SimilarityTable& table, const std::vector<c
 
 std::vector<std::string> OnlyRounding(const SimilarityTable& table, const FallRule& rule) {
   std::vector<char> found(table.parameters().size(), 0);
-  Sizes sizes(table, rule.rounding);
+  Sizes sizes(table, rule);
   for (size_t step = 0; step < table.steps().size(); ++step) {
     sizes.Begin(step);
     for (size_t row = 0; row < found.size(); ++row) {
       const Similarity& cell = table.At(row, step);
-      const bool parts = RoundingOfParts(cell, rule) > 0;
+      const bool parts = RoundingOfParts(cell, rule, sizes) > 0;
       if (parts || (cell.same < cell.count && sizes.IsRounding(row))) found[row] = 1;
     }
   }
@@ -152,7 +203,7 @@ std::vector<std::string> OnlyRounding(const SimilarityTable& table, const FallRu
 std::vector<std::string> MayBeRounding(const SimilarityTable& table, const FallRule& rule) {
   std::vector<std::optional<double>> before(table.parameters().size());
   std::vector<char> found(table.parameters().size(), 0);
-  Sizes sizes(table, rule.rounding);
+  Sizes sizes(table, rule);
   for (size_t step = 0; step < table.steps().size(); ++step) {
     sizes.Begin(step);
     for (const size_t row : FallenIn(table, step, rule, sizes, &before).unknown) found[row] = 1;
@@ -162,7 +213,7 @@ std::vector<std::string> MayBeRounding(const SimilarityTable& table, const FallR
 
 std::optional<GradientFall> FirstFall(const SimilarityTable& table, const FallRule& rule) {
   std::vector<std::optional<double>> before(table.parameters().size());
-  Sizes sizes(table, rule.rounding);
+  Sizes sizes(table, rule);
   for (size_t step = 0; step < table.steps().size(); ++step) {
     sizes.Begin(step);
     const FallenRows found = FallenIn(table, step, rule, sizes, &before);

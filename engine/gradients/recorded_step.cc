@@ -43,6 +43,7 @@ std::optional<std::vector<int64_t>> ParseShape(std::string_view text) {
 
 struct Columns {
   size_t name = 0, norm = 0, shape = 0, max = 0, all = 0;
+  std::optional<size_t> dtype;  // tables of the older tools have none
 };
 
 // The older tools spell the names of columns with and without a capital letter.
@@ -57,6 +58,8 @@ std::optional<Columns> FindColumns(std::span<const std::string_view> header) {
   if (!find("param_name", &columns.name) || !find("norm", &columns.norm) ||
       !find("shape", &columns.shape) || !find("max", &columns.max))
     return std::nullopt;
+  size_t dtype = 0;
+  if (find("dtype", &dtype)) columns.dtype = dtype;
   return columns;
 }
 
@@ -86,6 +89,7 @@ Result<std::vector<GradientRow>> ReadRows(const std::string& path) {
     const bool empty = std::find(shape->begin(), shape->end(), 0) != shape->end();
     row.has_nan =
         !empty && (std::isnan(row.norm) || std::isnan(ToNumber(line.cells[columns->max])));
+    if (columns->dtype) row.dtype = DTypeFromTorchName(line.cells[*columns->dtype]);
     rows.push_back(std::move(row));
     return true;
   };

@@ -14,6 +14,7 @@
 #include "engine/base/status.h"
 #include "engine/formats/tensors/sign_archive.h"
 #include "engine/gradients/similarity.h"
+#include "engine/tensor/dtype.h"
 
 namespace msprobe::gradients {
 
@@ -23,6 +24,8 @@ struct GradientRow {
   std::vector<int64_t> shape;
   double norm = 0;
   bool has_nan = false;
+  // In which its backward pass computed, as far as the recording tells; nullopt: not known.
+  std::optional<DType> dtype;
 };
 
 // Whether the two have the same elements in the same order: MindSpore gives the weight of a Conv1d

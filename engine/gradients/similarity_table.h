@@ -26,6 +26,8 @@ struct Similarity {
   // Of the elements with another direction those of the keys' and the values' bias that may be chance,
   // where the parameter is the joined bias of queries, keys and values.
   int64_t changed_parts = 0;
+  // One rounding of the dtype in which the backward pass computed, of the coarser side.
+  double epsilon = 0x1p-23;
   double stated = -1;  // the share that a table states, which has no counts; -1: none
 
   bool known() const { return count >= 0 || stated >= 0; }

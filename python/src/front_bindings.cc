@@ -146,6 +146,13 @@ void BindFront(nb::module_& m) {
       },
       "models"_a, "Task grad_probe: summarise the gradients of these models from now on.");
   m.def(
+      "note_autocast",
+      [](const std::string& dtype) {
+        if (const std::optional<DType> found = DTypeFromTorchName(dtype))
+          GradientProbe::Get().NoteAutocast(*found);
+      },
+      "dtype"_a, "Task grad_probe: a module of this step runs under autocast in this dtype.");
+  m.def(
       "watch_gradients_of",
       [=](std::vector<std::string> names) {
         RaiseIfError(GradientProbe::Get().WatchNames(collector().session(), std::move(names)));

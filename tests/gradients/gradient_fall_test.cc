@@ -98,6 +98,55 @@ TEST(FirstFall, ASmallGradientIsUnknown) {
   EXPECT_THAT(FirstFall(fault, {})->others, ElementsAre());
 }
 
+// A bias that all outputs share cancels in the softmax behind it, and no module behind shows its terms.
+TEST(FirstFall, ASmallGradientIsUnknownWhereverTheLargestIs) {
+  SimilarityTable table = Sized({{"a.weight", 1}, {"shift.weight", 2e-8}});
+  table.At(0, 0).same = 100, table.At(1, 0).same = 50;
+  EXPECT_FALSE(FirstFall(table, {}));
+  EXPECT_THAT(MayBeRounding(table, {}), ElementsAre("shift.weight"));
+}
+
+// Gradients of a large parameter and of small ones; `turned`: elements of the large one that point
+// elsewhere.
+SimilarityTable Coarse(double epsilon, int64_t turned, int64_t norm_changed, double bias_size) {
+  SimilarityTable table({0});
+  const auto add = [&](const char* name, int64_t count, int64_t changed, double size) {
+    const double norm = size * std::sqrt(static_cast<double>(count));
+    table.At(table.Row(name), 0) = {.same = count - changed,
+                                    .count = count,
+                                    .target_norm = norm,
+                                    .golden_norm = 1.1 * norm,
+                                    .epsilon = epsilon};
+  };
+  add("a.weight", 10000, turned, 1);
+  add("a.bias", 32, 16, bias_size);
+  add("norm.weight", 32, norm_changed, 1);
+  return table;
+}
+
+TEST(FirstFall, InBFloat16RoundingIsLarger) {
+  const double bfloat16 = 0x1p-7, float32 = 0x1p-23;
+  // A bias that is zero by mathematics, and a real one.
+  EXPECT_FALSE(FirstFall(Coarse(bfloat16, 0, 0, 4e-3), {}));
+  EXPECT_THAT(MayBeRounding(Coarse(bfloat16, 0, 0, 4e-3), {}), ElementsAre("a.bias"));
+  EXPECT_EQ(FirstFall(Coarse(float32, 0, 0, 4e-3), {})->parameter, "a.bias");
+  EXPECT_EQ(FirstFall(Coarse(bfloat16, 0, 0, 0.5), {})->parameter, "a.bias");
+  // One element of 32, where the large parameters show that rounding turns some.
+  EXPECT_FALSE(FirstFall(Coarse(bfloat16, 20, 1, 4e-3), {}));
+  EXPECT_THAT(MayBeRounding(Coarse(bfloat16, 20, 1, 4e-3), {}),
+              ElementsAre("a.bias", "norm.weight"));
+  EXPECT_FALSE(FirstFall(Coarse(bfloat16, 0, 1, 4e-3), {})) << "one of 10000 would be no surprise";
+  EXPECT_EQ(FirstFall(Coarse(bfloat16, 0, 2, 4e-3), {})->parameter, "norm.weight");
+  EXPECT_EQ(FirstFall(Coarse(float32, 20, 1, 4e-3), {})->others.size(), 1u);
+  // More elements than rounding turns, however many a fault turns elsewhere.
+  EXPECT_EQ(FirstFall(Coarse(bfloat16, 20, 8, 4e-3), {})->parameter, "norm.weight");
+  EXPECT_EQ(FirstFall(Coarse(bfloat16, 200, 8, 4e-3), {})->parameter, "norm.weight");
+  // One gradient of numbers that bfloat16 can hold says nothing of the pass.
+  SimilarityTable table = Coarse(float32, 0, 0, 4e-3);
+  table.At(1, 0).epsilon = bfloat16;
+  EXPECT_EQ(FirstFall(table, {})->parameter, "a.bias");
+}
+
 // A table that was read has no norms, and a gradient without elements or with NaN is not small.
 TEST(FirstFall, UnknownSizesAreJudged) {
   const double nan = std::nan("");

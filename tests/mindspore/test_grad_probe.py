@@ -141,7 +141,8 @@ def test_R_D_M4_values(tmp_path, mode, level):
     for step in range(STEPS):
         rows = table(tmp_path, step)
         assert [row[0] for row in rows[1:]] == names
-        for row, gradient in zip(rows[1:], seen[step], strict=True):
+        assert {row[-1] for row in rows[1:]} == {"float32"}
+        for row, gradient in zip((row[:-1] for row in rows[1:]), seen[step], strict=True):
             assert row[1:-4] == between(level, gradient)
             got = [float(cell) for cell in row[-4:-1]]
             np.testing.assert_allclose(got, numbers(gradient), 1e-12)
@@ -254,11 +255,11 @@ def _special(config):
 def test_special_gradients(tmp_path, capfd):
     run_forked(_special, write_config(tmp_path, "L2", bounds=[]))
     assert table(tmp_path, 7) == [
-        ["param_name", "=0", "max", "min", "norm", "shape"],
-        ["plain", "0.25", "nan", "nan", "nan", "[4]"],
-        ["rounded", "0.0", "2.0", "2.0", "4.0", "[4]"],
+        ["param_name", "=0", "max", "min", "norm", "shape", "dtype"],
+        ["plain", "0.25", "nan", "nan", "nan", "[4]", "float32"],
+        ["rounded", "0.0", "2.0", "2.0", "4.0", "[4]", "bfloat16"],
     ]
-    assert table(tmp_path, 8)[1] == ["plain", "0.0", "inf", "1.0", "inf", "[2]"]
+    assert table(tmp_path, 8)[1] == ["plain", "0.0", "inf", "1.0", "inf", "[2]", "float32"]
     assert len(table(tmp_path, 8)) == 4
     assert "expected 3 gradients, one for each parameter of the optimizer, found 1" in (
         capfd.readouterr().err
@@ -415,5 +416,5 @@ def test_R_D_M5_against_pytorch(tmp_path, msprobe_bin, planted):
         assert ours[0] == theirs[0]
         for a, b in zip(ours[1:], theirs[1:], strict=True):
             np.testing.assert_allclose(
-                [float(cell) for cell in a[-4:-1]], [float(cell) for cell in b[-4:-1]], 1e-3, 1e-6
+                [float(cell) for cell in a[-5:-2]], [float(cell) for cell in b[-5:-2]], 1e-3, 1e-6
             )

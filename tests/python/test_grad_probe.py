@@ -70,7 +70,8 @@ def numbers(gradient):
 
 
 def check_rows(rows, seen, extra):
-    """`extra`: the columns between the name and the maximum."""
+    """`extra`: the columns between the name and the maximum. The last one is the dtype."""
+    rows = [row[:-1] for row in rows]
     assert [row[0] for row in rows[1:]] == list(seen)
     for row in rows[1:]:
         gradient = seen[row[0]]
@@ -89,7 +90,7 @@ def test_checksums(tmp_path):
     seen = run_forked(probe, tmp_path, level="L0")
     for step in range(STEPS):
         rows = table(tmp_path, step)
-        assert rows[0] == ["param_name", "MD5", "max", "min", "norm", "shape"]
+        assert rows[0] == ["param_name", "MD5", "max", "min", "norm", "shape", "dtype"]
         check_rows(rows, seen[step], lambda g: [f"{zlib.crc32(g.tobytes()):08x}"])
     assert files(tmp_path) == [f"rank0/grad_summary_{step}.csv" for step in range(STEPS)]
 
@@ -98,7 +99,7 @@ def test_directions(tmp_path):
     seen = run_forked(probe, tmp_path)
     for step in range(STEPS):
         rows = table(tmp_path, step)
-        assert rows[0] == ["param_name", "max", "min", "norm", "shape"]
+        assert rows[0] == ["param_name", "max", "min", "norm", "shape", "dtype"]
         check_rows(rows, seen[step], lambda g: [])
         directions = np.load(tmp_path / "dump" / "rank0" / f"grad_directions_{step}.npz")
         assert list(directions) == list(seen[step])
@@ -120,9 +121,106 @@ def test_intervals(tmp_path):
     for step in range(STEPS):
         rows = table(tmp_path, step)
         head = ["(-inf, -0.01]", "(-0.01, 0]", "(0, 0.001]", "(0.001, inf)", "=0"]
-        assert rows[0] == ["param_name", *head, "max", "min", "norm", "shape"]
+        assert rows[0] == ["param_name", *head, "max", "min", "norm", "shape", "dtype"]
         check_rows(rows, seen[step], shares)
     assert len(files(tmp_path)) == STEPS * 2
+
+
+class Inside(torch.nn.Module):
+    """Autocast begins in the forward of the model, and ends before its last layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(5, 16), torch.nn.Linear(16, 3)
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            h = self.first(x).relu()
+        return self.last(h.float())
+
+
+def train_in_autocast(folder, compiled):
+    debugger = PrecisionDebugger(write_config(folder))
+    torch.manual_seed(1)
+    model, x = Inside(), torch.randn(8, 5)
+    debugger.monitor(model)
+    called = torch.compile(model, backend="eager", fullgraph=True) if compiled else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(2):
+        for part in x.chunk(3):
+            result = called(part) if step == 0 else model.last(part.repeat(1, 4)[:, :16])
+            result.square().sum().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_dtype_of_a_pass_under_autocast(tmp_path):
+    """Gradients that are added up and clipped do not show it."""
+    run_forked(train_in_autocast, tmp_path, compiled=False)
+    assert {row[-1] for row in table(tmp_path, 0)[1:]} == {"bfloat16"}
+    assert {row[-1] for row in table(tmp_path, 1)[1:]} == {"float32"}
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = torch.nn.Linear(12, 32), torch.nn.Linear(32, 10)
+        self.q, self.k, self.v = (torch.nn.Linear(32, 32) for _ in range(3))
+
+    def forward(self, x, edit):
+        h = self.inner(x)
+        q, k, v = (part(h) for part in (self.q, self.k, self.v))
+        if edit == "written out":
+            scores = (q @ k.mT) / 32**0.5
+            powers = (scores - scores.amax(-1, keepdim=True).detach()).exp()
+            return self.head(((powers / powers.sum(-1, keepdim=True)).to(v.dtype) @ v).mean(1))
+        mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=edit == "mask")
+        return self.head(mixed.mean(1))
+
+
+def train_attention(folder, edit):
+    folder.mkdir()
+    debugger = PrecisionDebugger(write_config(folder))
+    torch.manual_seed(1)
+    model = Attention()
+    debugger.monitor(model)
+    x, y = torch.randn(32, 7, 12), torch.randint(0, 10, (32,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for part, labels in zip(x.chunk(2), y.chunk(2), strict=True):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(model(part, edit), labels)
+        (loss / 2).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.3)
+    optimizer.step()
+
+
+def test_keys_bias_under_autocast(tmp_path, msprobe_bin):
+    """It is zero by mathematics, and rounding of bfloat16 in practice."""
+    for edit in ("", "written out", "mask"):
+        run_forked(train_attention, tmp_path / (edit or "golden"), edit)
+
+    def compared(edit):
+        sides = [str(tmp_path / name / "dump") for name in (edit, "golden")]
+        command = [
+            msprobe_bin,
+            "grad_compare",
+            *sides,
+            "-o",
+            str(tmp_path / "o"),
+            "--format",
+            "json",
+        ]
+        return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+    right, wrong = compared("written out"), compared("mask")
+    assert (right["verdict"], right["may_be_rounding"]) == ("unknown", ["k.bias"])
+    assert wrong["verdict"] == "falls"
+
+
+def test_the_hook_leaves_nothing_in_compiled_code(tmp_path):
+    run_forked(train_in_autocast, tmp_path, compiled=True)
+    assert {row[-1] for row in table(tmp_path, 0)[1:]} == {"float32"}
 
 
 def test_filters(tmp_path, capfd):
@@ -180,11 +278,11 @@ def test_special_gradients(tmp_path, capfd):
     run_forked(special, tmp_path)
     rows = {row[0]: row[1:] for row in table(tmp_path, 7)}
     assert rows == {
-        "param_name": ["=0", "max", "min", "norm", "shape"],
-        "plain": ["0.25", "nan", "nan", "nan", "[4]"],
-        "main": ["0.0", "5.0", "5.0", "10.0", "[4]"],
-        "rounded": ["0.0", "2.0", "2.0", "4.0", "[4]"],
-        "empty": ["0.0", "nan", "nan", "nan", "[0]"],
+        "param_name": ["=0", "max", "min", "norm", "shape", "dtype"],
+        "plain": ["0.25", "nan", "nan", "nan", "[4]", "float32"],
+        "main": ["0.0", "5.0", "5.0", "10.0", "[4]", "float32"],
+        "rounded": ["0.0", "2.0", "2.0", "4.0", "[4]", "bfloat16"],
+        "empty": ["0.0", "nan", "nan", "nan", "[0]", "float32"],
     }
     assert {file.name for file in (tmp_path / "dump" / "rank0").glob("*.csv")} == {
         "grad_summary_7.csv",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
@@ -16,8 +18,29 @@ constexpr int64_t kParallelBytes = 1 << 20;
 
 }  // namespace
 
-GradientSummary::GradientSummary(const GradientRules& rules, std::string folder, int64_t step)
-    : rules_(rules), folder_(std::move(folder)), step_(step) {
+std::optional<DType> NarrowDTypeOf(const TensorView& gradient) {
+  constexpr int64_t kSampled = 4096, kFewest = 64;
+  constexpr double kNearlyAll = 0.9;
+  if (gradient.dtype != DType::kFloat32 || !gradient.IsContiguous()) return std::nullopt;
+  const uint32_t* elements = static_cast<const uint32_t*>(gradient.data);
+  const int64_t numel = gradient.numel(), stride = std::max<int64_t>(1, numel / kSampled);
+  int64_t all = 0, bfloat16 = 0, float16 = 0;
+  for (int64_t i = 0; i < numel; i += stride) {
+    if ((elements[i] << 1) == 0) continue;  // zero is a number of each dtype
+    ++all;
+    bfloat16 += (elements[i] & 0xFFFF) == 0;
+    float16 += (elements[i] & 0x1FFF) == 0;
+  }
+  const double most = kNearlyAll * static_cast<double>(all);
+  if (all < kFewest) return std::nullopt;
+  if (static_cast<double>(bfloat16) >= most) return DType::kBFloat16;
+  if (static_cast<double>(float16) >= most) return DType::kFloat16;
+  return std::nullopt;
+}
+
+GradientSummary::GradientSummary(const GradientRules& rules, std::string folder, int64_t step,
+                                 std::optional<DType> autocast)
+    : rules_(rules), folder_(std::move(folder)), step_(step), autocast_(autocast) {
   rows_.TextCell("param_name");
   if (rules_.level == GradLevel::kL0) rows_.TextCell("MD5");
   if (rules_.level == GradLevel::kL2) {
@@ -29,7 +52,7 @@ GradientSummary::GradientSummary(const GradientRules& rules, std::string folder,
     if (!bounds.empty()) rows_.TextCell(fmt::format("({}, inf)", bounds.back()));
     rows_.NumberCell("=0");
   }
-  for (const char* name : {"max", "min", "norm", "shape"}) rows_.TextCell(name);
+  for (const char* name : {"max", "min", "norm", "shape", "dtype"}) rows_.TextCell(name);
   rows_.EndRow();
 }
 
@@ -75,6 +98,10 @@ Status GradientSummary::Add(std::string_view parameter, const TensorView& gradie
   rows_.NumberCell(stats.min);
   rows_.NumberCell(stats.norm);
   rows_.NumberCell(ShapeText(gradient.dims()));
+  const DType dtype = DTypeSize(gradient.dtype) < DTypeSize(DType::kFloat32) ? gradient.dtype
+                      : autocast_                                            ? *autocast_
+                                  : NarrowDTypeOf(gradient).value_or(gradient.dtype);
+  rows_.NumberCell(DTypeShortName(dtype));
   rows_.EndRow();
   return Status::Ok();
 }

@@ -23,6 +23,9 @@ _patchers_added = False
 _places_added = False
 _collectives_added = False
 _optimizers_hooked = False
+# PyTorch 2.0 does not trace hooks of modules.
+_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+_autocast_hooks = []  # of the models that monitor() was given
 _CATEGORIES = (
     "functional",
     "tensor",
@@ -193,10 +196,47 @@ def monitor(model):
         raise UsageError(f"monitor; expected PyTorch 2.0 or later, found {torch.__version__}")
     check_model(model)
     _engine.watch_gradients(named_roots(model))
+    _watch_autocast(model)
     if not _optimizers_hooked:
         torch_optimizers.register_optimizer_step_pre_hook(_optimizer_begins)
         torch_optimizers.register_optimizer_step_post_hook(_optimizer_ends)
         _optimizers_hooked = True
+
+
+def _watch_autocast(model):
+    """Tell the engine when modules run under autocast, which gradients in float32 do not show."""
+    for handle in _autocast_hooks:
+        handle.remove()
+    _autocast_hooks.clear()
+    for _, root in named_roots(model):
+        # Autocast may begin inside the root's forward, and may be off for its last layers.
+        owners = [
+            each for each in root.modules() if any(True for _ in each.parameters(recurse=False))
+        ]
+        for module in dict.fromkeys(owners[:1] + owners[-1:]):
+            if not isinstance(module, torch.jit.ScriptModule):
+                _autocast_hooks.append(module.register_forward_pre_hook(_note_autocast))
+
+
+def _note_autocast(module, args):
+    # torch.compile traces this hook, and leaves nothing of it in its graph.
+    if _is_compiling():
+        return
+    parameter = next(module.parameters(recurse=False), None)  # None: another tool took them away
+    dtype = None if parameter is None else _autocast_dtype(parameter.device.type)
+    if dtype is not None:
+        _engine.note_autocast(str(dtype))
+
+
+def _autocast_dtype(device):
+    """The dtype of autocast on a kind of device; None: it is off."""
+    if hasattr(torch, "get_autocast_dtype"):  # from PyTorch 2.4 on
+        if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+            return None
+        return torch.get_autocast_dtype(device)
+    if device == "cpu":
+        return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
+    return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
 
 
 def _optimizer_begins(optimizer, args, kwargs):

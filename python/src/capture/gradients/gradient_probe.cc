@@ -133,6 +133,7 @@ void GradientProbe::Step(dump::Session* session, std::optional<int> rank, Collec
     Log(LogLevel::kInfo, "all wanted steps are recorded; the run goes on without collection");
   }
   ++step_;
+  autocast_.reset();
 }
 
 void GradientProbe::SayUnmet(dump::Session* session) {
@@ -170,7 +171,7 @@ Status GradientProbe::Summarise(const dump::Session& session, std::optional<int>
   const std::string folder = fmt::format("rank{}", rank.value_or(0));
   dump::GradientSummary summary(
       config.gradients, JoinPath(config.dump_path, dump::ClaimFolder(config.dump_path, "", folder)),
-      step_);
+      step_, autocast_);
   if (Exists(summary.path()) && !std::exchange(said_replaces_, true))
     Log(LogLevel::kWarning, fmt::format("{} exists and is replaced; to keep it, use another "
                                         "dump_path",

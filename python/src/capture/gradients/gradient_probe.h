@@ -40,6 +40,8 @@ class GradientProbe {
   // The optimizer was called with a list or tuple of as many gradients, each a tensor or an array of
   // NumPy; anything else, as None, has no row. False: no later step is wanted.
   bool TakeStep(dump::Session* session, PyObject* gradients, std::optional<int> rank);
+  // A module ran under autocast: a pass of this step computes in this dtype.
+  void NoteAutocast(DType dtype) { autocast_ = dtype; }
   void BeginAtStep(int64_t step) { step_ = step; }
   void SayUnmet(dump::Session* session);  // at the end of the run
   void Abandon() { off_ = true; }         // in a forked child
@@ -64,6 +66,7 @@ class GradientProbe {
   std::vector<std::string> names_;  // of the gradients that TakeStep gets
   PyObject* running_ = nullptr;     // the outermost optimizer whose step runs; never dereferenced
   int64_t step_ = 0;
+  std::optional<DType> autocast_;  // of the step that runs
   dump::RunExtent extent_;
   bool off_ = false, said_end_ = false, said_replaces_ = false, said_unreadable_ = false,
        said_count_ = false;
