@@ -123,6 +123,57 @@ TEST_F(StepsTest, TheUpdateIsNamedInsteadOfTheCall) {
   EXPECT_THAT(results[1].first.why, HasSubstr("It shows first in Functional.linear.0.forward"));
 }
 
+// Adam with another beta: the first update keeps nothing, the second one is apart by `apart` of its
+// movement. Rounding of the gradients explains as much in bfloat16.
+TEST_F(StepsTest, AnUpdateOfAnotherHistory) {
+  const auto run = [&](const std::string& name, double first, double second, double noise) {
+    std::vector<RankResult> results;
+    for (const int32_t step : {0, 1, 2}) {
+      for (const bool target : {true, false}) {
+        std::string text = "{";
+        for (const int weight : {1, 2, 3, 4}) {
+          const double off = !target ? 0 : step == 1 ? first : step == 2 ? first + second : 0;
+          const double norm = weight * (10 + 0.1 * (step + off * weight));
+          text += fmt::format(
+              "{}\"fc{}.weight\": {{\"dtype\":\"torch.float32\",\"shape\":[2, 2],\"Max\":{},"
+              "\"Min\":0.0,\"Norm\":{},\"requires_grad\":true,\"fp\":\"{:0>10}A\"}}",
+              weight > 1 ? ",\n" : "", weight, norm / 2, norm, static_cast<int64_t>(norm * 1e8));
+        }
+        folder_.Write(Place(name, target, step, -1) + "/weights.json", text + "}\n");
+      }
+      DumpBuilder b;
+      b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(3));
+      DumpBuilder g;
+      g.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(3, step == 0 ? 0 : 1e-7));
+      RankResult r = SummarizeRank(MustCompare(b.Take(), g.Take()), step, -1);
+      r.target = folder_.path() + "/" + Place(name, true, step, -1);
+      r.golden = folder_.path() + "/" + Place(name, false, step, -1);
+      r.weights.gradient_noise = noise;
+      results.push_back(std::move(r));
+    }
+    JudgeSteps(results);
+    return results;
+  };
+  const std::vector<RankResult> beta = run("beta", 0, 0.01, 1e-7);
+  EXPECT_EQ(beta[1].wrong_update_after, -1);
+  ASSERT_EQ(beta[2].wrong_update_after, 1);
+  EXPECT_THAT(beta[2].first.why, HasSubstr("the update before it moved them alike: as with other "
+                                           "betas or another momentum"));
+  const std::vector<RankResult> at_once = run("at_once", 0.01, 0, 1e-7);
+  ASSERT_EQ(at_once[1].wrong_update_after, 0);
+  EXPECT_THAT(at_once[1].first.why, HasSubstr("by no common factor"));
+  EXPECT_EQ(run("bfloat16", 0, 0.01, 1e-3)[2].wrong_update_after, -1);
+  EXPECT_EQ(run("right", 0, 1e-6, 1e-7)[2].wrong_update_after, -1);
+}
+
+TEST_F(StepsTest, NoCheckpointIsToBlameBehindAStepThatAgrees) {
+  std::vector<RankResult> results = {Step("n", 0, -1, 4, 4, true), Step("n", 1, -1, 4, 4, false)};
+  results[1].first.advice = "compare the checkpoints, the initialisation and its seed";
+  NameWrongUpdates(results);
+  EXPECT_THAT(results[1].first.advice, HasSubstr("compare what runs between the steps"));
+  EXPECT_THAT(results[1].first.why, HasSubstr("step 0 agrees, so what put the weights apart"));
+}
+
 // bn.moving_mean of MindSpore is bn.running_mean of PyTorch. A bias whose gradient is rounding is
 // moved by chance.
 TEST_F(StepsTest, OfTwoFrameworks) {

@@ -69,6 +69,24 @@ bool UpdateAgreement::agrees() const {
   return fault().kind == UpdateFault::Kind::kNone;
 }
 
+double UpdateAgreement::otherwise(double gradient_noise) const {
+  constexpr double kEnlarged = 1000;               // by an optimizer, at most
+  constexpr double kLeast = 1e-4, kRoundings = 8;  // two optimizers may round differently
+  constexpr size_t kWeights = 3;
+  std::set<uint32_t> weights;
+  std::vector<double> apart, roundings;
+  for (const Moved& m : moved_) {
+    weights.insert(m.weight);
+    apart.push_back(std::abs(m.target - m.golden) /
+                    std::max(std::abs(m.target), std::abs(m.golden)));
+    roundings.push_back(m.roundings);
+  }
+  if (weights.size() < kWeights || std::isnan(gradient_noise)) return 0;
+  const double median = Quantile(apart, 0.5);
+  const bool explained = median <= std::max(kLeast, kEnlarged * gradient_noise);
+  return explained || Quantile(roundings, 0.5) <= kRoundings ? 0 : median;
+}
+
 // An update that is twice as long moves each element twice as far, and a norm not quite so. So where no
 // factor explains all statistics, one that explains the largest and smallest elements does.
 UpdateFault UpdateAgreement::fault() const {

@@ -97,6 +97,27 @@ class TrainedWeights {
   FingerprintSet prints_;
 };
 
+// The relative errors of gradients of parameters, one after another.
+class GradientNoise {
+ public:
+  void Add(const Comparison& c, const Record& record, uint32_t row) {
+    const double error =
+        c.measures[row].severity * RoundingOfRow(c, static_cast<int32_t>(row)).epsilon;
+    if (record.direction == Direction::kParameterGrad && std::isfinite(error))
+      errors_.push_back(error);
+  }
+  // That of nine of ten; NaN: there is none.
+  double Value() {
+    if (errors_.empty()) return std::nan("");
+    const auto at = errors_.begin() + static_cast<std::ptrdiff_t>(0.9 * (errors_.size() - 1));
+    std::nth_element(errors_.begin(), at, errors_.end());
+    return *at;
+  }
+
+ private:
+  std::vector<double> errors_;
+};
+
 bool IsWeightOfACall(const Record& record, const Leaf& leaf, TrainedWeights* trained) {
   return !record.is_module && record.direction == Direction::kForward &&
          leaf.slot == Slot::kInput && trained->Has(leaf);
@@ -225,6 +246,7 @@ StepWeights WeightsIn(const Comparison& c) {
   Collected modules, before, after, arguments;
   FingerprintSet made;  // contents of the target's outputs
   bool gradients = false, wrong_gradients = false;
+  GradientNoise noise;
   TrainedWeights trained(c.target);
   PageRelease pages(c.target, c.golden);
   for (size_t p = 0; p < c.pairs.size(); ++p) {
@@ -242,6 +264,7 @@ StepWeights WeightsIn(const Comparison& c) {
       if (IsGradient(record, leaf)) {
         gradients = true;
         wrong_gradients |= c.measures[i].verdict == RowVerdict::kDiffers;
+        noise.Add(c, record, i);
       }
       if (arguments.all().size() < kKept) {
         if (IsWeightOfACall(record, leaf, &trained) && !made.HasHash(ContentKey(leaf)))
@@ -278,6 +301,7 @@ StepWeights WeightsIn(const Comparison& c) {
   w.count = static_cast<int64_t>(begin.size());
   w.differing = std::count_if(begin.begin(), begin.end(), [](const auto& x) { return x.differs; });
   w.gradients_agree = gradients && !wrong_gradients;
+  w.gradient_noise = noise.Value();
   if (c.first.pair >= 0 && c.classes[c.first.pair] == CallClass::kInherited && c.first.row >= 0 &&
       c.rows[c.first.row].target >= 0) {
     const Leaf& leaf = c.target.leaves[c.rows[c.first.row].target];
@@ -345,7 +369,8 @@ bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later, const S
   if (!earlier.agrees || !earlier.rounds) return false;
   if (!weights.begins_otherwise && weights.error_behind_weight == 0) return false;
   double moved = 0;
-  if (!UpdatesOf(earlier, later, first, &moved).agrees()) return false;
+  const UpdateAgreement updates = UpdatesOf(earlier, later, first, &moved);
+  if (!updates.agrees() || updates.otherwise(earlier.weights->gradient_noise) > 0) return false;
   constexpr double kOfMovement = 0.01;
   return weights.begins_otherwise || weights.error_behind_weight <= kOfMovement * moved;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ struct StepWeights {
   // The relative error of the first divergence when it is in a call that reads a weight with other
   // bits; else 0. Elements of a weight may be apart although its statistics agree.
   double error_behind_weight = 0;
+  // The relative error of nine of ten gradients of parameters; NaN: none was compared.
+  double gradient_noise = std::numeric_limits<double>::quiet_NaN();
   bool gradients_agree = false;              // gradients were compared, and none differs
   std::vector<std::string> optimizer_calls;  // recorded in both runs; the first six
   std::string alone;                         // "fc.bias in the target": only that optimizer has it

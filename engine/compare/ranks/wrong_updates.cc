@@ -27,6 +27,9 @@ bool IsRelated(const StepWeights& weights, const std::string& name, bool trained
 }
 
 constexpr double kConfidence = 0.95;
+constexpr const char* kAdvice =
+    "compare what runs between the steps: the optimizer with its parameter groups, clipping, "
+    "schedules, the exchange of gradients, code that writes weights or buffers";
 // Roundings by which two optimizers may put a weight apart in one step of bit-equal gradients (fused
 // against one call for each operation): what they add is small beside the weight.
 constexpr double kOneUpdate = 8;
@@ -126,13 +129,6 @@ bool BeganDifferently(const RankResult& result, const std::vector<WeightUpdate>&
   return wrong > 0 && (result.weights.first_is_weight || 2 * wrong >= trained);
 }
 
-// Of the weights as the calls used them, else as weights.json has them.
-UpdateFault FaultBehind(const StepOfRank& step, const RankResult& result, const StepOfRank* first,
-                        const std::vector<WeightUpdate>& updates) {
-  const UpdateFault fault = FaultOfUpdate(step, AsStep(result), first);
-  return fault.kind == UpdateFault::Kind::kNone ? AgreementOf(updates).fault() : fault;
-}
-
 const RankResult* Before(std::span<const RankResult> results, const RankResult& result) {
   const RankResult* before = nullptr;
   for (const RankResult& r : results) {
@@ -140,6 +136,31 @@ const RankResult* Before(std::span<const RankResult> results, const RankResult& 
     if (before == nullptr || r.step > before->step) before = &r;
   }
   return before;
+}
+
+// Whether what was recorded begins with the update behind `first`, and that moved the weights alike.
+bool FirstUpdateAgrees(std::span<const RankResult> results, const RankResult* first,
+                       const RankResult& before) {
+  if (first == nullptr || Before(results, *first) != nullptr) return false;
+  const UpdateAgreement agreement = AgreementOf(UpdatesBetween(*first, before, /*bits=*/false));
+  return agreement.agrees() && agreement.otherwise(first->weights.gradient_noise) == 0;
+}
+
+// Of the weights as the calls used them, else as weights.json has them. `first`: before `before`; null:
+// there is none.
+UpdateFault FaultBehind(std::span<const RankResult> results, const RankResult& before,
+                        const RankResult& result, const RankResult* first,
+                        const std::vector<WeightUpdate>& updates) {
+  using Kind = UpdateFault::Kind;
+  const StepOfRank of_first = first == nullptr ? StepOfRank() : AsStep(*first);
+  const UpdateFault fault =
+      FaultOfUpdate(AsStep(before), AsStep(result), first == nullptr ? nullptr : &of_first);
+  if (fault.kind != Kind::kNone) return fault;
+  const UpdateAgreement agreement = AgreementOf(updates);
+  if (const UpdateFault of_file = agreement.fault(); of_file.kind != Kind::kNone) return of_file;
+  const double otherwise = agreement.otherwise(before.weights.gradient_noise);
+  if (otherwise == 0) return {};
+  return {FirstUpdateAgrees(results, first, before) ? Kind::kHistory : Kind::kOther, otherwise};
 }
 
 // Of several ranks: whether they have lost the same weights in one run only.
@@ -169,6 +190,15 @@ void Name(std::span<const RankResult> results, const RankResult& before, const S
   NameWrongUpdate(before.step, std::move(why), r);
 }
 
+// A weight that differs behind a step that agrees was the same when the run began: no checkpoint is to
+// blame, but what moved it.
+void AdviseOnUpdate(int32_t before, RankResult* r) {
+  if (r->first.pair < 0 || !r->first.advice.starts_with("compare the checkpoints")) return;
+  r->first.advice = kAdvice;
+  r->first.why +=
+      fmt::format("; step {} agrees, so what put the weights apart is between the steps", before);
+}
+
 }  // namespace
 
 void NameWrongUpdate(int32_t after_step, std::string why, RankResult* r) {
@@ -177,10 +207,7 @@ void NameWrongUpdate(int32_t after_step, std::string why, RankResult* r) {
               .call_class = CallClass::kInherited,
               .confidence = kConfidence,
               .why = std::move(why),
-              .advice =
-                  "compare what runs between the steps: the optimizer with its parameter "
-                  "groups, clipping, schedules, the exchange of gradients, code that writes "
-                  "weights or buffers"};
+              .advice = kAdvice};
   r->first_name = fmt::format("update of the weights behind step {}", after_step);
   r->trace = {.rank = rank, .first = 0};
   r->wrong_update_after = after_step;
@@ -261,17 +288,19 @@ void NameWrongUpdates(std::span<RankResult> results) {
       const StepOfRank step = AsStep(*before);
       if (step.agrees) {
         const std::vector<WeightUpdate> updates = UpdatesBetween(*before, r, !r.exact.empty());
-        const RankResult* first = Before(results, *before);
-        const StepOfRank of_first = first == nullptr ? StepOfRank() : AsStep(*first);
         const UpdateFault fault =
-            FaultBehind(step, r, first == nullptr ? nullptr : &of_first, updates);
+            FaultBehind(results, *before, r, Before(results, *before), updates);
         const bool apart = fault.kind != UpdateFault::Kind::kNone;
         const bool wrong = apart || std::any_of(updates.begin(), updates.end(),
                                                 [](const WeightUpdate& u) { return u.wrong; });
         const bool rounding = step.rounds && !apart && !ABufferMovedOtherwise(updates) &&
                               (r.first.pair < 0 || AgreementOf(updates).agrees()) &&
                               !BeganDifferently(r, updates);
-        if (wrong && !rounding) Name(results, *before, step, updates, fault, &r);
+        if (wrong && !rounding) {
+          Name(results, *before, step, updates, fault, &r);
+        } else {
+          AdviseOnUpdate(before->step, &r);
+        }
       }
     }
     if (r.first.pair >= 0) named = r.step;
