@@ -142,6 +142,15 @@ bool IsSmallErrorOfState(const Comparison& c, int32_t row) {
          c.measures[row].severity * RoundingOfRow(c, row).epsilon <= kLargest;
 }
 
+// StepWeights::begins_otherwise.
+bool BeginsOtherwise(const Comparison& c, TrainedWeights* trained) {
+  if (c.first.pair < 0 || c.classes[c.first.pair] != CallClass::kInherited || c.first.row < 0 ||
+      c.rows[c.first.row].target < 0)
+    return false;
+  const Leaf& leaf = c.target.leaves[c.rows[c.first.row].target];
+  return leaf.slot == Slot::kParameter || trained->Has(leaf) || IsSmallErrorOfState(c, c.first.row);
+}
+
 // StepWeights::error_behind_weight. `made`: contents of the outputs of recorded calls.
 double ErrorBehindWeight(const Comparison& c, const FingerprintSet& made, TrainedWeights* trained) {
   if (c.first.pair < 0 || c.first.row < 0 || !c.pairs[c.first.pair].matched()) return 0;
@@ -302,12 +311,7 @@ StepWeights WeightsIn(const Comparison& c) {
   w.differing = std::count_if(begin.begin(), begin.end(), [](const auto& x) { return x.differs; });
   w.gradients_agree = gradients && !wrong_gradients;
   w.gradient_noise = noise.Value();
-  if (c.first.pair >= 0 && c.classes[c.first.pair] == CallClass::kInherited && c.first.row >= 0 &&
-      c.rows[c.first.row].target >= 0) {
-    const Leaf& leaf = c.target.leaves[c.rows[c.first.row].target];
-    w.begins_otherwise =
-        leaf.slot == Slot::kParameter || trained.Has(leaf) || IsSmallErrorOfState(c, c.first.row);
-  }
+  w.begins_otherwise = BeginsOtherwise(c, &trained);
   w.first_is_weight = c.first.pair >= 0 && c.first.row >= 0 && c.rows[c.first.row].target >= 0 &&
                       c.target.leaves[c.rows[c.first.row].target].slot == Slot::kParameter;
   w.error_behind_weight = ErrorBehindWeight(c, made, &trained);
