@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 
+#include "engine/compare/ranks/rank_trace.h"
 #include "engine/compare/relations/memory.h"
 #include "engine/compare/relations/operations.h"
 #include "tests/compare/by_relations.h"
@@ -98,6 +99,46 @@ Dump Sent(float factor) {
 }
 
 TEST(Sinks, WhatOtherRanksReceive) { EXPECT_EQ(FirstOf(Sent(2), Sent(3)), "Tensor.mul.0.forward"); }
+
+// What one process gives to a sum may be what the golden's sum is: with two equal gradients, a gradient
+// that is twice as large.
+TEST(Sinks, ARightValueAtTheWrongPlaceIsGivenAway) {
+  const auto run = [](bool twice) {
+    const Elements gradient = Random(16, 1), doubled = Times(gradient, 2);
+    const Elements mine = twice ? doubled : gradient;
+    DumpBuilder b;
+    b.Call("Functional.linear.0.backward").In(Recorded({twice ? 2.0F : 1.0F}, "[]"));
+    b.Out(Recorded(mine));
+    b.Call("Distributed.all_reduce.0.forward").In(Recorded(mine));
+    b.Out(Recorded(twice ? Times(gradient, 3) : doubled));
+    return b.Take();
+  };
+  const Comparison c = Compared(run(true), run(false));
+  const Record& exchange = c.target.records[1];
+  for (size_t i = 0; i < c.rows.size(); ++i) {
+    if (c.rows[i].target != static_cast<int32_t>(exchange.first_leaf)) continue;
+    EXPECT_EQ(c.measures[i].verdict, RowVerdict::kDiffers);
+  }
+}
+
+// A step of an optimizer that the target does not make is an answer like another one.
+TEST(Missing, AStepIsNamedAndFoundByTheRulesOfSteps) {
+  const auto run = [](bool step) {
+    const Elements gradient = Random(16, 1), weight = Random(16, 2);
+    DumpBuilder b;
+    b.Call("Functional.linear.0.backward").In(Recorded({3}, "[]")).Out(Recorded(gradient));
+    if (step) {
+      b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(gradient));
+      b.Kwarg("weights.w", Recorded(weight));
+      b.OutAt("0.weights.w", Recorded(Sum(weight, gradient, -0.1F)));
+    }
+    return b.Take();
+  };
+  const Comparison c = Compared(run(false), run(true));
+  EXPECT_EQ(First(c), "Optimizer.SGD.step.0.forward");
+  EXPECT_GT(c.first.confidence, 0.5);
+  EXPECT_EQ(TraceRank(c, 0).first, c.first.pair);
+}
 
 // A layer with dropout that is computed again in the backward pass, with the same mask or another.
 Dump Checkpointed(bool other_mask) {

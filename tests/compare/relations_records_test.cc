@@ -170,5 +170,66 @@ TEST(RelationsOfRecords, DumpsWithNothingInCommonAreNotJudged) {
   EXPECT_EQ(FirstOf(t.Take(), g.Take()), "none");
 }
 
+// A golden that was killed: what the target does after its last call is missing nowhere.
+TEST(RelationsOfRecords, ARunThatWasKilledTellsNothingOfLaterCalls) {
+  const auto run = [](bool killed, double error) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(2));
+    b.Call("Functional.gelu.0.forward").In(Value(2)).Out(Value(3, error));
+    if (!killed) b.Call("Functional.relu.0.forward").In(Value(3, error)).Out(Value(4, error));
+    b.dump().complete = !killed;
+    return b.Take();
+  };
+  EXPECT_EQ(FirstOf(run(false, 0), run(true, 0)), "none");
+  EXPECT_EQ(FirstOf(run(false, kWrong), run(true, 0)), "Functional.gelu.0.forward");
+}
+
+// MindSpore lists a backward call when it ends; its result was taken before.
+TEST(RelationsOfRecords, ABackwardCallThatIsListedLateMadeWhatOthersTook) {
+  const auto run = [](bool late, double error) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(2));
+    b.Call("Functional.mse_loss.0.forward").In(Value(2)).Out(Value(3).Shape("[]"));
+    const auto loss = [&] {
+      b.Call("Functional.mse_loss.0.backward").In(Numbers(1, 1, 1, 1)).Out(Value(4, error));
+    };
+    if (!late) loss();
+    b.Call("Functional.linear.0.backward").In(Value(4, error)).Out(Value(5, error));
+    if (late) loss();
+    return b.Take();
+  };
+  EXPECT_EQ(FirstOf(run(true, 0), run(false, 0)), "none");
+  EXPECT_EQ(FirstOf(run(true, kWrong), run(false, 0)), "Functional.mse_loss.0.backward");
+}
+
+// Two arguments that only the target passes: ones change nothing.
+TEST(RelationsOfRecords, OfTwoConstantsTheOneThatIsNotNeutralIsNamed) {
+  const auto run = [](bool target) {
+    const auto all = [](double number) { return Numbers(number, number, number, 2 * number); };
+    DumpBuilder b;
+    if (target) {
+      b.Call("Functional.ones_like.0.forward").In(Value(1)).Out(all(1));
+      b.Call("Functional.full_like.0.forward").In(Value(1)).Out(all(2));
+    }
+    b.Call("Functional.cross_entropy.0.forward").In(Value(1)).In(Value(2));
+    if (target) b.In(all(1)).In(all(2));
+    b.Out(Value(3, target ? kWrong : 0));
+    return b.Take();
+  };
+  EXPECT_EQ(FirstOf(run(true), run(false)), "Functional.full_like.0.forward");
+}
+
+TEST(RelationsOfRecords, OtherElementsOfTheSameStatisticsAreOtherData) {
+  const auto run = [](const char* print, double error) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Value(1).Print(print));
+    b.Out(Value(2, error).Print(error > 0 ? "out1" : "out2"));
+    return b.Take();
+  };
+  const Comparison c = Related(run("flipped", kWrong), run("data", 0));
+  EXPECT_EQ(test::First(c), "Functional.linear.0.forward");
+  EXPECT_THAT(c.first.why, HasSubstr("input.0 has the same statistics, and other elements"));
+}
+
 }  // namespace
 }  // namespace msprobe::compare

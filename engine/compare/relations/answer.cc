@@ -58,7 +58,8 @@ class Answer {
   FirstDivergence Begin(const EarlierCalls& before) const {
     FirstDivergence f = StartExplanation(c_, pair_, row_);
     f.call_class = TakesWrong() ? CallClass::kInherited : CallClass::kIntroduced;
-    f.confidence = before.JudgedFactor() * c_.pairs[pair_].confidence;
+    f.confidence = before.JudgedFactor() *
+                   (c_.pairs[pair_].matched() ? c_.pairs[pair_].confidence : Confidence());
     return f;
   }
 

@@ -91,24 +91,37 @@ class Decision {
   }
 
  private:
-  // What a candidate makes is wrong, also where its value has the elements of the golden's in another
-  // order.
+  // What a candidate makes, or what no call made, is wrong, also where its value has the elements of the
+  // golden's in another order.
   void MarkRows(const Candidate& candidate) {
     if (candidate.call == kNoId || exposure_.without_effect) return;
-    for (const Port& port : target_.Makes(candidate.call)) {
-      const int32_t row = row_of_[port.leaf];
-      if (port.value != candidate.value || row < 0 || c_.rows[row].golden < 0) continue;
-      Measure& m = c_.measures[row];
-      if (m.verdict == RowVerdict::kEqual) continue;
-      m.verdict = RowVerdict::kDiffers;
-      const bool like = m.reason == Reason::kOtherBits || m.reason == Reason::kRewritten ||
-                        m.reason == Reason::kWithoutEffect || m.reason == Reason::kEnlarged;
-      if (like && relations_.of(port.value).like)
-        m.reason =
-            target_.calls[candidate.call].facts->Moves() ? Reason::kMoved : Reason::kOtherElements;
-      else if (like)
-        m.reason = FormOf(c_.rows[row]);
+    if (candidate.cause == Cause::kNoCallMadeIt) {
+      for (const Taker& use : target_.TakersOf(candidate.value)) {
+        const Port& port = target_.taken[use.port];
+        const int32_t row = row_of_[port.leaf];
+        if (row >= 0 && c_.measures[row].reason == Reason::kOtherBits) MarkRow(use.call, port);
+      }
+      return;
     }
+    for (const Port& port : target_.Makes(candidate.call)) {
+      if (port.value == candidate.value) MarkRow(candidate.call, port);
+    }
+  }
+
+  void MarkRow(CallId call, const Port& port) {
+    const int32_t row = row_of_[port.leaf];
+    if (row < 0 || c_.rows[row].golden < 0) return;
+    Measure& m = c_.measures[row];
+    if (m.verdict == RowVerdict::kEqual) return;
+    m.verdict = RowVerdict::kDiffers;
+    const bool like = m.reason == Reason::kOtherBits || m.reason == Reason::kRewritten ||
+                      m.reason == Reason::kWithoutEffect || m.reason == Reason::kEnlarged;
+    const bool made = target_.values[port.value].maker == call;
+    if (like && relations_.of(port.value).like)
+      m.reason =
+          made && target_.calls[call].facts->Moves() ? Reason::kMoved : Reason::kOtherElements;
+    else if (like)
+      m.reason = FormOf(c_.rows[row]);
   }
 
   // What two rows have of another form.
@@ -218,7 +231,7 @@ class Decision {
       for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
         const int32_t leaf = c_.rows[i].target;
         const ValueId v = leaf < 0 ? kNoId : target_.ValueOfLeaf(leaf);
-        exposed |= v != kNoId && exposure_.IsExposed(v);
+        exposed |= v != kNoId && (exposure_.IsExposed(v) || exposure_.IsMisplaced(pair.target, v));
       }
       for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i)
         JudgeRow(i, exposed);
@@ -240,7 +253,8 @@ class Decision {
       if (call_is_exposed || m.verdict == RowVerdict::kNoise) return;
       m.verdict = RowVerdict::kUnknown;
       m.reason = Reason::kWithoutEffect;
-    } else if (exposure_.IsExposed(v) && !relations_.IsRight(v)) {
+    } else if ((exposure_.IsExposed(v) && !relations_.IsRight(v)) ||
+               exposure_.IsMisplaced(c_.target.leaves[row.target].record, v)) {
       m.verdict = RowVerdict::kDiffers;
     } else if (relations_.IsRight(v) && relations_.Fits(v, w)) {
       if (m.verdict == RowVerdict::kDiffers) m.reason = Reason::kEnlarged;

@@ -164,7 +164,8 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
                         : call.facts->alone ? 0
                                             : ErrorOfAllGradients(id);
   const double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) + joined;
-  const double left = before == kNoId ? 0 : ErrorOf(before), own = kOwnRoundings * value.roundoff;
+  const double left = before == kNoId ? 0 : ErrorOf(before);
+  const double own = (kOwnRoundings + RoundingsOfRates(record)) * value.roundoff;
   if (!place.starts_with("weights."))
     return own + kGain * (noise + (place.starts_with("state.") ? noise * noise + left : 0));
   if ((noise == 0 && left == 0) || before == kNoId) return own;
@@ -178,6 +179,19 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
   const double least = pair[id] != kNoId && !OtherScalars(id) ? 0.25 : 0.02;
   return own + 4 * left +
          std::min(4.0, std::max(least, 1000 * noise)) * moved / std::max(Rms(v), 1e-30);
+}
+
+// An average that decays by a rate adds 1 - rate of what is new. Where a kernel computes that number in
+// the dtype of the state, its rounding is 1 / (1 - rate) times that of the rate: MindSpore's Adam.
+double Relations::RoundingsOfRates(const Record& update) const {
+  if (same_environment_) return 0;
+  double roundings = 0;
+  for (const Leaf& leaf : t.dump.LeavesOf(update)) {
+    if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput || !leaf.has_stats) continue;
+    if (const double rate = leaf.max_value; rate > 0.5 && rate < 1)
+      roundings = std::max(roundings, 1 / (1 - rate));
+  }
+  return roundings;
 }
 
 // The error of the norm of all gradients that the optimizer's entry of an update takes.

@@ -11,6 +11,7 @@
 //   for (const Candidate& candidate : exposure.candidates) Name(candidate.call, candidate.cause);
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -60,6 +61,12 @@ class Exposure {
   std::vector<Candidate> candidates;  // the first divergence in front
   // The candidates of the second look differ without effect on this step.
   bool without_effect = false;
+  // Whether a call takes or makes v, which is another value of the golden, and gives it away.
+  bool IsMisplaced(int32_t record, ValueId v) const {
+    return std::any_of(misplaced_.begin(), misplaced_.end(), [&](const auto& each) {
+      return each.second == v && r_.t.calls[each.first].record == record;
+    });
+  }
   bool IsExposed(ValueId value) const { return exposed_.count(value) > 0; }
   bool IsGoldenExposed(ValueId w) const { return exposed_golden_.count(w) > 0; }
 

@@ -48,6 +48,19 @@ bool GoesIn(Slot slot) {
   return slot == Slot::kInput || slot == Slot::kKwarg || slot == Slot::kParameter;
 }
 
+// The records of one side that can be judged. A run that was killed tells nothing of what the other one
+// did after its last call.
+int32_t EndOf(const Comparison& c, Side side) {
+  const bool target = side == Side::kTarget;
+  if ((target ? c.golden : c.target).complete)
+    return static_cast<int32_t>((target ? c.target : c.golden).records.size());
+  int32_t end = 0;
+  for (const RecordPair& pair : c.pairs) {
+    if (pair.matched()) end = std::max(end, (target ? pair.target : pair.golden) + 1);
+  }
+  return end;
+}
+
 uint64_t CallKey(std::string_view api, int64_t call) {
   return HashText(api, static_cast<uint64_t>(call) + 7);
 }
@@ -69,7 +82,7 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
   calls.reserve(dump.records.size());
   taken.reserve(dump.leaves.size());
   made.reserve(dump.leaves.size() / 2);
-  for (int32_t r = 0; r < static_cast<int32_t>(dump.records.size()); ++r) AddRecord(r, paths);
+  for (int32_t r = 0, end = EndOf(c, side); r < end; ++r) AddRecord(r, paths);
   weight_.resize(values.size());
   Nest();
   FindRecomputed();
@@ -244,12 +257,15 @@ void Graph::Make(CallId call, int32_t leaf, int32_t place) {
        .changed = IsChangedInPlace(dump.leaves[leaf], dump.records[calls[call].record])});
   ++calls[call].makes;
   call_of_leaf_[leaf] = call;
-  // A module, or the list of a parameter's gradients, may show first what a later call made.
+  // A module, or the list of a parameter's gradients, may show first what a later call made. MindSpore's
+  // backward calls are listed when they end, and their results may have been taken by then.
   Value& v = values[value];
   const CallKind now = calls[call].kind;
   const bool makes = now == CallKind::kOperation || now == CallKind::kBackward;
-  if (v.maker == kNoId || v.maker == call || !makes) return;
-  const bool shown = calls[v.maker].IsModule() || calls[v.maker].kind == CallKind::kGradients;
+  if (v.maker == call || !makes) return;
+  const bool shown = v.maker == kNoId
+                         ? now == CallKind::kBackward && !v.plain && calls[v.born].IsBackward()
+                         : calls[v.maker].IsModule() || calls[v.maker].kind == CallKind::kGradients;
   const std::span<const Port> takes = Takes(call);
   const bool passes = std::any_of(takes.begin(), takes.end(),
                                   [&](const Port& port) { return port.value == value; });

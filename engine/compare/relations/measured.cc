@@ -180,7 +180,8 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   like = (like && !apart.proven) || (apart.proven && same_rows);
   r.strength = near ? Strength::kNear : like ? Strength::kSame : Strength::kNone;
   r.error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
-  r.like = like && a.dtype.dtype() == b.dtype.dtype();
+  // Every bit of another framework is another one.
+  r.like = like && a.dtype.dtype() == b.dtype.dtype() && !(near && of_two_frameworks);
   r.proven = r.strength != Strength::kNone && (apart.proven || (near && apart.compared));
   return r;
 }

@@ -138,12 +138,18 @@ std::optional<Candidate> Exposure::ComputedNumber(CallId call) const {
     if (r_.AtTarget(port.leaf) == kNoId && maker != kNoId && r_.partner[maker] == kNoId)
       return Missing({port.value}, call, kNoId - 1);
   }
+  // Of several the first that is no neutral element: factors of 1 and addends of 0 change nothing.
+  std::optional<Candidate> neutral;
   for (const Port& port : r_.t.Takes(call)) {
-    const CallId maker = r_.t.values[port.value].maker;
-    if (r_.AtPartner(port) == kNoId && maker != kNoId && r_.pair[maker] == kNoId)
-      return Named(maker, port.value, Cause::kOnlyHere);
+    const Value& value = r_.t.values[port.value];
+    if (r_.AtPartner(port) != kNoId || value.maker == kNoId || r_.pair[value.maker] != kNoId)
+      continue;
+    const Candidate found = Named(value.maker, port.value, Cause::kOnlyHere);
+    const Moments& of = value.moments;
+    if (!of.known || of.high != of.low || (of.high != 0 && of.high != 1)) return found;
+    if (!neutral) neutral = found;
   }
-  return std::nullopt;
+  return neutral;
 }
 
 // The call takes x where its partner takes w: the call before it that should have made w.

@@ -169,6 +169,7 @@ class Relations {
   double ScaleOf(ValueId value) const;
   double BoundOfUpdate(ValueId value, const Call& call) const;
   double ErrorOfAllGradients(CallId update) const;
+  double RoundingsOfRates(const Record& update) const;
   double BoundOfUnseen(ValueId value, ValueId w, const Carried::Unseen& moved) const;
   double NotHiding(ValueId value, double bound, double roundoff, double* wrong) const;
   double ErrorOf(ValueId value) const;
