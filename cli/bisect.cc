@@ -325,8 +325,7 @@ class Bisect : public Verb {
 
   std::string target_, golden_, call_, output_ = "./bisect", run_, golden_run_, format_ = "table",
                                        thresholds_;
-  // Rows that are wrong on the way are asked, which relations do not keep.
-  compare::CompareOptions options_{.engine = compare::Engine::kRules};
+  compare::CompareOptions options_;
   std::string folder_, config_;
   int64_t rounds_ = 4;
   std::vector<Round> history_;

@@ -66,8 +66,8 @@ class CompareVerb : public Verb {
                  "have the same environment and make the same calls");
     flags
         .Text("--engine", &engine_,
-              "what decides where the runs first differ: relations between their values, or rules "
-              "for its rows. auto: relations, if both dumps have sketches and are of one framework")
+              "what decides where the runs first differ: relations between their values, or the "
+              "rules for rows of earlier versions. auto: relations")
         .OneOf({"auto", "rules", "relations"})
         .ShowDefault();
     flags.Switch("--tolerant", &tolerant_, "differences within rounding are always noise");

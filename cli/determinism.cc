@@ -168,7 +168,6 @@ class Determinism : public Verb {
       MSPROBE_ASSIGN_OR_RETURN(Dump golden, dump::ReadDump(pair.golden));
       compare::CompareOptions options;
       options.exactness = compare::Exactness::kExact;
-      options.engine = compare::Engine::kRules;  // only the verdicts of rows are read
       MSPROBE_ASSIGN_OR_RETURN(const compare::Comparison c,
                                compare::Compare(std::move(target), std::move(golden), options));
       if (run == 2) {

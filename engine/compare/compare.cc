@@ -183,12 +183,6 @@ void ForgiveGradientOrder(Comparison* c) {
   }
 }
 
-bool RelationsDecide(const CompareOptions& options, const Comparison& c) {
-  if (options.engine != Engine::kAuto) return options.engine == Engine::kRelations;
-  return !c.target.sketches.empty() && !c.golden.sketches.empty() &&
-         !OfTwoFrameworks(c.target, c.golden);
-}
-
 // Rows that say nothing of the two programs are taken out; the relations of the values decide.
 void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
                        const RepeatSpread& spread, Comparison* c) {
@@ -256,7 +250,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   ForgiveImplementations(&c);
   ForgiveEqualArguments(&c);
   const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);
-  if (RelationsDecide(options, c)) {
+  if (options.engine != Engine::kRules) {
     DecideByRelations(options, left, spread, &c);
     return c;
   }

@@ -167,9 +167,7 @@ News LiveComparison::Compare(Extent extent) {
   }
   const size_t calls = target->records.size();
   Result<compare::Comparison> compared =
-      compare::Compare(*std::move(target), *std::move(golden),
-                       // A step is compared several times while it grows; relations need it whole.
-                       compare::CompareOptions{.engine = compare::Engine::kRules});
+      compare::Compare(*std::move(target), *std::move(golden), compare::CompareOptions());
   if (!compared.ok()) {
     GiveUp(compared.status().message());
     return News::kNone;

@@ -5,6 +5,7 @@
 
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/regions/rewrites.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -83,33 +84,31 @@ TEST(AgreeingGradients, AgreeByTheLimitsOfTheUser) {
 
 TEST(AgreeingGradients, AnotherOrderThatReachesTheGradientsIsAFault) {
   const Comparison c =
-      MustCompare(AddUp({.sorted = true, .gradient_error = kWrong}), AddUp({.sorted = false}));
+      ByRules(AddUp({.sorted = true, .gradient_error = kWrong}), AddUp({.sorted = false}));
   EXPECT_FALSE(GradientsAgree(c));
   EXPECT_EQ(First(c), "Tensor.argsort.0.forward");
 }
 
 TEST(AgreeingGradients, WithoutGradientsEveryValueMustEndWell) {
-  const Comparison c = MustCompare(AddUp({.sorted = true, .optimizer = false}),
-                                   AddUp({.sorted = false, .optimizer = false}));
+  const Comparison c = ByRules(AddUp({.sorted = true, .optimizer = false}),
+                               AddUp({.sorted = false, .optimizer = false}));
   EXPECT_FALSE(GradientsAgree(c));
   EXPECT_EQ(First(c), "none") << c.first.why;
-  const Comparison wrong =
-      MustCompare(AddUp({.sorted = true, .sum_error = kWrong, .optimizer = false}),
-                  AddUp({.sorted = false, .optimizer = false}));
+  const Comparison wrong = ByRules(AddUp({.sorted = true, .sum_error = kWrong, .optimizer = false}),
+                                   AddUp({.sorted = false, .optimizer = false}));
   EXPECT_EQ(First(wrong), "Tensor.argsort.0.forward");
 }
 
 // A running statistic has no effect on the gradients of this step, but on a later one.
 TEST(AgreeingGradients, ChangedMemoryIsAFaultAllTheSame) {
   const Comparison c =
-      MustCompare(AddUp({.sorted = true, .statistic_error = kWrong}), AddUp({.sorted = false}));
+      ByRules(AddUp({.sorted = true, .statistic_error = kWrong}), AddUp({.sorted = false}));
   EXPECT_TRUE(GradientsAgree(c));
   EXPECT_NE(First(c), "none");
   // What differs in the calls between agreeing gradients had no effect.
-  EXPECT_EQ(First(MustCompare(AddUp({.sorted = true, .messages_error = kWrong}), AddUp({}))),
-            "none");
+  EXPECT_EQ(First(ByRules(AddUp({.sorted = true, .messages_error = kWrong}), AddUp({}))), "none");
   // Also where the call inherits what differs, and nothing but its memory shows it later.
-  const Comparison inherited = MustCompare(
+  const Comparison inherited = ByRules(
       AddUp({.sorted = true, .statistic_error = kWrong, .messages_error = kWrong}), AddUp({}));
   EXPECT_TRUE(GradientsAgree(inherited));
   EXPECT_NE(First(inherited), "none");
@@ -118,11 +117,11 @@ TEST(AgreeingGradients, ChangedMemoryIsAFaultAllTheSame) {
 // The optimizer is behind the ends: another rate is a fault, whatever is computed otherwise before.
 TEST(AgreeingGradients, AnotherUpdateIsNoRewrite) {
   const Comparison c =
-      MustCompare(AddUp({.sorted = true, .update_error = kWrong}), AddUp({.sorted = false}));
+      ByRules(AddUp({.sorted = true, .update_error = kWrong}), AddUp({.sorted = false}));
   EXPECT_TRUE(GradientsAgree(c));
   EXPECT_EQ(First(c), "Optimizer.SGD.step.0.forward");
   // Also where it changes nothing in this step, as at the start of a schedule.
-  const Comparison rate = MustCompare(AddUp({.sorted = true, .rate = "0.2"}), AddUp({}));
+  const Comparison rate = ByRules(AddUp({.sorted = true, .rate = "0.2"}), AddUp({}));
   EXPECT_EQ(Summarize(rate).verdict, RunVerdict::kDiffers);
 }
 
@@ -145,10 +144,10 @@ Dump Loss(bool sum, double error = 0) {
 
 TEST(AgreeingGradients, OtherArgumentsMayComputeTheSameTogether) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Loss(!swap), Loss(swap));
+    const Comparison c = ByRules(Loss(!swap), Loss(swap));
     EXPECT_EQ(First(c), "none") << c.first.why;
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
-    EXPECT_EQ(First(MustCompare(Loss(!swap, kWrong), Loss(swap))), "Functional.mse_loss.0.forward");
+    EXPECT_EQ(First(ByRules(Loss(!swap, kWrong), Loss(swap))), "Functional.mse_loss.0.forward");
   }
 }
 
@@ -166,9 +165,9 @@ Dump Gathering(int weights, double gradient_error = 0) {
 }
 
 TEST(AgreeingGradients, WhatRanksExchangeIsDividedOtherwise) {
-  const Comparison c = MustCompare(Gathering(40), Gathering(20));
+  const Comparison c = ByRules(Gathering(40), Gathering(20));
   EXPECT_EQ(First(c), "none") << c.first.why;
-  EXPECT_NE(First(MustCompare(Gathering(40, kWrong), Gathering(20))), "none");
+  EXPECT_NE(First(ByRules(Gathering(40, kWrong), Gathering(20))), "none");
 }
 
 // A step of level L0, which records no optimizer. `order`: of the rows of the batch.
@@ -183,8 +182,8 @@ Dump Modules(const std::string& order, double error = 0) {
 }
 
 TEST(AgreeingGradients, OfModulesAlone) {
-  EXPECT_EQ(First(MustCompare(Modules("a"), Modules("b"))), "none");
-  const Comparison c = MustCompare(Modules("a"), Modules("b", kWrong));
+  EXPECT_EQ(First(ByRules(Modules("a"), Modules("b"))), "none");
+  const Comparison c = ByRules(Modules("a"), Modules("b", kWrong));
   EXPECT_EQ(First(c), "Module.words.Embedding.forward.0");
   EXPECT_THAT(c.first.why, HasSubstr("the same statistics, and other elements"));
 }
@@ -204,10 +203,10 @@ Dump Gathered(bool gathers, bool written) {
 }
 
 TEST(AgreeingGradients, OnlyCallsThatChangeMemoryAreComparedNowhere) {
-  const Summary gathered = Summarize(MustCompare(Gathered(true, false), Gathered(false, false)));
+  const Summary gathered = Summarize(ByRules(Gathered(true, false), Gathered(false, false)));
   EXPECT_EQ(gathered.calls_compared_nowhere, 0);
   EXPECT_EQ(gathered.verdict, RunVerdict::kStructure);
-  const Summary written = Summarize(MustCompare(Gathered(true, true), Gathered(false, true)));
+  const Summary written = Summarize(ByRules(Gathered(true, true), Gathered(false, true)));
   EXPECT_EQ(written.calls_compared_nowhere, 1);
   EXPECT_EQ(written.verdict, RunVerdict::kDiffers);
 }

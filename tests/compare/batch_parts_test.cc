@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "engine/compare/explain/summary.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -47,7 +48,7 @@ Dump Model(int parts, const Wrong& wrong = {}) {
 
 TEST(BatchParts, PartsThatAgreeTogetherAreNoDifference) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Model(swap ? 1 : 2), Model(swap ? 2 : 1));
+    const Comparison c = ByRules(Model(swap ? 1 : 2), Model(swap ? 2 : 1));
     EXPECT_EQ(First(c), "none") << c.first.why;
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
     EXPECT_EQ(c.measures.front().reason, Reason::kOtherParts);
@@ -56,7 +57,7 @@ TEST(BatchParts, PartsThatAgreeTogetherAreNoDifference) {
 
 TEST(BatchParts, AnErrorInOnePartIsFound) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Model(swap ? 1 : 2, {.first = kWrong}), Model(swap ? 2 : 1));
+    const Comparison c = ByRules(Model(swap ? 1 : 2, {.first = kWrong}), Model(swap ? 2 : 1));
     EXPECT_EQ(First(c), "Module.first.Linear.forward.0") << c.first.why;
     EXPECT_EQ(c.first.call_class, CallClass::kIntroduced) << "all parts of its input agree";
     EXPECT_THAT(c.first.why, ::testing::HasSubstr("when the parts of the batch are put together"));
@@ -85,7 +86,7 @@ TEST(BatchParts, TheSumOfTheGradientsMustAgree) {
 }
 
 TEST(BatchParts, EveryPartTakesTheSameWeights) {
-  const Comparison c = MustCompare(Model(2, {.weight = kWrong}), Model(1));
+  const Comparison c = ByRules(Model(2, {.weight = kWrong}), Model(1));
   for (size_t p = 0; p < c.pairs.size(); ++p) {
     const auto pair = static_cast<int32_t>(p);
     const bool second = EntryName(c, pair).starts_with("Module.second.");
@@ -134,11 +135,11 @@ TEST(BatchParts, SumsAndMeansOfPartsMakeThoseOfTheWhole) {
   for (const char* reduction : {"mean", "sum"}) {
     for (const bool swap : {false, true}) {
       const Comparison c =
-          MustCompare(Averaged(swap ? 1 : 2, reduction), Averaged(swap ? 2 : 1, reduction));
+          ByRules(Averaged(swap ? 1 : 2, reduction), Averaged(swap ? 2 : 1, reduction));
       EXPECT_EQ(First(c), "none") << reduction << ": " << c.first.why;
     }
     // Neither the call that cuts the batch nor the one that counts its rows is to blame.
-    EXPECT_EQ(First(MustCompare(Averaged(2, reduction, 0.3), Averaged(1, reduction))),
+    EXPECT_EQ(First(ByRules(Averaged(2, reduction, 0.3), Averaged(1, reduction))),
               "Tensor." + std::string(reduction) + ".0.forward");
   }
 }

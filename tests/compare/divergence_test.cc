@@ -11,11 +11,13 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
 #include "engine/compare/explain/fix_hint.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
 namespace {
 
+using test::ByRules;
 using test::DumpBuilder;
 using test::First;
 using test::kRounding;
@@ -62,7 +64,7 @@ TEST(DivergenceTest, GradientsThatStandInTheForwardPassCameLater) {
     b.Call("Module.b.Linear.backward.0").In(Value(3, error)).Out(Value(4, error));
     return b.Take();
   };
-  const Comparison c = MustCompare(dump(kWrong), dump(0));
+  const Comparison c = ByRules(dump(kWrong), dump(0));
   EXPECT_EQ(First(c), "Module.b.Linear.forward.0");
   EXPECT_THAT(c.first.why, Not(HasSubstr("already wrong")));
 }
@@ -72,7 +74,7 @@ TEST(DivergenceTest, EqualRunsNameNoDivergence) {
 }
 
 TEST(DivergenceTest, RoundingBeforeItLowersTheConfidence) {
-  const Comparison c = MustCompare(Chain(6, 3, kWrong, kRounding), Chain(6, 99));
+  const Comparison c = ByRules(Chain(6, 3, kWrong, kRounding), Chain(6, 99));
   EXPECT_EQ(First(c), "Functional.f3.0.forward");
   EXPECT_LT(c.first.confidence, 0.95);
   EXPECT_GT(c.first.confidence, 0.8);
@@ -117,7 +119,7 @@ TEST(DivergenceTest, AnArgumentIsNamedThoughItsResultIsWithinRounding) {
         .Out(Value(2, error));
     b->Call("Functional.relu.0.forward").In(Value(2, error)).Out(Value(2, error));
   }
-  const Comparison c = MustCompare(t.Take(), g.Take());
+  const Comparison c = ByRules(t.Take(), g.Take());
   EXPECT_EQ(First(c), "Functional.layer_norm.0.forward");
   EXPECT_EQ(c.classes[1], CallClass::kNoise);
   EXPECT_GT(c.first.confidence, 0.9);
@@ -303,7 +305,7 @@ TEST(DivergenceTest, AParametersGradientBeginsWhereItsBackwardAgrees) {
 
 TEST(DivergenceTest, AParametersGradientInheritsFromItsBackward) {
   const Comparison c =
-      MustCompare(WrongWeightGradient(kWrong, kWrong, false), WrongWeightGradient(0, 0, false));
+      ByRules(WrongWeightGradient(kWrong, kWrong, false), WrongWeightGradient(0, 0, false));
   EXPECT_EQ(c.classes[1], CallClass::kInherited);
 }
 
@@ -329,7 +331,7 @@ TEST(DivergenceTest, GradualGrowthHasLowConfidence) {
     }
     return b.Take();
   };
-  Comparison c = MustCompare(build(true), build(false));
+  Comparison c = ByRules(build(true), build(false));
   ASSERT_GE(c.first.pair, 0);
   EXPECT_LE(c.first.confidence, 0.4);
   EXPECT_THAT(c.first.why, HasSubstr("grow"));
@@ -359,9 +361,9 @@ TEST(DivergenceTest, ANormalisationWithAnotherArgumentDoesNotOnlyAmplify) {
     b.Value("eps", "float", eps).Out(Value(2, error));
     return b.Take();
   };
-  const Comparison c = MustCompare(build(1e-4, "0.1"), build(0, "1e-05"));
+  const Comparison c = ByRules(build(1e-4, "0.1"), build(0, "1e-05"));
   EXPECT_GT(c.first.confidence, 0.8);
-  EXPECT_LT(MustCompare(build(1e-4, "0.1"), build(0, "0.1")).first.confidence, 0.2);
+  EXPECT_LT(ByRules(build(1e-4, "0.1"), build(0, "0.1")).first.confidence, 0.2);
 }
 
 TEST(DivergenceTest, WithoutInputsOnlyASuspicion) {
@@ -403,7 +405,7 @@ std::vector<std::pair<std::string, std::string>> BothWays(const std::function<Du
   };
   std::vector<std::pair<std::string, std::string>> places;
   for (const bool swapped : {false, true}) {
-    const Comparison c = MustCompare(make(!swapped), make(swapped));
+    const Comparison c = ByRules(make(!swapped), make(swapped));
     if (c.first.pair < 0) return {};
     const RecordPair& pair = c.pairs[c.first.pair];
     const std::string target = name(c.target, pair.target), golden = name(c.golden, pair.golden);
@@ -477,7 +479,7 @@ TEST(DivergenceTest, ANumberInPlaceOfATensorIsAnotherArgumentInBothDirections) {
   ASSERT_EQ(places.size(), 2);
   EXPECT_EQ(places[0], places[1]);
   EXPECT_EQ(places[0].first, "Tensor.__truediv__.0.forward");
-  const Comparison c = MustCompare(dump(true), dump(false));
+  const Comparison c = ByRules(dump(true), dump(false));
   EXPECT_EQ(FixHintOf(c, c.first).Text(),
             "set 1 to a tensor of torch.float32, as in the golden (the target has \"28\")");
 }

@@ -12,7 +12,7 @@ namespace msprobe::compare::test {
 inline Tensor Value(int step, double error = 0) {
   return Scaled(Numbers(2 + step, -1 - step, 0.1 * step, 7 + step), error);
 }
-inline constexpr double kWrong = 0.05, kRounding = 1e-6;
+inline constexpr double kWrong = 0.05, kRounding = 8e-7;
 
 inline std::string_view First(const Comparison& c) {
   return c.first.pair < 0 ? "none" : EntryName(c, c.first.pair);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -24,8 +25,8 @@ Dump OneRun(const char* linear, const char* argument) {
 }
 
 TEST(DTypeArgumentsTest, TheFirstPlaceWhereDTypesDifferIsMadeDifferently) {
-  const Comparison c = MustCompare(OneRun("torch.float32", "torch.bfloat16"),
-                                   OneRun("torch.float32", "torch.float32"));
+  const Comparison c =
+      ByRules(OneRun("torch.float32", "torch.bfloat16"), OneRun("torch.float32", "torch.float32"));
   EXPECT_EQ(First(c), "Functional.softmax.0.forward");
   EXPECT_THAT(c.first.why,
               HasSubstr("is \"torch.bfloat16\" in the target, \"torch.float32\" in the golden"));
@@ -46,7 +47,7 @@ TEST(SameStatisticsTest, ACallOfOneSideThatMovesElementsIsNamed) {
     b.Out(Value(3, flips ? kWrong : 0).Print(flips ? "3f" : "3"));
     return b.Take();
   };
-  const Comparison c = MustCompare(run(true), run(false));
+  const Comparison c = ByRules(run(true), run(false));
   EXPECT_EQ(First(c), "Tensor.flip.0.forward");
   EXPECT_THAT(c.first.why, HasSubstr("input.0 has the same statistics, and other elements"));
 }

@@ -4,6 +4,7 @@
 
 #include "engine/compare/explain/first_bits.h"
 #include "engine/compare/explain/summary.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -76,13 +77,13 @@ TEST(ExactBitsTest, RoundingIsAllowedBetweenTwoImplementationsOfAStep) {
     b.OutAt("0.weights.fc.weight", Value(7, error).Print(error == 0 ? "a" : "b"));
     return b.Take();
   };
-  EXPECT_EQ(Summarize(MustCompare(run("fused", kRounding), run("fused", 0))).verdict,
+  EXPECT_EQ(Summarize(ByRules(run("fused", kRounding), run("fused", 0))).verdict,
             RunVerdict::kDiffers);
   for (const char* other : {"for-loop", ""}) {  // "": the program leaves it to PyTorch
-    const Comparison c = MustCompare(run("fused", kRounding), run(other, 0));
+    const Comparison c = ByRules(run("fused", kRounding), run(other, 0));
     EXPECT_EQ(c.exact, "");
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure) << c.first.why;
-    const Comparison wrong = MustCompare(run("fused", kWrong), run(other, 0));
+    const Comparison wrong = ByRules(run("fused", kWrong), run(other, 0));
     EXPECT_EQ(First(wrong), "Optimizer.AdamW.step.0.forward");
     EXPECT_THAT(wrong.first.why, ::testing::Not(HasSubstr("implementation")));
   }

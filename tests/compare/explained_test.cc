@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 
 #include "engine/compare/explain/summary.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
 namespace {
 
+using test::ByRules;
 using test::DumpBuilder;
 using test::First;
 using test::kRounding;
@@ -30,8 +32,8 @@ Dump ProductIn(const std::string& dtype, double error) {
 TEST(ExplainedTest, DifferencesOfACoarserDTypeAreRounding) {
   for (const bool target : {true, false}) {
     Dump coarse = ProductIn("torch.bfloat16", 1e-3), fine = ProductIn("torch.float32", 0);
-    const Comparison c = target ? MustCompare(std::move(coarse), std::move(fine))
-                                : MustCompare(std::move(fine), std::move(coarse));
+    const Comparison c = target ? ByRules(std::move(coarse), std::move(fine))
+                                : ByRules(std::move(fine), std::move(coarse));
     EXPECT_EQ(First(c), "none");
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
     EXPECT_EQ(c.measures.back().reason, Reason::kCoarserBefore);
@@ -40,11 +42,11 @@ TEST(ExplainedTest, DifferencesOfACoarserDTypeAreRounding) {
                                    "from Functional.linear.0.forward on"
                                  : "the golden computes in bfloat16"));
   }
-  const Comparison c = MustCompare(ProductIn("torch.bfloat16", 0.5), ProductIn("torch.float32", 0));
+  const Comparison c = ByRules(ProductIn("torch.bfloat16", 0.5), ProductIn("torch.float32", 0));
   EXPECT_EQ(First(c), "Functional.linear.0.forward") << "too large for that";
   // A format of single tensors says nothing about what is computed from them.
   const Comparison scaled =
-      MustCompare(ProductIn("torch.float8_e5m2", 1e-3), ProductIn("torch.float32", 0));
+      ByRules(ProductIn("torch.float8_e5m2", 1e-3), ProductIn("torch.float32", 0));
   EXPECT_EQ(First(scaled), "Tensor.__add__.0.forward");
 }
 
@@ -72,12 +74,12 @@ Dump CastUp(double error, double fresh = 0) {
 }
 
 TEST(ExplainedTest, NoiseKeepsTheDTypeThatItWasMadeIn) {
-  const Comparison c = MustCompare(CastUp(1e-3), CastUp(0));
+  const Comparison c = ByRules(CastUp(1e-3), CastUp(0));
   EXPECT_EQ(First(c), "none");
   EXPECT_EQ(c.measures[3].reason, Reason::kCoarserBefore);
   EXPECT_EQ(c.measures[5].reason, Reason::kCoarserBefore);
   EXPECT_LT(c.measures[5].severity, 1) << "in roundings of bfloat16";
-  EXPECT_EQ(First(MustCompare(CastUp(0.1), CastUp(0))), "Functional.linear.0.forward");
+  EXPECT_EQ(First(ByRules(CastUp(0.1), CastUp(0))), "Functional.linear.0.forward");
 }
 
 TEST(ExplainedTest, NoiseOfACoarserDTypeExcusesOnlyWhatUsesIt) {
@@ -133,20 +135,18 @@ Dump OptimizerStep(double rounding, double enlarged, bool cleared = false) {
 }
 
 TEST(ExplainedTest, RoundingThatOnlyAnOptimizerEnlargesIsNoDifference) {
-  const Comparison c = MustCompare(OptimizerStep(kRounding, 60 * kRounding), OptimizerStep(0, 0));
+  const Comparison c = ByRules(OptimizerStep(kRounding, 60 * kRounding), OptimizerStep(0, 0));
   EXPECT_EQ(c.first.pair, -1);
   EXPECT_EQ(c.classes[1], CallClass::kNoise);
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
-  const Comparison more =
-      MustCompare(OptimizerStep(kRounding, 6000 * kRounding), OptimizerStep(0, 0));
+  const Comparison more = ByRules(OptimizerStep(kRounding, 6000 * kRounding), OptimizerStep(0, 0));
   EXPECT_EQ(First(more), "Tensor.addcdiv_.0.forward");
-  const Comparison none = MustCompare(OptimizerStep(0, 60 * kRounding), OptimizerStep(0, 0));
+  const Comparison none = ByRules(OptimizerStep(0, 60 * kRounding), OptimizerStep(0, 0));
   EXPECT_EQ(First(none), "Tensor.addcdiv_.0.forward");
 }
 
 TEST(ExplainedTest, EnlargedRoundingDoesNotHideAnError) {
-  const Comparison c =
-      MustCompare(OptimizerStep(kRounding, 60 * kRounding, true), OptimizerStep(0, 0));
+  const Comparison c = ByRules(OptimizerStep(kRounding, 60 * kRounding, true), OptimizerStep(0, 0));
   EXPECT_EQ(First(c), "Tensor.lerp_.0.forward");
   EXPECT_EQ(c.classes[1], CallClass::kNoise);
   EXPECT_TRUE(c.runners_up.empty());
@@ -164,12 +164,12 @@ Dump Convolution(bool bias, Dialect dialect) {
 
 TEST(ExplainedTest, NoneInPlaceOfATensorIsADifference) {
   const Comparison c =
-      MustCompare(Convolution(true, Dialect::kMsprobe27), Convolution(false, Dialect::kMsprobe27));
+      ByRules(Convolution(true, Dialect::kMsprobe27), Convolution(false, Dialect::kMsprobe27));
   EXPECT_THAT(c.first.why, HasSubstr("input.2 is torch.float32 in the target, None in the golden"));
   EXPECT_GT(c.first.confidence, 0.8);
   // None in a dump of another tool proves nothing: the tool may not record such values.
   const Comparison other =
-      MustCompare(Convolution(true, Dialect::kMsprobe27), Convolution(false, Dialect::kPtdbg1To4));
+      ByRules(Convolution(true, Dialect::kMsprobe27), Convolution(false, Dialect::kPtdbg1To4));
   EXPECT_EQ(other.measures[2].verdict, RowVerdict::kUnknown);
 }
 
@@ -193,7 +193,7 @@ Dump Discriminated(bool detached) {
 
 TEST(ExplainedTest, AGradientThatOneRunDoesNotWant) {
   for (const bool target : {true, false}) {
-    const Comparison c = MustCompare(Discriminated(!target), Discriminated(target));
+    const Comparison c = ByRules(Discriminated(!target), Discriminated(target));
     EXPECT_EQ(First(c), "Functional.linear.1.backward");
     EXPECT_THAT(c.first.why, HasSubstr(target ? "requires a gradient in the target only"
                                               : "requires a gradient in the golden only"));

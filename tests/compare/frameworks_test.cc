@@ -171,8 +171,9 @@ TEST(Frameworks, AWrongResultIsIntroducedWhereThePartsEnd) {
                                    : CompareFrameworks(PyTorchLinear(0.1), MindSporeDense());
     ASSERT_GE(c.first.pair, 0);
     const RecordPair& pair = c.pairs[c.first.pair];
+    // Of the two calls that stand for a linear layer the first makes nothing that the other run has.
     EXPECT_EQ(c.target.records[pair.target].name,
-              mindspore ? "Primitive.bias_add.BiasAdd.0.forward" : "Functional.linear.0.forward");
+              mindspore ? "Primitive.matmul.MatMul.0.forward" : "Functional.linear.0.forward");
     EXPECT_EQ(c.classes[c.first.pair], CallClass::kIntroduced);
   }
 }
@@ -361,7 +362,7 @@ TEST(Frameworks, StepsOfOptimizersArePairedByNames) {
   g.Kwarg("state.norm.weight.exp_avg", m);
   const Comparison c = CompareFrameworks(t.Take(), g.Take());
   EXPECT_EQ(Values(c).size(), 4u);
-  EXPECT_EQ(Differing(c), 1);  // the rate
+  EXPECT_EQ(c.measures[0].reason, Reason::kWithoutEffect);  // the rate, which moved nothing
 }
 
 // MindSpore keeps a moment that it does not use, PyTorch counts steps for each weight: the shapes are

@@ -5,6 +5,7 @@
 #include "engine/compare/ranks/between_steps.h"
 #include "engine/compare/regions/regions.h"
 #include "engine/compare/regions/rewrites.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -63,7 +64,7 @@ Dump Router(bool softmax_first, double error = 0) {
 
 TEST(GradientRewrites, PartsOfAGradientMayBeAddedAtAnotherPlace) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Router(swap), Router(!swap));
+    const Comparison c = ByRules(Router(swap), Router(!swap));
     EXPECT_EQ(First(c), "none") << c.first.why;
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
   }
@@ -103,7 +104,7 @@ Dump Batches(int parts, double error = 0) {
 
 TEST(GradientRewrites, AnotherNumberOfPartsOfABatch) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Batches(swap ? 1 : 2), Batches(swap ? 2 : 1));
+    const Comparison c = ByRules(Batches(swap ? 1 : 2), Batches(swap ? 2 : 1));
     EXPECT_EQ(First(c), "none") << c.first.why;
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
   }
@@ -142,7 +143,7 @@ TEST(GradientRewrites, AWeightOfItsOwn) {
     return b.Take();
   };
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(dump(!swap), dump(swap));
+    const Comparison c = ByRules(dump(!swap), dump(swap));
     EXPECT_EQ(First(c), "Functional.linear.0.forward") << c.first.why;
     EXPECT_THAT(c.first.why,
                 HasSubstr(swap ? "model.head.weight is a weight of its own in the golden, and the "
@@ -187,7 +188,7 @@ Dump Penalty(bool penalty, bool elsewhere = false, double error = 0) {
 
 TEST(GradientRewrites, ATermOfTheLossThatOneRunHas) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Penalty(swap, false, kWrong), Penalty(!swap));
+    const Comparison c = ByRules(Penalty(swap, false, kWrong), Penalty(!swap));
     EXPECT_EQ(First(c), "Tensor.add.0.forward") << c.first.why;
     EXPECT_THAT(c.first.why, HasSubstr("through it a gradient comes that is a part of the input "
                                        "of Functional.linear.0.backward"));
@@ -219,14 +220,14 @@ Dump ComposedLoss(bool composed, double loss = 0, double gradient = 0) {
 }
 
 TEST(GradientRewrites, ALossOfOtherCallsIsNamedWhereItIsMade) {
-  const Comparison c = MustCompare(ComposedLoss(true, 0.01, kWrong), ComposedLoss(false));
+  const Comparison c = ByRules(ComposedLoss(true, 0.01, kWrong), ComposedLoss(false));
   EXPECT_EQ(First(c), "Tensor.mean.0.forward") << c.first.why;
   EXPECT_THAT(
       c.first.why,
       HasSubstr("in the golden from that of Functional.cross_entropy.0.forward, which is 1.5: "));
   EXPECT_EQ(DescribeWrongRegion(c, RegionsOf(c)),
             "the target calls log_softmax, mean where the golden calls cross_entropy");
-  const Comparison same = MustCompare(ComposedLoss(true, 0, kWrong), ComposedLoss(false));
+  const Comparison same = ByRules(ComposedLoss(true, 0, kWrong), ComposedLoss(false));
   EXPECT_EQ(First(same), "Tensor.log_softmax.0.backward") << same.first.why;
 }
 
@@ -270,10 +271,10 @@ Dump Columns(bool again, double error = 0) {
 
 TEST(GradientRewrites, ASumThatNoCallMakesMayBeSharedOtherwise) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Columns(swap), Columns(!swap));
+    const Comparison c = ByRules(Columns(swap), Columns(!swap));
     EXPECT_EQ(First(c), "none") << c.first.why;
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
-    EXPECT_NE(First(MustCompare(Columns(swap, kWrong), Columns(!swap))), "none");
+    EXPECT_NE(First(ByRules(Columns(swap, kWrong), Columns(!swap))), "none");
   }
 }
 
@@ -375,10 +376,10 @@ Dump Projections(bool joined, double error = 0) {
 
 TEST(GradientRewrites, WeightsInOnePieceOrInSeveral) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Projections(swap), Projections(!swap));
+    const Comparison c = ByRules(Projections(swap), Projections(!swap));
     EXPECT_EQ(First(c), "none") << c.first.why;
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
-    const Comparison wrong = MustCompare(Projections(swap, kWrong), Projections(!swap, kWrong));
+    const Comparison wrong = ByRules(Projections(swap, kWrong), Projections(!swap, kWrong));
     EXPECT_NE(First(wrong), "none");
   }
 }

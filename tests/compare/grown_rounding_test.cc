@@ -12,15 +12,16 @@
 #include "engine/compare/ranks/wrong_updates.h"
 #include "engine/compare/report/report_ranks.h"
 #include "tests/base/temporary_folder.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
 namespace {
 
+using test::ByRules;
 using test::DumpBuilder;
 using test::First;
 using test::kWrong;
-using test::MustCompare;
 using test::Numbers;
 using test::Scaled;
 using test::Tensor;
@@ -39,7 +40,7 @@ Dump Chain(const std::vector<double>& errors, const std::string& api = "Function
 }
 
 Comparison Grown(const std::vector<double>& errors, const std::string& api = "Functional.f") {
-  return MustCompare(Chain(errors, api), Chain(std::vector<double>(errors.size(), 0), api));
+  return ByRules(Chain(errors, api), Chain(std::vector<double>(errors.size(), 0), api));
 }
 
 TEST(GrownRounding, GrowthFromCallToCallIsNoise) {
@@ -85,12 +86,12 @@ TEST(GrownRounding, WhatCancelledIsCarriedOn) {
     b.Call("Tensor.__add__.0.forward").In(scalar(-wrong * rest)).In(scalar(3.25)).Out(scalar(loss));
     return b.Take();
   };
-  const Comparison c = MustCompare(run(1.5e-7, 1), run(0.4e-7, 1));
+  const Comparison c = ByRules(run(1.5e-7, 1), run(0.4e-7, 1));
   EXPECT_EQ(First(c), "none") << c.first.why;
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
-  EXPECT_EQ(First(MustCompare(run(1.5e-7, 40), run(0.4e-7, 1))), "Tensor.neg.0.forward");
+  EXPECT_EQ(First(ByRules(run(1.5e-7, 40), run(0.4e-7, 1))), "Tensor.neg.0.forward");
   // A value that has not cancelled carries nothing.
-  EXPECT_EQ(First(MustCompare(run(0.5, 1.001), run(0.5, 1))), "Tensor.neg.0.forward");
+  EXPECT_EQ(First(ByRules(run(0.5, 1.001), run(0.5, 1))), "Tensor.neg.0.forward");
 }
 
 TEST(GrownRounding, ABackwardCallUsesWhatItsForwardCallUsed) {
@@ -100,7 +101,7 @@ TEST(GrownRounding, ABackwardCallUsesWhatItsForwardCallUsed) {
     b.Call("Functional.f.0.backward").In(Value(3)).Out(Value(4, 20 * error));
     return b.Take();
   };
-  EXPECT_EQ(First(MustCompare(build(1e-6), build(0))), "none");
+  EXPECT_EQ(First(ByRules(build(1e-6), build(0))), "none");
 }
 
 TEST(GrownRounding, WeightsBehindAnOptimizerMoveAlike) {
@@ -114,12 +115,11 @@ TEST(GrownRounding, WeightsBehindAnOptimizerMoveAlike) {
     return b.Take();
   };
   // No rounding makes a tenth of a moment.
-  EXPECT_EQ(First(MustCompare(build(1e-6, 1.01, 1e5), build(0, 1))),
-            "Optimizer.AdamW.step.0.forward");
+  EXPECT_EQ(First(ByRules(build(1e-6, 1.01, 1e5), build(0, 1))), "Optimizer.AdamW.step.0.forward");
   // 1e-4 of the weight: 1 % of its movement.
-  EXPECT_EQ(First(MustCompare(build(1e-6, 1.01), build(0, 1))), "none");
-  EXPECT_EQ(First(MustCompare(build(1e-6, 2), build(0, 1))), "Optimizer.AdamW.step.0.forward");
-  EXPECT_EQ(First(MustCompare(build(0, 1.01), build(0, 1))), "Optimizer.AdamW.step.0.forward");
+  EXPECT_EQ(First(ByRules(build(1e-6, 1.01), build(0, 1))), "none");
+  EXPECT_EQ(First(ByRules(build(1e-6, 2), build(0, 1))), "Optimizer.AdamW.step.0.forward");
+  EXPECT_EQ(First(ByRules(build(0, 1.01), build(0, 1))), "Optimizer.AdamW.step.0.forward");
 }
 
 TEST(GrownRounding, AnAverageTakesWeightsThatMovedAlike) {
@@ -134,12 +134,10 @@ TEST(GrownRounding, AnAverageTakesWeightsThatMovedAlike) {
     b.Out(Value(7, average));
     return b.Take();
   };
-  EXPECT_EQ(First(MustCompare(build(1e-6, 1.01, 1e-5), build(0, 1, 0))), "none");
-  EXPECT_EQ(First(MustCompare(build(1e-6, 1.01, kWrong), build(0, 1, 0))),
-            "Tensor.lerp_.0.forward");
+  EXPECT_EQ(First(ByRules(build(1e-6, 1.01, 1e-5), build(0, 1, 0))), "none");
+  EXPECT_EQ(First(ByRules(build(1e-6, 1.01, kWrong), build(0, 1, 0))), "Tensor.lerp_.0.forward");
   // Of weights that did not move alike the optimizer is the reason.
-  EXPECT_EQ(First(MustCompare(build(1e-6, 2, 1e-5), build(0, 1, 0))),
-            "Optimizer.AdamW.step.0.forward");
+  EXPECT_EQ(First(ByRules(build(1e-6, 2, 1e-5), build(0, 1, 0))), "Optimizer.AdamW.step.0.forward");
 }
 
 // The bias before a normalisation: its gradient is 1e-8 of that of the weight, its moment and its
@@ -160,13 +158,12 @@ TEST(GrownRounding, AGradientThatIsZeroByMathematicsMovesItsWeightByChance) {
     b.OutAt("0.weights.fc.bias", Value(3, sign * 0.01).Shape("[4]"));
     return b.Take();
   };
-  const Comparison c = MustCompare(build(0.5, 0.0101), build(-0.5, 0.01));
+  const Comparison c = ByRules(build(0.5, 0.0101), build(-0.5, 0.01));
   EXPECT_EQ(First(c), "none") << c.first.why;
   // The other weights are judged.
-  EXPECT_EQ(First(MustCompare(build(0.5, 0.02), build(-0.5, 0.01))),
-            "Optimizer.Adam.step.0.forward");
+  EXPECT_EQ(First(ByRules(build(0.5, 0.02), build(-0.5, 0.01))), "Optimizer.Adam.step.0.forward");
   // A gradient of a hundredth is no rounding.
-  EXPECT_EQ(First(MustCompare(build(0.5, 0.0101, 0.01), build(-0.5, 0.01, 0.01))),
+  EXPECT_EQ(First(ByRules(build(0.5, 0.0101, 0.01), build(-0.5, 0.01, 0.01))),
             "Optimizer.Adam.step.0.forward");
 }
 
@@ -183,8 +180,8 @@ Dump Step(double rounding, double moved) {
 
 std::vector<RankResult> Steps(double rounding, double target_moved) {
   std::vector<RankResult> steps = {
-      SummarizeRank(MustCompare(Step(rounding, 0), Step(0, 0)), 0, -1),
-      SummarizeRank(MustCompare(Step(rounding, target_moved), Step(0, 0.01)), 1, -1)};
+      SummarizeRank(ByRules(Step(rounding, 0), Step(0, 0)), 0, -1),
+      SummarizeRank(ByRules(Step(rounding, target_moved), Step(0, 0.01)), 1, -1)};
   ForgiveCarriedRounding(steps);
   return steps;
 }
@@ -216,8 +213,8 @@ TEST(CarriedRounding, ElementsOfAWeightMayBeApart) {
   };
   const auto verdict = [&](double rounding, double error, const char* bits) {
     std::vector<RankResult> steps = {
-        SummarizeRank(MustCompare(step(rounding, 0, 0, "0"), step(0, 0, 0, "0")), 0, -1),
-        SummarizeRank(MustCompare(step(0, 0.01, error, bits), step(0, 0.01, 0, "1")), 1, -1)};
+        SummarizeRank(ByRules(step(rounding, 0, 0, "0"), step(0, 0, 0, "0")), 0, -1),
+        SummarizeRank(ByRules(step(0, 0.01, error, bits), step(0, 0.01, 0, "1")), 1, -1)};
     ForgiveCarriedRounding(steps);
     return VerdictOver(steps);
   };
@@ -241,8 +238,8 @@ TEST(CarriedRounding, TheStateOfAnOptimizerIsWhatStepsBeforeMade) {
   };
   const auto verdict = [&](double state) {
     std::vector<RankResult> steps = {
-        SummarizeRank(MustCompare(step(1e-6, 0, 0), step(0, 0, 0)), 0, -1),
-        SummarizeRank(MustCompare(step(1e-6, 0.01, state), step(0, 0.01, 0)), 1, -1)};
+        SummarizeRank(ByRules(step(1e-6, 0, 0), step(0, 0, 0)), 0, -1),
+        SummarizeRank(ByRules(step(1e-6, 0.01, state), step(0, 0.01, 0)), 1, -1)};
     ForgiveCarriedRounding(steps);
     return VerdictOver(steps);
   };
@@ -270,8 +267,8 @@ TEST(CarriedRounding, WeightsOfMindSporeAreKnownByTheirFile) {
       return dump;
     };
     std::vector<RankResult> steps = {
-        SummarizeRank(MustCompare(step(1e-6, 0, "a"), step(0, 0, "a")), 0, -1),
-        SummarizeRank(MustCompare(step(1e-6, 0.0101, "b"), step(0, 0.01, "c")), 1, -1)};
+        SummarizeRank(ByRules(step(1e-6, 0, "a"), step(0, 0, "a")), 0, -1),
+        SummarizeRank(ByRules(step(1e-6, 0.0101, "b"), step(0, 0.01, "c")), 1, -1)};
     ForgiveCarriedRounding(steps);
     return VerdictOver(steps);
   };
@@ -397,8 +394,8 @@ TEST(CarriedRounding, AnotherRateOfAllWeightsIsNamed) {
   };
   const auto steps = [&](double rate) {
     std::vector<RankResult> results = {
-        SummarizeRank(MustCompare(step(1e-6, 1, 0), step(0, 1, 0)), 0, -1),
-        SummarizeRank(MustCompare(step(1e-6, rate, 0.01), step(0, 1, 0.01)), 1, -1)};
+        SummarizeRank(ByRules(step(1e-6, 1, 0), step(0, 1, 0)), 0, -1),
+        SummarizeRank(ByRules(step(1e-6, rate, 0.01), step(0, 1, 0.01)), 1, -1)};
     ForgiveCarriedRounding(results);
     NameWrongUpdates(results);
     return results;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -35,11 +36,11 @@ Dump Gated(bool joined, double error = 0, const std::string& around = "mlp") {
 
 TEST(JoinedWeights, OfModulesBesideEachOther) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Gated(!swap), Gated(swap));
+    const Comparison c = ByRules(Gated(!swap), Gated(swap));
     EXPECT_EQ(Rows(c, Reason::kOtherParts), 2) << swap;
-    const Comparison wrong = MustCompare(Gated(!swap, kWrong), Gated(swap, kWrong));
+    const Comparison wrong = ByRules(Gated(!swap, kWrong), Gated(swap, kWrong));
     EXPECT_EQ(Rows(wrong, Reason::kOtherParts), 0) << swap;
-    const Comparison elsewhere = MustCompare(Gated(!swap, 0, "other"), Gated(swap, 0, "other"));
+    const Comparison elsewhere = ByRules(Gated(!swap, 0, "other"), Gated(swap, 0, "other"));
     EXPECT_EQ(Rows(elsewhere, Reason::kOtherParts), 0) << swap;
   }
 }
@@ -58,16 +59,16 @@ Dump Layer(const char* shape, double error = 0) {
 }
 
 TEST(JoinedWeights, TheTransposeOfAWeight) {
-  const Comparison c = MustCompare(Layer("[4, 3]"), Layer("[3, 4]"));
+  const Comparison c = ByRules(Layer("[4, 3]"), Layer("[3, 4]"));
   EXPECT_EQ(Rows(c, Reason::kTransposed), 5);
   EXPECT_EQ(First(c), "none") << c.first.why;
-  EXPECT_EQ(Rows(MustCompare(Layer("[4, 3]", kWrong), Layer("[3, 4]")), Reason::kTransposed), 3);
-  EXPECT_EQ(Rows(MustCompare(Layer("[6, 2]"), Layer("[3, 4]")), Reason::kTransposed), 0);
+  EXPECT_EQ(Rows(ByRules(Layer("[4, 3]", kWrong), Layer("[3, 4]")), Reason::kTransposed), 3);
+  EXPECT_EQ(Rows(ByRules(Layer("[6, 2]"), Layer("[3, 4]")), Reason::kTransposed), 0);
   // Another tensor than a weight may have the same numbers by chance.
   const auto taken = [](const char* shape) {
     return DumpBuilder().Call("Torch.f.0.forward").In(Value(1).Shape(shape)).Out(Value(2)).Take();
   };
-  EXPECT_EQ(Rows(MustCompare(taken("[4, 3]"), taken("[3, 4]")), Reason::kTransposed), 0);
+  EXPECT_EQ(Rows(ByRules(taken("[4, 3]"), taken("[3, 4]")), Reason::kTransposed), 0);
 }
 
 }  // namespace

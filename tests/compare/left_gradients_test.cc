@@ -7,11 +7,13 @@
 #include <string>
 
 #include "engine/compare/explain/summary.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
 namespace {
 
+using test::ByRules;
 using test::DumpBuilder;
 using test::First;
 using test::kWrong;
@@ -139,16 +141,16 @@ TEST(LeftGradients, WhatIsClearedBeforeTheOptimizerIsNoFinding) {
   OneRun run = Forgotten();
   run.cleared = true;
   OneRun golden{.cleared = true};
-  EXPECT_EQ(Summarize(MustCompare(Step(run), Step(golden))).verdict, RunVerdict::kEqual);
-  EXPECT_EQ(First(MustCompare(Step(run), Step(golden))), "none");
+  EXPECT_EQ(Summarize(ByRules(Step(run), Step(golden))).verdict, RunVerdict::kEqual);
+  EXPECT_EQ(First(ByRules(Step(run), Step(golden))), "none");
   golden.lr = "0.2", golden.update = kWrong;
-  EXPECT_EQ(First(MustCompare(Step(run), Step(golden))), kEntry);
+  EXPECT_EQ(First(ByRules(Step(run), Step(golden))), kEntry);
 }
 
 TEST(LeftGradients, AWrongBackwardCallIsNamedItself) {
   OneRun wrong = Forgotten();
   wrong.backward = kWrong;
-  EXPECT_EQ(First(MustCompare(Step(wrong), Step({}))), "Functional.linear.0.backward");
+  EXPECT_EQ(First(ByRules(Step(wrong), Step({}))), "Functional.linear.0.backward");
 }
 
 TEST(LeftGradients, AnotherLearningRateIsNamedItself) {

@@ -12,11 +12,13 @@
 
 #include "engine/compare/explain/explain.h"
 #include "engine/compare/regions/equal_values.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
 namespace {
 
+using test::ByRules;
 using test::DumpBuilder;
 using test::First;
 using test::MustCompare;
@@ -54,7 +56,7 @@ TEST(Limits, OfAPlainNumber) {
       b.Call("Torch.f.0.forward").In(Value(1)).Value("p", "float", fmt::format("{}", number));
       return b.Out(Value(2)).Take();
     };
-    const Comparison c = MustCompare(run(0.5 + by), run(0.5), options);
+    const Comparison c = ByRules(run(0.5 + by), run(0.5), options);
     for (size_t i = 0; i < c.rows.size(); ++i) {
       if (c.target.leaves[c.rows[i].target].kind == LeafKind::kScalar) return c.measures[i].verdict;
     }
@@ -75,7 +77,7 @@ TEST(Limits, OfSumsOfIntegers) {
     const auto of = [](double by) {
       return OneOutput(Numbers(9, 0, 4.5 * (1 + by), 17 * (1 + by)).DType("torch.int64"));
     };
-    return MustCompare(of(3e-6), of(0), options).measures[0].verdict;
+    return ByRules(of(3e-6), of(0), options).measures[0].verdict;
   };
   EXPECT_EQ(verdict({}), RowVerdict::kNoise);
   EXPECT_EQ(verdict(With("rounding: {float32: 8}")), RowVerdict::kDiffers);
@@ -90,9 +92,9 @@ TEST(Limits, OfAnArgumentThatWasComputed) {
     b.Value("scale", "float", fmt::format("{}", 0.5 * (1 + by * 2e-3)));
     return b.Out(Value(4, by * 2e-4).DType("torch.float16")).Take();
   };
-  EXPECT_EQ(First(MustCompare(run(1e-2), run(0))), "none");
-  EXPECT_EQ(First(MustCompare(run(1), run(0), With("rounding: {float32: 2000}"))), "none");
-  EXPECT_EQ(First(MustCompare(run(1), run(0), With("rounding: {float32: 2000, float16: 1}"))),
+  EXPECT_EQ(First(ByRules(run(1e-2), run(0))), "none");
+  EXPECT_EQ(First(ByRules(run(1), run(0), With("rounding: {float32: 2000}"))), "none");
+  EXPECT_EQ(First(ByRules(run(1), run(0), With("rounding: {float32: 2000, float16: 1}"))),
             "Torch.f.0.forward");
 }
 
@@ -120,7 +122,7 @@ TEST(Limits, OfAnotherArgument) {
       b.Value("p", "float", fmt::format("{}", 0.5 * (1 + by * 2e-3)));
       return b.Out(Value(3, by * 2e-3)).Take();
     };
-    const Comparison c = MustCompare(run(1), run(0), options);
+    const Comparison c = ByRules(run(1), run(0), options);
     EXPECT_EQ(First(c), "Torch.f.0.forward");
     return c.first.confidence;
   };
@@ -139,7 +141,7 @@ TEST(Limits, OfGrowth) {
       }
       return b.Take();
     };
-    return std::string(First(MustCompare(chain(1), chain(0), options)));
+    return std::string(First(ByRules(chain(1), chain(0), options)));
   };
   const std::vector<double> growth = {1e-6, 5e-6, 1.5e-5, 6e-5, 2e-4};
   EXPECT_EQ(grown(growth, {}), "none");
@@ -219,7 +221,7 @@ TEST(Limits, AreMonotone) {
       for (const auto& [name, shipped] :
            {std::pair("float32", 64), std::pair("float16", 8), std::pair("bfloat16", 4)})
         yaml += fmt::format("{}: {}, ", name, scale * shipped);
-      const Comparison c = MustCompare(run(1), run(0), With(yaml + "}"));
+      const Comparison c = ByRules(run(1), run(0), With(yaml + "}"));
       const int64_t differ =
           std::count_if(c.measures.begin(), c.measures.end(),
                         [](const Measure& m) { return m.verdict == RowVerdict::kDiffers; });

@@ -7,11 +7,13 @@
 #include "engine/compare/model/optimizer_groups.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_ranks.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
 namespace {
 
+using test::ByRules;
 using test::DumpBuilder;
 using test::First;
 using test::kRounding;
@@ -55,7 +57,7 @@ Dump Step(const OneRun& run) {
   return b.Take();
 }
 
-Comparison Compared(const OneRun& target) { return MustCompare(Step(target), Step(OneRun())); }
+Comparison Compared(const OneRun& target) { return ByRules(Step(target), Step(OneRun())); }
 
 TEST(OptimizerSteps, AWrongStepIsIntroducedAtItsLine) {
   const Comparison c = Compared({.after = kWrong});
@@ -184,7 +186,7 @@ TEST(OptimizerSteps, InputsOfAStepAreNoDataFromOutside) {
 std::string Report(const OneRun& first_target, const OneRun& first_golden,
                    const OneRun& second_target) {
   const std::vector<RankResult> steps = {
-      SummarizeRank(MustCompare(Step(first_target), Step(first_golden)), 3, -1),
+      SummarizeRank(ByRules(Step(first_target), Step(first_golden)), 3, -1),
       SummarizeRank(Compared(second_target), 4, -1)};
   return DescribeStepBefore(steps, steps[1]);
 }

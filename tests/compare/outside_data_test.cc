@@ -2,11 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/compare/by_rules.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
 namespace {
 
+using test::ByRules;
 using test::DumpBuilder;
 using test::MustCompare;
 using test::Numbers;
@@ -24,7 +26,7 @@ Dump Lookup(const Tensor& batch, const char* made) {
 }
 
 TEST(OutsideData, ABatchInAnotherOrderIsOtherData) {
-  const Comparison c = MustCompare(Lookup(Indices("a"), "m"), Lookup(Indices("b"), "n"));
+  const Comparison c = ByRules(Lookup(Indices("a"), "m"), Lookup(Indices("b"), "n"));
   EXPECT_EQ(c.measures[0].verdict, RowVerdict::kDiffers);
   EXPECT_EQ(c.measures[0].reason, Reason::kOtherElements);
   EXPECT_EQ(c.first.call_class, CallClass::kInherited);
@@ -41,7 +43,7 @@ TEST(OutsideData, LaterValuesMayComeFromUnrecordedCode) {
     b.Call("Functional.linear.1.forward").In(Numbers(high, -2, 0, 5).Print(bits)).Out(Floats("z"));
     return b.Take();
   };
-  EXPECT_EQ(MustCompare(run("a", 2), run("b", 3)).run_start.data,
+  EXPECT_EQ(ByRules(run("a", 2), run("b", 3)).run_start.data,
             "other data, or a value of unrecorded code (Functional.linear.1.forward.input.0 "
             "differs)");
 }
@@ -65,12 +67,12 @@ Dump Choice(const char* scores, const char* chosen, const char* part, bool recor
 }
 
 TEST(OutsideData, AChoiceThatRoundingTurnedIsNoOtherData) {
-  const Comparison c = MustCompare(Choice("s", "a", "a0", true), Choice("t", "b", "b0", true));
+  const Comparison c = ByRules(Choice("s", "a", "a0", true), Choice("t", "b", "b0", true));
   EXPECT_EQ(c.measures.back().verdict, RowVerdict::kEqual);
   for (const Measure& m : c.measures) EXPECT_NE(m.reason, Reason::kOtherElements);
-  const Comparison made = MustCompare(Choice("s", "a", "a", true), Choice("t", "b", "b", true));
+  const Comparison made = ByRules(Choice("s", "a", "a", true), Choice("t", "b", "b", true));
   for (const Measure& m : made.measures) EXPECT_NE(m.reason, Reason::kOtherElements);
-  const Comparison outside = MustCompare(Choice("s", "", "a", false), Choice("t", "", "b", false));
+  const Comparison outside = ByRules(Choice("s", "", "a", false), Choice("t", "", "b", false));
   EXPECT_EQ(outside.first.call_class, CallClass::kInherited);
 }
 

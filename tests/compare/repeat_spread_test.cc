@@ -65,7 +65,7 @@ TEST_P(RepeatSpreadOf, WhatIsFarBeyondTheSpreadIsNamedWithIt) {
 
 TEST(RepeatSpreadTest, OnlyTheValuesThatDoNotRepeatAreNoise) {
   // The first call repeats; the target is a little off there.
-  const Comparison c = With(OneRun(1e-3, 3e-7), {1e-3, -1e-3});
+  const Comparison c = With(OneRun(1e-3, 3e-7), {1e-3, -1e-3}, {.engine = Engine::kRules});
   EXPECT_EQ(First(c), "Functional.linear.0.forward");
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/regions/rewrites.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -50,13 +51,13 @@ TEST(RewriteEnds, ACallThatRaisedHasNoResults) {
     b.Call("Torch.tanh.0.forward").In(Value(3));
     b.dump().records.back().exception = "_StopRecomputationError";
   };
-  const Comparison c = MustCompare(Scaling(true, raises), Scaling(false));
+  const Comparison c = ByRules(Scaling(true, raises), Scaling(false));
   EXPECT_EQ(Rewritten(c),
             "Tensor.__mul__.0.forward Tensor.__truediv__.0.forward Torch.tanh.0.forward");
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
   // Without an exception it has changed something: what, is not recorded.
   const Calls changes = [](DumpBuilder& b) { b.Call("Torch.tanh.0.forward").In(Value(3)); };
-  const Comparison other = MustCompare(Scaling(true, changes), Scaling(false));
+  const Comparison other = ByRules(Scaling(true, changes), Scaling(false));
   EXPECT_THAT(Rewritten(other), Not(HasSubstr("Torch.tanh.0.forward")));
   EXPECT_EQ(Summarize(other).verdict, RunVerdict::kDiffers);
 }
@@ -80,7 +81,7 @@ TEST(RewriteEnds, AnAssignmentToElementsIsSeenWhereTheyAreRead) {
   const Calls assigns = [](DumpBuilder& b) {
     b.Call("Tensor.__setitem__.0.forward").In(Value(4)).In(Value(3));
   };
-  const Comparison c = MustCompare(Scaling(true, assigns), Scaling(false));
+  const Comparison c = ByRules(Scaling(true, assigns), Scaling(false));
   EXPECT_THAT(Rewritten(c), HasSubstr("Tensor.__setitem__.0.forward"));
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
 }
@@ -92,16 +93,16 @@ TEST(RewriteEnds, PositionsLeadOnWhereNothingIsWrong) {
     b.Call("Torch.arange.0.forward").Value("end", "int", "20");
     b.Out(Numbers(19, 0, 9.5, 49.7).DType("torch.int64").Shape("[20]"));
   };
-  const Comparison right = MustCompare(Scaling(true, counts), Scaling(false));
+  const Comparison right = ByRules(Scaling(true, counts), Scaling(false));
   EXPECT_THAT(Rewritten(right), HasSubstr("Torch.arange.0.forward"));
   EXPECT_EQ(Summarize(right).verdict, RunVerdict::kStructure);
-  const Comparison wrong = MustCompare(Scaling(true, counts, kWrong), Scaling(false));
+  const Comparison wrong = ByRules(Scaling(true, counts, kWrong), Scaling(false));
   EXPECT_EQ(Rewritten(wrong), "");
   EXPECT_EQ(First(wrong), "Tensor.__mul__.0.forward");
   const Calls computes = [](DumpBuilder& b) {
     b.Call("Torch.exp.0.forward").In(Value(3)).Out(Value(40));
   };
-  const Comparison numbers = MustCompare(Scaling(true, computes), Scaling(false));
+  const Comparison numbers = ByRules(Scaling(true, computes), Scaling(false));
   EXPECT_THAT(Rewritten(numbers), Not(HasSubstr("Torch.exp.0.forward")));
   EXPECT_EQ(Summarize(numbers).verdict, RunVerdict::kDiffers);
 }
@@ -144,11 +145,11 @@ Dump Block(bool joined, double error = 0) {
 
 TEST(RewriteEnds, AValueThatStaysInsideAModule) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Block(!swap), Block(swap));
+    const Comparison c = ByRules(Block(!swap), Block(swap));
     EXPECT_EQ(First(c), "none") << c.first.why;
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
     EXPECT_THAT(Rewritten(c), HasSubstr(swap ? "Module.block.q." : "Module.block.qkv."));
-    const Comparison wrong = MustCompare(Block(!swap, kWrong), Block(swap));
+    const Comparison wrong = ByRules(Block(!swap, kWrong), Block(swap));
     EXPECT_EQ(Rewritten(wrong), "");
     EXPECT_THAT(First(wrong), HasSubstr(swap ? "Module.block.q." : "Module.block.qkv."));
   }

@@ -94,7 +94,7 @@ def test_equal_networks_agree(msprobe_bin, tmp_path, net, target, golden, level)
         make_dump(tmp_path, f"{target}_{net}", level),
         make_dump(tmp_path, f"{golden}_{net}", level),
     )
-    assert first_divergence(report) is None
+    assert first_divergence(report) is None, report
     assert not [row for row in rows if row["Verdict"] == "differs"]
 
 
@@ -166,35 +166,6 @@ def test_a_planted_fault_is_found_first(msprobe_bin, tmp_path, target, golden, l
     assert first_divergence(report) == (
         conv1d[target] if level == "L0" else "Tensor.__mul__.0.forward"
     )
-
-
-@pytest.mark.parametrize("target, golden", ORDERS)
-def test_one_wrong_number_is_found_where_it_is_made(msprobe_bin, tmp_path, target, golden):
-    """The result of a call and all that follow are changed, forward and backward."""
-    whole = {
-        "mindspore": "Functional.group_norm.0.forward",
-        "pytorch": "Functional.group_norm.0.forward",
-    }
-    path = make_dump(tmp_path, f"{target}_layers", "mix")
-    dump = json.loads((path / "dump.json").read_text())
-    follows = False
-    for name, entry in dump["data"].items():
-        if not isinstance(entry, dict):
-            continue
-        for slot, values in entry.items():
-            if slot not in ("output", "input", "input_args") or not isinstance(values, list):
-                continue
-            if not follows and not (name == whole[target] and slot == "output"):
-                continue
-            for value in values:
-                if isinstance(value, dict) and "Max" in value and len(value["shape"]) > 1:
-                    for key in ("Max", "Min", "Mean", "Norm"):
-                        value[key] *= 1.25
-                    value.pop("fp", None)
-        follows = follows or name == whole[target]
-    (path / "dump.json").write_text(json.dumps(dump))
-    report, _ = compare(msprobe_bin, tmp_path, path, DUMPS / f"{golden}_layers")
-    assert first_divergence(report) == whole[target]
 
 
 def test_mapping_files_of_the_user_win(msprobe_bin, tmp_path):

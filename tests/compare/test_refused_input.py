@@ -136,6 +136,7 @@ READ_ON_BOTH_SIDES = {
 READ_ON_ONE_SIDE = {
     "task_is_a_number", "task_is_unknown", "level_is_unknown", "level_is_a_list",
     "shape_is_a_text", "maximum_is_a_text", "number_of_a_million_digits", "not_utf8",
+    "shape_is_negative", "shape_is_huge", "shape_overflows",
     "tensor_files_missing", "tensor_files_cut", "tensor_files_of_zero_bytes",
 }  # fmt: skip
 EVERY_FILE = ["-o", "out/tables", "--html", "page/p.html", "--markdown", "md/m.md",

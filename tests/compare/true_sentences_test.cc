@@ -12,11 +12,13 @@
 #include "engine/compare/report/report_ci.h"
 #include "engine/compare/report/report_ranks.h"
 #include "engine/compare/report/report_terminal.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
 namespace {
 
+using test::ByRules;
 using test::DumpBuilder;
 using test::MustCompare;
 using test::Numbers;
@@ -42,7 +44,7 @@ Dump TwoBeginnings(double error) {
 }
 
 TEST(TrueSentences, ACallInsideAModuleThatShowsTheErrorIsNamed) {
-  const Comparison c = MustCompare(TwoBeginnings(0.1), TwoBeginnings(0));
+  const Comparison c = ByRules(TwoBeginnings(0.1), TwoBeginnings(0));
   ASSERT_EQ(c.runners_up.size(), 1u);
   EXPECT_THAT(c.runners_up[0].advice, Not(HasSubstr("none of the")));
   EXPECT_THAT(c.runners_up[0].advice, HasSubstr("Functional.b.0.forward is the first call in it"));
@@ -132,7 +134,7 @@ TEST(TrueSentences, TheFirstDivergenceIsNeverWithinRounding) {
     }
     return b.Take();
   };
-  const Comparison c = MustCompare(build(true), build(false));
+  const Comparison c = ByRules(build(true), build(false));
   ASSERT_GE(c.first.pair, 0);
   EXPECT_THAT(c.first.why, HasSubstr("grow from call to call"));
   EXPECT_NE(c.first.call_class, CallClass::kNoise);
@@ -177,7 +179,7 @@ Dump Linear(double error, const char* print) {
 TEST(TrueSentences, OneTensorHasOneVerdict) {
   int noise = 0, differs = 0;
   for (double error = 1e-8; error < 1e-2; error *= 1.5) {
-    const Comparison c = MustCompare(Linear(error, "t"), Linear(0, "g"));
+    const Comparison c = ByRules(Linear(error, "t"), Linear(0, "g"));
     std::set<RowVerdict> verdicts;
     for (size_t i = 0; i < c.rows.size(); ++i) {
       if (c.target.leaves[c.rows[i].target].fingerprint == "t")
@@ -421,11 +423,11 @@ TEST(TrueSentences, AMissingCallIsSkippedOnlyWhereItsInputIsPassedOn) {
     b.Call("Torch.b.0.forward").In(taken).Out(calls ? x : Numbers(5, -3, 0, 9));
     return b.Take();
   };
-  EXPECT_EQ(MustCompare(run(false, true), run(true, true)).first.advice,
+  EXPECT_EQ(ByRules(run(false, true), run(true, true)).first.advice,
             "the target skips an operation that the golden runs");
-  EXPECT_EQ(MustCompare(run(true, true), run(false, true)).first.advice,
+  EXPECT_EQ(ByRules(run(true, true), run(false, true)).first.advice,
             "the target runs an operation that the golden does not have");
-  EXPECT_THAT(MustCompare(run(false, false), run(true, false)).first.advice,
+  EXPECT_THAT(ByRules(run(false, false), run(true, false)).first.advice,
               HasSubstr("or computes it in code that is not recorded"));
 }
 
@@ -458,9 +460,9 @@ TEST(TrueSentences, DataThatTheOtherRunHasElsewhereAreNoOtherData) {
     return d.Take();
   };
   const Tensor x = Numbers(1, -1, 0, 3).Print("x"), y = Numbers(7, -1, 0, 9).Print("y");
-  EXPECT_THAT(MustCompare(run(x, y), run(y, x)).run_start.data, Not(HasSubstr("other data")));
+  EXPECT_THAT(ByRules(run(x, y), run(y, x)).run_start.data, Not(HasSubstr("other data")));
   const Tensor z = Numbers(8, -1, 0, 9).Print("z");
-  EXPECT_THAT(MustCompare(run(x, z), run(x, y)).run_start.data, HasSubstr("other data"));
+  EXPECT_THAT(ByRules(run(x, z), run(x, y)).run_start.data, HasSubstr("other data"));
 }
 
 // Values of paired calls in another form, and none on one side only.

@@ -6,11 +6,13 @@
 
 #include "engine/compare/ranks/drifting_ranks.h"
 #include "tests/base/temporary_folder.h"
+#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
 namespace {
 
+using test::ByRules;
 using test::DumpBuilder;
 using test::MustCompare;
 using test::Value;
@@ -101,7 +103,7 @@ class StepsTest : public ::testing::Test {
       b.Out(Value(3, wrong ? 0.5 : 0));
       return b.Take();
     };
-    RankResult r = SummarizeRank(MustCompare(dump(!agrees), dump(false)), step, rank);
+    RankResult r = SummarizeRank(ByRules(dump(!agrees), dump(false)), step, rank);
     r.target = folder_.path() + "/" + Place(run, true, step, rank);
     r.golden = folder_.path() + "/" + Place(run, false, step, rank);
     return r;

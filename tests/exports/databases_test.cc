@@ -117,11 +117,13 @@ Dump Model(double by) {
   b.Call("Module.fc.Linear.forward.0")
       .In(Numbers(1, -1, 0, 5))
       .Out(Scaled(Numbers(2, -2, 0, 6), by));
-  b.Call("Torch.mul.0.forward").Out(Scaled(Numbers(3, -3, 0, 7), by));
-  b.Call("Torch.sum.0.forward").Out(Scaled(Numbers(3, -3, 0, 7), by));
+  b.Call("Torch.mul.0.forward").In(Scaled(Numbers(2, -2, 0, 6), by));
+  b.Out(Scaled(Numbers(3, -3, 0, 7), by));
+  b.Call("Torch.sum.0.forward").In(Scaled(Numbers(3, -3, 0, 7), by));
+  b.Out(Scaled(Numbers(3, 3, 3, 3), by).Shape("[]"));
   b.Call("Functional.linear.0.backward").Out(Numbers(4, -4, 0, 8));
   b.Call("Module.fc.Linear.backward.0").Out(Numbers(4, -4, 0, 8));
-  b.Call("Module.fc.Linear.parameters_grad.0").Grad("weight", Numbers(5, -5, 0, 9));
+  b.Call("Module.fc.Linear.parameters_grad.0").Grad("weight", Scaled(Numbers(5, -5, 0, 9), by));
   return b.Take();
 }
 

@@ -75,9 +75,7 @@ def named(text):
 
 
 def offline(msprobe_bin, target, golden):
-    """By rules, as a run is compared while it trains."""
     command = [msprobe_bin, "compare", target, golden, "-o", f"{target}_table"]
-    command += ["--engine", "rules"]
     return named(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 

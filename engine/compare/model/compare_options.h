@@ -55,7 +55,7 @@ enum class Alignment : uint8_t {
 
 // What decides where two runs first differ.
 enum class Engine : uint8_t {
-  kAuto,       // relations, if both dumps have sketches and are of one framework; else rules
+  kAuto,       // relations
   kRules,      // rows are judged one by one, and rules take back what they explain
   kRelations,  // values of the target are related to those of the golden (relations/)
 };
