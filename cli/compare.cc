@@ -138,9 +138,7 @@ class CompareVerb : public Verb {
     if (checkpoints) {
       output.Add(0, CompareCheckpointPair(pairs[0], memory, output));
     } else {
-      // Relations are carried from step to step: one pair after the other.
-      const bool in_order = log_rows_ || options_.engine != compare::Engine::kRules;
-      ForEachPair(pairs, in_order, memory, [&](size_t i, uint64_t part) {
+      ForEachPair(pairs, log_rows_, memory, [&](size_t i, uint64_t part) {
         const uint64_t size = FileSizes(pairs[i]);
         const std::string label =
             fmt::format("reading {} and {}", pairs[i].target, pairs[i].golden);
@@ -151,8 +149,15 @@ class CompareVerb : public Verb {
                                output.Progress(i, CompareOutput::Phase::kReading, label, read,
                                                size);
                              }});
+        const std::shared_ptr<compare::relations::Carried> carried = carried_.Of(pairs[i].rank);
+        const bool again = part < memory;  // if it does not fit
+        compare::relations::Carried before;
+        if (again) before = *carried;
         const Result<compare::Comparison> comparison = ComparePair(i, pairs[i], &budget, output);
-        if (budget.exceeded() && part < memory) return false;
+        if (budget.exceeded() && again) {
+          *carried = std::move(before);
+          return false;
+        }
         if (comparison.ok()) Look(i, *comparison);
         output.Add(i, comparison);
         return true;

@@ -280,19 +280,31 @@ void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t m
   // Most dumps need at most so many times the size of their files. `body` tells when one needs
   // more.
   constexpr uint64_t kTimesItsFile = 3;
-  const uint64_t at_a_time = std::min(ThreadPool::Default().threads(), pairs.size());
+  std::map<int32_t, std::vector<size_t>> ranks;
+  for (size_t i = 0; i < pairs.size(); ++i) ranks[pairs[i].rank].push_back(i);
+  const uint64_t at_a_time = std::min(ThreadPool::Default().threads(), ranks.size());
   const uint64_t each = (memory - std::min(memory, FixedMemory())) / at_a_time;
-  std::vector<size_t> together, alone;
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    const bool is_alone = one_at_a_time || pairs.size() == 1 || IsLarge(pairs[i].target) ||
-                          IsLarge(pairs[i].golden) || FileSizes(pairs[i]) > each / kTimesItsFile;
-    (is_alone ? alone : together).push_back(i);
+  const auto is_alone = [&](size_t i) {
+    return one_at_a_time || IsLarge(pairs[i].target) || IsLarge(pairs[i].golden) ||
+           FileSizes(pairs[i]) > each / kTimesItsFile;
+  };
+  // The steps of a rank follow each other; from the first that does not fit beside others, alone.
+  std::vector<std::vector<size_t>> together;
+  std::vector<size_t> alone;
+  for (auto& [rank, steps] : ranks) {
+    const auto from = ranks.size() == 1 ? steps.begin() : std::ranges::find_if(steps, is_alone);
+    alone.insert(alone.end(), from, steps.end());
+    together.emplace_back(steps.begin(), from);
   }
   std::mutex mutex;
-  ThreadPool::Default().ParallelFor(together.size(), [&](size_t i) {
-    if (body(together[i], each + FixedMemory())) return;
-    const std::lock_guard lock(mutex);
-    alone.push_back(together[i]);
+  ThreadPool::Default().ParallelFor(together.size(), [&](size_t rank) {
+    const std::vector<size_t>& steps = together[rank];
+    for (size_t k = 0; k < steps.size(); ++k) {
+      if (body(steps[k], each + FixedMemory())) continue;
+      const std::lock_guard lock(mutex);
+      alone.insert(alone.end(), steps.begin() + static_cast<int64_t>(k), steps.end());
+      return;
+    }
   });
   std::sort(alone.begin(), alone.end());
   for (const size_t i : alone) (void)body(i, memory);

@@ -42,10 +42,11 @@ Result<PairedDumps> PairDumps(const std::string& target, const std::string& gold
                               const PairOptions& options = {});
 
 // Calls `body` with the index of each pair, and with the bytes of `memory` that the pair may use.
-// Small dumps are compared several at a time, each on one thread; large ones and those with tensor
-// files one after another, each on all threads. So memory holds one large pair, or one small pair
-// for each thread. When `body` returns false, because the bytes are too few, it is called again
-// later, alone and with all of `memory`.
+// The steps of a rank are compared in their order, since each leaves its weights, with their error, to
+// the next one. Ranks with small dumps are compared several at a time, each on one thread; large dumps
+// and those with tensor files one after another, each on all threads. So memory holds one large pair,
+// or one small pair for each thread. When `body` returns false, because the bytes are too few, it is
+// called again later, alone and with all of `memory`, and the later steps of its rank after it.
 void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t memory,
                  const std::function<bool(size_t, uint64_t)>& body);
 

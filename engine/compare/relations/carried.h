@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -35,16 +36,19 @@ struct Carried {
   std::unordered_map<std::string, Unseen> unseen;  // by the golden's name in weights.json
 };
 
-// Of the ranks of two runs whose steps are compared one after the other.
+// Of the ranks of two runs. The steps of a rank are compared one after the other; ranks may be compared
+// at once.
 class CarriedByRank {
  public:
-  const std::shared_ptr<Carried>& Of(int32_t rank) {
+  std::shared_ptr<Carried> Of(int32_t rank) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     std::shared_ptr<Carried>& carried = of_rank_[rank];
     if (carried == nullptr) carried = std::make_shared<Carried>();
     return carried;
   }
 
  private:
+  std::mutex mutex_;
   std::unordered_map<int32_t, std::shared_ptr<Carried>> of_rank_;
 };
 

@@ -294,10 +294,36 @@ class Decision {
   std::vector<int32_t> row_of_;  // of each leaf of the target
 };
 
+// Whether the runs make the same calls with the same values, in one form: then nothing is to be decided,
+// and large dumps need no graphs.
+bool NothingDiffers(const Comparison& c) {
+  const auto same_form = [&](const Row& row) {
+    const Leaf &mine = c.target.leaves[row.target], &other = c.golden.leaves[row.golden];
+    return mine.kind == other.kind && mine.dtype == other.dtype &&
+           mine.shape.view() == other.shape.view();
+  };
+  for (const RecordPair& pair : c.pairs) {
+    if (!pair.matched()) return false;
+  }
+  for (size_t i = 0; i < c.rows.size(); ++i) {
+    const Row& row = c.rows[i];
+    if (row.target < 0 || row.golden < 0 || !same_form(row)) return false;
+    const Measure& m = c.measures[i];
+    if (m.verdict != RowVerdict::kEqual && m.reason != Reason::kNothingRecorded) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void Decide(const LeftGradients& left, Carried* carried, bool keep_proofs, Comparison* c) {
   const Carried before = std::move(*carried);
+  if (!keep_proofs && NothingDiffers(*c) && left.Differences(*c).empty()) {
+    *carried = {};
+    c->decided.emplace();
+    ClassifyCalls(c);
+    return;
+  }
   Decision decision(left, before, c);
   *carried = decision.Left();
   decision.Write();
