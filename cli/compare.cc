@@ -139,28 +139,7 @@ class CompareVerb : public Verb {
       output.Add(0, CompareCheckpointPair(pairs[0], memory, output));
     } else {
       ForEachPair(pairs, log_rows_, memory, [&](size_t i, uint64_t part) {
-        const uint64_t size = FileSizes(pairs[i]);
-        const std::string label =
-            fmt::format("reading {} and {}", pairs[i].target, pairs[i].golden);
-        MemoryBudget budget({.bytes = part,
-                             .file_bytes = size,
-                             .asked_for = !memory_.empty(),
-                             .on_read = [&](uint64_t read) {
-                               output.Progress(i, CompareOutput::Phase::kReading, label, read,
-                                               size);
-                             }});
-        const std::shared_ptr<compare::relations::Carried> carried = carried_.Of(pairs[i].rank);
-        const bool again = part < memory;  // if it does not fit
-        compare::relations::Carried before;
-        if (again) before = *carried;
-        const Result<compare::Comparison> comparison = ComparePair(i, pairs[i], &budget, output);
-        if (budget.exceeded() && again) {
-          *carried = std::move(before);
-          return false;
-        }
-        if (comparison.ok()) Look(i, *comparison);
-        output.Add(i, comparison);
-        return true;
+        return CompareWithin(part, memory, i, pairs[i], output);
       });
     }
     MSPROBE_RETURN_IF_ERROR(output.Finish());
@@ -172,6 +151,31 @@ class CompareVerb : public Verb {
   }
 
  private:
+  // Compares a pair with `part` of the memory. False: it is too little, and nothing was written.
+  bool CompareWithin(uint64_t part, uint64_t memory, size_t i, const DumpPair& pair,
+                     CompareOutput& output) {
+    const uint64_t size = FileSizes(pair);
+    const std::string label = fmt::format("reading {} and {}", pair.target, pair.golden);
+    MemoryBudget budget({.bytes = part,
+                         .file_bytes = size,
+                         .asked_for = !memory_.empty(),
+                         .on_read = [&](uint64_t read) {
+                           output.Progress(i, CompareOutput::Phase::kReading, label, read, size);
+                         }});
+    const std::shared_ptr<compare::relations::Carried> carried = carried_.Of(pair.rank);
+    const bool again = part < memory;  // if it does not fit
+    compare::relations::Carried before;
+    if (again) before = *carried;
+    const Result<compare::Comparison> comparison = ComparePair(i, pair, &budget, output);
+    if (budget.exceeded() && again) {
+      *carried = std::move(before);
+      return false;
+    }
+    if (comparison.ok()) Look(i, *comparison);
+    output.Add(i, comparison);
+    return true;
+  }
+
   void AddInputFlags(Flags& flags) {
     flags.Group("What is compared");
     flags
