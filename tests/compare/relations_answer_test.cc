@@ -191,6 +191,28 @@ TEST(Answer, ACallOfOneRunIsTiedToWhatTakesItsResult) {
   EXPECT_THAT(c.first.why, HasSubstr("its output is an input of Functional.b.0.forward"));
 }
 
+// Gradients that are clipped before they are scaled back.
+TEST(Answer, ACallAtAnotherPlaceIsNotSaidToBeSkipped) {
+  const auto value = [](int step) {
+    return Value(step).Shape("[2, 3]").Print("print" + std::to_string(step));
+  };
+  const auto run = [&](bool late) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.backward").In(value(0)).Out(value(1));
+    if (!late) b.Call("Tensor.div_.0.forward").In(value(1)).Out(value(2));
+    b.Call("Optimizer.clip_grad_norm_.0.forward").Kwarg("gradients.w", value(late ? 1 : 2));
+    b.OutAt("0.gradients.w", value(late ? 3 : 4));
+    if (late) b.Call("Tensor.div_.3.forward").In(Value(3).Shape("[6]")).Out(Value(5).Shape("[6]"));
+    b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", value(late ? 5 : 4));
+    b.OutAt("0.weights.w", value(late ? 6 : 7));
+    return b.Take();
+  };
+  const Comparison c = Related(run(true), run(false));
+  EXPECT_EQ(First(c), "Tensor.div_.0.forward");
+  EXPECT_EQ(c.first.advice,
+            "the target makes this call at another place of the step: Tensor.div_.3.forward");
+}
+
 TEST(Answer, AnotherArgumentIsSaidThoughItsResultIsWithinRounding) {
   const auto run = [](const char* eps, double error, double before = 0) {
     DumpBuilder b;

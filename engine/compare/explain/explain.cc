@@ -230,6 +230,18 @@ bool IsLeftOut(const Comparison& c, int32_t u, int32_t row) {
          });
 }
 
+// A call of the same operation that only the other run makes; -1: there is none.
+int32_t MadeElsewhere(const Comparison& c, int32_t u) {
+  const bool inserted = c.pairs[u].target >= 0;
+  const Record& record = RecordOf(c, u);
+  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
+    if (c.pairs[p].matched() || (c.pairs[p].target >= 0) == inserted) continue;
+    const Record& other = RecordOf(c, p);
+    if (other.api == record.api && other.direction == record.direction) return p;
+  }
+  return -1;
+}
+
 std::string AdviceOnUnmatched(const Comparison& c, int32_t u, int32_t row) {
   const bool inserted = c.pairs[u].target >= 0;
   const std::string_view with = inserted ? "target" : "golden",
@@ -248,6 +260,9 @@ std::string AdviceOnUnmatched(const Comparison& c, int32_t u, int32_t row) {
         "it in code that is not recorded",
         without, with);
   }
+  if (const int32_t elsewhere = MadeElsewhere(c, u); elsewhere >= 0)
+    return fmt::format("the {} makes this call at another place of the step: {}", without,
+                       EntryName(c, elsewhere));
   return inserted ? "the target runs an operation that the golden does not have"
                   : "the target skips an operation that the golden runs";
 }
