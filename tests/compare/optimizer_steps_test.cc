@@ -236,5 +236,18 @@ TEST(BetweenSteps, TheReportSaysIt) {
   EXPECT_THAT(report, HasSubstr("step 0 agrees, gradients included"));
 }
 
+TEST(BetweenSteps, AGradientThatOneRunListsHasNoError) {
+  const auto run = [](bool bias) {
+    DumpBuilder b;
+    b.Call("Module.fc.Linear.parameters_grad.0").Grad("weight", Value(1, bias ? kWrong : 0));
+    if (bias) b.Grad("bias", Value(2));
+    return b.Take();
+  };
+  for (const bool target : {false, true}) {
+    const RankResult step = SummarizeRank(MustCompare(run(target), run(!target)), 0, -1);
+    EXPECT_GT(step.weights.gradient_noise, 0.01);
+  }
+}
+
 }  // namespace
 }  // namespace msprobe::compare

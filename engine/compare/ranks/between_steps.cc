@@ -101,10 +101,12 @@ class TrainedWeights {
 class GradientNoise {
  public:
   void Add(const Comparison& c, const Record& record, uint32_t row) {
+    // Only one run may list the gradient.
+    const bool both = c.rows[row].target >= 0 && c.rows[row].golden >= 0;
+    if (record.direction != Direction::kParameterGrad || !both) return;
     const double error =
         c.measures[row].severity * RoundingOfRow(c, static_cast<int32_t>(row)).epsilon;
-    if (record.direction == Direction::kParameterGrad && std::isfinite(error))
-      errors_.push_back(error);
+    if (std::isfinite(error)) errors_.push_back(error);
   }
   // That of nine of ten; NaN: there is none.
   double Value() {
