@@ -121,12 +121,13 @@ std::string DescribeFault(const UpdateFault& fault) {
           fault.factor);
     case UpdateFault::Kind::kOther:
       return fmt::format(
-          "the weights move otherwise by {:.2g}% of their movement in the median, by no common "
+          "the weights move differently, by {:.2g}% of their movement in the median, by no common "
           "factor, and their gradients agree within rounding",
           100 * fault.factor);
     case UpdateFault::Kind::kHistory:
       return fmt::format(
-          "the weights move otherwise by {:.2g}% of their movement in the median, and the update "
+          "the weights move differently, by {:.2g}% of their movement in the median, and the "
+          "update "
           "before it moved them alike: as with other betas or another momentum, which act from the "
           "second update on",
           100 * fault.factor);

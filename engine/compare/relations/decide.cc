@@ -231,7 +231,8 @@ class Decision {
       for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
         const int32_t leaf = c_.rows[i].target;
         const ValueId v = leaf < 0 ? kNoId : target_.ValueOfLeaf(leaf);
-        exposed |= v != kNoId && (exposure_.IsExposed(v) || exposure_.IsMisplaced(pair.target, v));
+        exposed |= v != kNoId &&
+                   (exposure_.IsExposed(v) || exposure_.IsMisplaced(target_.CallOfLeaf(leaf), v));
       }
       for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i)
         JudgeRow(i, exposed);
@@ -254,7 +255,7 @@ class Decision {
       m.verdict = RowVerdict::kUnknown;
       m.reason = Reason::kWithoutEffect;
     } else if ((exposure_.IsExposed(v) && !relations_.IsRight(v)) ||
-               exposure_.IsMisplaced(c_.target.leaves[row.target].record, v)) {
+               exposure_.IsMisplaced(target_.CallOfLeaf(row.target), v)) {
       m.verdict = RowVerdict::kDiffers;
     } else if (relations_.IsRight(v) && relations_.Fits(v, w)) {
       if (m.verdict == RowVerdict::kDiffers) m.reason = Reason::kEnlarged;

@@ -165,9 +165,11 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
                                             : ErrorOfAllGradients(id);
   const double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) + joined;
   const double left = before == kNoId ? 0 : ErrorOf(before);
-  const double own = (kOwnRoundings + RoundingsOfRates(record)) * value.roundoff;
-  if (!place.starts_with("weights."))
-    return own + kGain * (noise + (place.starts_with("state.") ? noise * noise + left : 0));
+  const double own = kOwnRoundings * value.roundoff;
+  if (place.starts_with("state."))
+    return own + RoundingsOfRates(call.record) * value.roundoff +
+           kGain * (noise + noise * noise + left);
+  if (!place.starts_with("weights.")) return own + kGain * noise;
   if ((noise == 0 && left == 0) || before == kNoId) return own;
   double moved = Moved(value.moments, t.values[before].moments);
   if (!call.facts->linear) {
@@ -183,14 +185,16 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
 
 // An average that decays by a rate adds 1 - rate of what is new. Where a kernel computes that number in
 // the dtype of the state, its rounding is 1 / (1 - rate) times that of the rate: MindSpore's Adam.
-double Relations::RoundingsOfRates(const Record& update) const {
+double Relations::RoundingsOfRates(int32_t update) const {
   if (same_environment_) return 0;
+  if (rates_.record == update) return rates_.error;
   double roundings = 0;
-  for (const Leaf& leaf : t.dump.LeavesOf(update)) {
+  for (const Leaf& leaf : t.dump.LeavesOf(t.dump.records[update])) {
     if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput || !leaf.has_stats) continue;
     if (const double rate = leaf.max_value; rate > 0.5 && rate < 1)
       roundings = std::max(roundings, 1 / (1 - rate));
   }
+  rates_ = {.record = update, .error = roundings};
   return roundings;
 }
 

@@ -11,8 +11,8 @@
 //   for (const Candidate& candidate : exposure.candidates) Name(candidate.call, candidate.cause);
 #pragma once
 
-#include <algorithm>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -62,11 +62,7 @@ class Exposure {
   // The candidates of the second look differ without effect on this step.
   bool without_effect = false;
   // Whether a call takes or makes v, which is another value of the golden, and gives it away.
-  bool IsMisplaced(int32_t record, ValueId v) const {
-    return std::any_of(misplaced_.begin(), misplaced_.end(), [&](const auto& each) {
-      return each.second == v && r_.t.calls[each.first].record == record;
-    });
-  }
+  bool IsMisplaced(CallId call, ValueId v) const { return misplaced_.count({call, v}) > 0; }
   bool IsExposed(ValueId value) const { return exposed_.count(value) > 0; }
   bool IsGoldenExposed(ValueId w) const { return exposed_golden_.count(w) > 0; }
 
@@ -151,7 +147,7 @@ class Exposure {
   const Relations& r_;
   const bool modules_only_;
   std::vector<ValueId> bad_sinks_, bad_golden_;
-  std::vector<std::pair<CallId, ValueId>> misplaced_;
+  std::set<std::pair<CallId, ValueId>> misplaced_;
   std::vector<CallId> missing_steps_;
   std::unordered_map<ValueId, Candidate> left_;  // of gradients of parameters
   std::vector<std::pair<ValueId, ValueId>> other_losses_;

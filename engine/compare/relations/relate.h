@@ -169,7 +169,7 @@ class Relations {
   double ScaleOf(ValueId value) const;
   double BoundOfUpdate(ValueId value, const Call& call) const;
   double ErrorOfAllGradients(CallId update) const;
-  double RoundingsOfRates(const Record& update) const;
+  double RoundingsOfRates(int32_t update) const;
   double BoundOfUnseen(ValueId value, ValueId w, const Carried::Unseen& moved) const;
   double NotHiding(ValueId value, double bound, double roundoff, double* wrong) const;
   double ErrorOf(ValueId value) const;
@@ -220,12 +220,12 @@ class Relations {
   std::unordered_map<uint64_t, Beside> beside_;
   double coarsest_ = 0;        // rounding of a result of the target
   CallId first_backward_ = 0;  // of the target; the number of its calls: there is none
-  struct AllGradients {
+  struct OfUpdate {            // of the optimizer's entry that was asked for last
     int32_t record = -1;
     double error = 0;
   };
-  mutable AllGradients all_gradients_;  // of the optimizer's entry that was asked for last
-  mutable double noise_ = 0;            // the largest error of a related value so far
+  mutable OfUpdate all_gradients_, rates_;
+  mutable double noise_ = 0;  // the largest error of a related value so far
   bool same_environment_ = false;
 };
 

@@ -150,7 +150,7 @@ void Exposure::Misplace(CallId call, ValueId v) {
     bad_sinks_.push_back(port.value);
     wrong = true;
   }
-  if (!wrong) misplaced_.emplace_back(call, v);
+  if (!wrong) misplaced_.emplace(call, v);
 }
 
 // What memory holds in the end is what the golden's holds.
