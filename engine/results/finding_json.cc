@@ -84,7 +84,9 @@ void AddCall(const JsonValue& divergence, ComparisonBuilder* builder) {
                 .golden = SideOf(worst, "golden", name("golden"))};
   row.verdict =
       WordOf(Text(worst, "verdict"), 4, &compare::VerdictName, compare::RowVerdict::kUnknown);
-  row.call_class = ClassIn(divergence);
+  // A call that only one run has is named, and has no class among the calls.
+  const bool paired = !row.target.name.empty() && !row.golden.name.empty();
+  row.call_class = paired ? ClassIn(divergence) : compare::CallClass::kUnknown;
   row.severity = Number(worst, "severity");
   row.reason = Text(worst, "reason");
   if (const JsonValue& e = Member(worst, "elements"); e.kind == Kind::kObject) {

@@ -40,7 +40,7 @@ class Tracer {
     std::stable_sort(trace_.exchanges.begin(), trace_.exchanges.end(),
                      [](const auto& a, const auto& b) { return a.pair < b.pair; });
     // Where bits decide, values may differ that no relation says to matter: a rank passes them on.
-    trace_.first = c_.decided && c_.first.pair >= 0 ? c_.first.pair : FirstWrongCall(c_);
+    trace_.first = c_.first.pair >= 0 ? c_.first.pair : FirstWrongCall(c_);
     if (trace_.first >= 0) {
       trace_.received = ReceivedWith(trace_.first);
       trace_.from_outside = trace_.received < 0 && c_.first.call_class == CallClass::kInherited;
