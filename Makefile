@@ -150,8 +150,8 @@ bench-peer: build $(peer_stamp) $(peer8_stamp) ## the same beside the older tool
 	@cmake -DMSPROBE_BENCH=ON $(build) > /dev/null && ninja -C $(build) -j $(JOBS)
 	@$(bin)/python bench/run.py --build $(build) --peer $(peer)/bin/python --peer8 $(peer8)/bin/python
 
-diagnosis: build ## count which planted faults compare names, and which harmless changes it blames: docs/diagnosis.md
-	@$(bin)/python bench/diagnosis/run.py --docs docs/diagnosis.md $(if $(wildcard $(peer)/bin/python),--peer $(peer)/bin/python)
+diagnosis: build ## count which planted faults compare names, and which harmless changes it blames: docs/explain/diagnosis.md
+	@$(bin)/python bench/diagnosis/run.py --docs docs/explain/diagnosis.md $(if $(wildcard $(peer)/bin/python),--peer $(peer)/bin/python)
 
 reports: build ## bugs of public reports as small programs: which are named, and which sentences are false; REPORTS="--only gan --keep DIR"
 	@$(bin)/python bench/reports/run.py $(REPORTS)

@@ -1,4 +1,6 @@
-"""How often a write behind PyTorch's version counter is missed: the curve of docs/robustness.md.
+"""How often a write behind PyTorch's version counter is missed.
+
+The curve is in docs/explain/how-recording-works.md.
 
     python bench/reuse.py
 

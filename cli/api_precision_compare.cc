@@ -49,7 +49,8 @@ class ApiPrecisionCompare : public Verb {
         .OneOf({"1.0", "8", "26"});
     flags
         .Text("--standards", &standards_,
-              "a file of standards and limits in place of the program's (docs/accuracy_check.md)")
+              "a file of standards and limits in place of the program's "
+              "(docs/reference/accuracy-check.md)")
         .TypeName("FILE");
     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
     flags.Switch("--exit-code", &exit_code_, "exit with 1 if a call is an error");

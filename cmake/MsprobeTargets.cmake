@@ -1,5 +1,5 @@
 # One library per engine folder and one test program per tests folder, so that the linker enforces the
-# direction of includes (docs/architecture.md): a folder may use only the folders that it names in DEPENDS.
+# direction of includes (docs/explain/architecture.md): a folder may use only the folders that it names in DEPENDS.
 
 # Little optimisation: tests run for seconds, but compile for minutes.
 set(MSPROBE_TEST_FLAGS $<$<CONFIG:Release>:-O1>)

@@ -2,8 +2,9 @@
 
 Checks: clang-format on C++, ruff on Python, tsc and oxlint on JavaScript, shell syntax, no trailing
 blanks, no marks of a merge, a newline at the end, functions of at most 80 lines and files of at
-most 600 (exceptions and their reasons: LONGER), and that files named in comments and documents
-exist. Data files are not checked.
+most 600 (exceptions and their reasons: LONGER), that files named in comments and documents exist,
+and that links between documents have a page and a heading. Data files are not checked, except for
+the links of their documents.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import doc_links
 import function_lengths
 import stale_paths
 
@@ -29,6 +31,8 @@ LONGER = {
 }
 CPP = {".cc", ".h"}
 TEXT = CPP | {".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".yaml", ".yml"}
+# Where messages and comments name pages, besides Markdown.
+LINKING = {".cc", ".h", ".py", ".po", ".json", ".yaml", ".cmake", ".txt"}
 # Recorded or expected output, whose exact bytes matter.
 DATA = ("tests/data/", "fuzz/corpus/")
 DATA_PARTS = {"cases", "corpus"}
@@ -178,9 +182,12 @@ def main() -> int:
         good.append(subprocess.run(["bash", "-n", str(path)], cwd=ROOT).returncode == 0)
     text = [path for path in files if path.suffix in TEXT or path.name in ("Makefile", "run")]
     print(f"== text: {len(text)} files", flush=True)
+    linking = [path for path in our_files() if path.suffix == ".md"]
+    linking += [path for path in files if path.suffix in LINKING]
     problems = [problem for path in text for problem in text_problems(path)]
     problems += length_problems([path for path in text if path.suffix in CPP | {".py", ".sh"}])
     problems += stale_paths.problems(ROOT, text)
+    problems += doc_links.problems(ROOT, linking)
     good.append(not problems)
     for problem in problems:
         print(problem)

@@ -1,4 +1,4 @@
-"""Tables of scores: for the terminal and for docs/diagnosis.md."""
+"""Tables of scores: for the terminal and for docs/explain/diagnosis.md."""
 
 import sys
 from pathlib import Path

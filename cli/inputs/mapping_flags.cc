@@ -28,8 +28,9 @@ void MappingFlags::Add(Flags& flags) {
 }
 
 void MappingFlags::AddForParameters(Flags& flags) {
-  cell_flag_ = OptionalFile(flags, "--cell_mapping", &cell_,
-                            "names of modules that differ on purpose; see docs/compare_names.md");
+  cell_flag_ =
+      OptionalFile(flags, "--cell_mapping", &cell_,
+                   "names of modules that differ on purpose; see docs/howto/pair-names.md");
   flags.Text("--data_mapping", &data_, "pairs of values, target name: golden name")
       .TypeName("FILE");
   flags.Texts("--rename", &renames_, "s/from/to/ on the target's names; may be given several times")

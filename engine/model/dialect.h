@@ -1,5 +1,5 @@
-// The dialects: file formats that dumps come in, and what is known of each. docs/dialects.md says
-// how each looks. A new dialect is a value of the enum and a row in dialect.cc.
+// The dialects: file formats that dumps come in, and what is known of each. docs/older/dialects.md
+// says how each looks. A new dialect is a value of the enum and a row in dialect.cc.
 //
 //   const DialectFacts& facts = FactsOf(Dialect::kHooks);
 //   facts.name;                                    // "torch_npu.hooks"

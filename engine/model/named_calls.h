@@ -1,4 +1,4 @@
-// How a person names a recorded call, the same in every verb (docs/compare_names.md, "To name a call").
+// How a person names a recorded call, the same in every verb: docs/howto/pair-names.md.
 //
 //   std::vector<NamedCall> calls = {{.name = "Functional.conv2d.2.forward", .line = "net.py:41 in f"}};
 //   MSPROBE_ASSIGN_OR_RETURN(const size_t call, OneCallNamed(calls, "conv2d.2", "runs/a/step0"));

@@ -1,4 +1,4 @@
-// The document of `msprobe compare --format json` (docs/compare_json.md), read again.
+// The document of `msprobe compare --format json` (docs/reference/compare-json.md), read again.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(std::vector<JsonFinding> found, ReadFindingJson("report.json"));
 //   Print("{}", found[0].result.first_name);

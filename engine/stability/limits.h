@@ -1,5 +1,5 @@
 // All numbers that task free_benchmark judges by, in one table. They are those of the older tools;
-// docs/free_benchmark.md says what is different.
+// docs/howto/find-unstable-operations.md says what is different.
 #pragma once
 
 #include "engine/tensor/dtype.h"

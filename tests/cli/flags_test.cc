@@ -210,7 +210,7 @@ TEST(Flags, HelpShowsNamesDefaultsAndFooter) {
   flags.Text("-o,--output_path", &output, "folder for the results").ShowDefault();
   flags.Text("--suffix", &suffix, "behind the names");
   flags.Text("--format", &format, "what is printed").OneOf({"table", "json"}).ShowDefault();
-  flags.Footer("see docs/compare.md");
+  flags.Footer("see docs/reference/compare.md");
   EXPECT_EQ(flags.Help(false, 80), R"(compares two dumps
 
 usage: msprobe compare TARGET [FLAGS]
@@ -221,7 +221,7 @@ usage: msprobe compare TARGET [FLAGS]
   --suffix TEXT             behind the names
   --format table|json       what is printed (default: table)
 
-see docs/compare.md
+see docs/reference/compare.md
 )");
   EXPECT_TRUE(flags.Parse({"--help", "--nosuch"}).help);
 }

@@ -2,7 +2,7 @@
 
 The cases are in tests/data/tables/cases.json; record.py there recorded the tools' tables.
 Deliberate differences are in tests/data/tables/VERSION/differences.json. Each entry names the row
-of docs/differences.md with the reason; an entry that does not apply any more fails the test.
+of docs/older/differences.md with the reason; an entry that does not apply any more fails the test.
 """
 
 import json
@@ -147,7 +147,7 @@ def test_the_older_command_line_knows_dumps_of_1_2(
 
 @pytest.mark.parametrize("version", GENERATIONS)
 def test_each_difference_is_documented(version, root):
-    text = (root / "docs" / "differences.md").read_text(encoding="utf-8")
+    text = (root / "docs" / "older" / "differences.md").read_text(encoding="utf-8")
     rows = {line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")}
     known = json.loads((TABLES / version / "differences.json").read_text())
     entries = [*known["cells"], *known["tolerances"].values()]

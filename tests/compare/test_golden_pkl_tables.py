@@ -17,7 +17,7 @@ RECORDED = {
     ("3.4", "all"): {},
     ("4.1", "api_stack"): {},
 }
-# The older tool divides in float32: a row of docs/differences.md.
+# The older tool divides in float32: a row of docs/older/differences.md.
 FLOAT32_DIVISION = {"MaxRelativeErr": 1e-6}
 # For a plain number, 2.3 wrote a cosine of 1, and Yes.
 OF_2_3 = {("Cosine", "unsupported", "1"), ("Accuracy Reached or Not", "Nan", "Yes")}

@@ -225,7 +225,7 @@ def test_the_numbers_are_those_of_msprobes_own_dump(front, own, tmp_path, msprob
 
 
 def test_forward_lines_are_those_of_ptdbg_ascend_4_1(root, tmp_path):
-    """It recorded this net with this seed. For backward lines see docs/differences.md."""
+    """It recorded this net with this seed. For backward lines see docs/older/differences.md."""
 
     def program():
         torch.manual_seed(0)

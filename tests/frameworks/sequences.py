@@ -1,6 +1,7 @@
-"""What frameworks do with the debugger, access by access: docs/frameworks.md names the versions.
+"""What frameworks do with the debugger, access by access.
 
-Each function trains or serves a little, and records below ``out``.
+docs/howto/record-from-a-framework.md names the versions. Each function trains or serves a
+little, and records below ``out``.
 """
 
 import json

@@ -91,7 +91,7 @@ def compare(ours, theirs, leaves_out=False):
     assert sorted(ours) == sorted(theirs)
     for folder, entries in theirs.items():
         only_ours = set(ours[folder]) - set(entries)
-        if leaves_out:  # docs/differences.md: under verl, two modules of each model
+        if leaves_out:  # docs/older/differences.md: under verl, two modules of each model
             only_ours = {e for e in only_ours if ".embed." not in e and ".head." not in e}
         # The same page: optimizers, and calls whose risk_level is low.
         low = ("Optimizer.", "Torch.arange.", "Tensor.reshape.")

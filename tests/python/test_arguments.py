@@ -1,6 +1,7 @@
-"""Unusual arguments and results of recorded calls: recorded as docs/dump_format.md says, or null.
+"""Unusual arguments and results of recorded calls.
 
-Never an exception, and never a record that is missing.
+They are recorded as docs/reference/dump-format.md says, or as null. Never an exception, and never
+a record that is missing.
 """
 
 import contextlib

@@ -73,7 +73,7 @@ def test_the_comparison_runs_as_a_module(module):
 
 @pytest.mark.parametrize("form", ["import torch_npu.hooks", "from torch_npu import hooks"])
 def test_forms_that_bind_torch_npu_itself_find_none(form):
-    """A module torch_npu is never created: the rule of docs/older_tools.md."""
+    """A module torch_npu is never created: the rule of docs/older/older-tools.md."""
     assert "No module named 'torch_npu'" in run(form, status=1)
     run(f"""
 {NOBODY_FINDS_AN_NPU}

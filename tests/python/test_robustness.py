@@ -1,4 +1,4 @@
-"""docs/robustness.md names a test for each failure of the older tools; some of them are here."""
+"""Some of the tests that docs/older/robustness.md names, one for each failure of older tools."""
 
 import gc
 import re
@@ -12,7 +12,7 @@ from recording import read_dump, run_forked
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| .*\((?P<number>[DC]\d+)\) \|.*\| (?P<shown>[^|]+) \|$", re.MULTILINE)
-ROWS = ROW.findall((ROOT / "docs/robustness.md").read_text())
+ROWS = ROW.findall((ROOT / "docs/older/robustness.md").read_text())
 
 
 def exists(name):

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "accuracy" / "run_ut"
-# The older tools do not execute an LSTM. docs/accuracy_check.md says so.
+# The older tools do not execute an LSTM. docs/reference/accuracy-check.md says so.
 NOT_EXECUTED = "VF.lstm.0"
 
 

@@ -1,4 +1,4 @@
-"""The sketch of each tensor ("sk", docs/dump_format.md), against NumPy in float64."""
+"""The sketch of each tensor ("sk", docs/reference/dump-format.md), against NumPy in float64."""
 
 import base64
 import json

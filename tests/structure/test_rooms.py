@@ -73,15 +73,15 @@ def test_names_say_the_subject():
 
 
 def test_the_drawing_shows_the_rooms():
-    """docs/architecture.md lists "compare/  model, align, ..." in an order that includes allow."""
-    text = (ROOT / "docs/architecture.md").read_text()
+    """The architecture page lists "compare/  model, align, ..." in an order that includes allow."""
+    text = (ROOT / "docs/explain/architecture.md").read_text()
     drawn = re.findall(r"^ *([\w/]+)/ +rooms: ([\w, ]+)$", text, re.MULTILINE)
     parents = [folder.parent for folder in FOLDERS if len(folder.parts) > 2]
     wanted = {parent for parent in parents if parents.count(parent) > 1}
     for parent in sorted(wanted, key=str):
         names = dict(drawn).get(parent.as_posix(), "").split(", ")
         room_names = {folder.name for folder in FOLDERS if folder.parent == parent}
-        assert set(names) == room_names, f"docs/architecture.md: {parent}/  rooms: ..."
+        assert set(names) == room_names, f"docs/explain/architecture.md: {parent}/  rooms: ..."
         for i, name in enumerate(names):
             later = {by_folder()[parent / other].target for other in names[i:]}
             target = by_folder()[parent / name].target

@@ -25,10 +25,10 @@ struct MappingRequest {
 };
 
 // The mapping of the names that the target has. Files are flat or nested YAML, see
-// docs/compare_names.md. When one dump is of MindSpore and the other of PyTorch, the built-in table
-// of APIs applies too, whatever the request says. Errors: kNotFound; kInvalidConfig with file and
-// line; kInvalidArgument for an expression that is wrong (with the position), for a request that
-// names nothing in the target, and for a layer mapping of dumps without construct.json and
+// docs/howto/pair-names.md. When one dump is of MindSpore and the other of PyTorch, the built-in
+// table of APIs applies too, whatever the request says. Errors: kNotFound; kInvalidConfig with file
+// and line; kInvalidArgument for an expression that is wrong (with the position), for a request
+// that names nothing in the target, and for a layer mapping of dumps without construct.json and
 // stack.json.
 Result<NameMapping> BuildMapping(const MappingRequest& request, const Dump& target,
                                  const Dump& golden);

@@ -1,5 +1,5 @@
 // The comparison as one strict JSON document, for scripts and other tools.
-// docs/compare_json.md describes it.
+// docs/reference/compare-json.md describes it.
 #pragma once
 
 #include <string>

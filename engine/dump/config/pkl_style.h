@@ -1,5 +1,5 @@
 // How a session writes for a front of an older tool: pkl files as torch_npu.hooks and ptdbg_ascend
-// wrote them, and the files of elements beside them. docs/dialects.md describes these files.
+// wrote them, and the files of elements beside them. docs/older/dialects.md describes these files.
 #pragma once
 
 #include <cstdint>

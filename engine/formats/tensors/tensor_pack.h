@@ -1,5 +1,5 @@
 // A pack: many tensors in one file that grows at its end, and the log beside it while it grows.
-// docs/dump_format.md describes both byte by byte.
+// docs/reference/dump-format.md describes both byte by byte.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(TensorPack pack, TensorPack::Open(folder, kPackName));
 //   for (const PackEntry& e : pack.entries()) Print(e.name);       // no elements are touched

@@ -74,7 +74,7 @@ def seed_as_configured(seed_all):
 
 
 def _from_outside(config_path, task, dump_path, level, step, baseline, baseline_action):
-    """The arguments, or what the environment says in their place (docs/config.md)."""
+    """The arguments, or what the environment says in their place (docs/reference/config.md)."""
     if config := os.environ.get("MSPROBE_CONFIG"):
         _engine.log(f"the configuration is {config}, as MSPROBE_CONFIG says")
         config_path, task, dump_path, level, step = config, None, None, None, None

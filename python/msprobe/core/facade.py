@@ -1,7 +1,7 @@
-"""``debugger.config`` and ``debugger.service``: what frameworks read and set (docs/frameworks.md).
+"""``debugger.config`` and ``debugger.service``: what frameworks read and set.
 
-There is one debugger, and nothing is kept here: what is read comes from it, and what is set is what
-its methods and keyword arguments set.
+docs/howto/record-from-a-framework.md describes them. There is one debugger, and nothing is kept
+here: what is read comes from it, and what is set is what its methods and keyword arguments set.
 """
 
 import difflib

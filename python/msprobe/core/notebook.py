@@ -30,8 +30,8 @@ class Comparison:
 
     Attributes:
         verdict: ``"equal"``, ``"noise"``, ``"structure"``, ``"unknown"`` or ``"differs"``.
-        first_divergence: the dict of docs/compare_json.md, or ``None``.
-        json: the whole document of docs/compare_json.md.
+        first_divergence: the dict of docs/reference/compare-json.md, or ``None``.
+        json: the whole document of docs/reference/compare-json.md.
         values: the rows of the result table; numbers are numbers. A pandas DataFrame if pandas is
             installed, else a list of dicts.
         calls: for each call ``call``, ``class``, ``roundings`` (the largest), ``source`` and

@@ -206,7 +206,7 @@ def _say_what_is_missing():
         say(
             "missing",
             f"not recorded in graph mode: {', '.join(missing[:_SHOWN])}{more} (not called, in a "
-            "SequentialCell, or without a tap: docs/mindspore.md)",
+            "SequentialCell, or without a tap: docs/reference/mindspore.md)",
         )
 
 

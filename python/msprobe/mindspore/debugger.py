@@ -15,7 +15,8 @@ class PrecisionDebugger(Debugger):
     (graph mode, ``mindspore.jit``) level L0 records the Cells, on a CPU.
 
     Args:
-        config_path: ``config.json`` (docs/config.md); keyword arguments take precedence over it.
+        config_path: ``config.json`` (docs/reference/config.md); keyword arguments take
+            precedence over it.
         task: ``"statistics"``, ``"tensor"``, ``"structure"`` or ``"overflow_check"``, or
             ``"grad_probe"``, which has :meth:`monitor`.
         dump_path: the folder for ``step<N>/rank<id>/``.
@@ -24,7 +25,8 @@ class PrecisionDebugger(Debugger):
             given to :meth:`start` instead. The fifth positional argument may also be ``step``.
         step: wanted steps, ``3``, ``"5-7"`` or ``[2, "5-7"]``; all when empty.
         baseline: the ``dump_path`` of a trusted run: each call is compared with it while it is
-            recorded, and the first difference is logged at once (docs/compare.md).
+            recorded, and the first difference is logged at once
+            (docs/howto/compare-while-it-trains.md).
         baseline_action: what follows: ``"go_on"`` (the default), ``"stop"`` recording, or
             ``"raise"`` ``msprobe.DivergenceError`` in the program.
     Raises:

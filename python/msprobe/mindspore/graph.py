@@ -9,7 +9,7 @@ reads the values in the graph's memory, while other threads run Python. The seco
 that returns its first input, and calls Python with arrays.
 
 An Ascend device has no such operator: its graphs are recorded by the framework (level L2,
-docs/dialects.md).
+docs/older/dialects.md).
 """
 
 import contextlib

@@ -27,7 +27,9 @@ def compare(
     fuzzy_match: bool = False,
     **kwargs,
 ) -> None:
-    """Writes the table and the advisor's text of two dumps; docs/compare.md describes the table.
+    """Writes the table and the advisor's text of two dumps.
+
+    docs/reference/compare.md describes the table.
 
     Args:
         input_param: a dict with the keys of ``compare.json``: ``npu_path``, ``bench_path`` and

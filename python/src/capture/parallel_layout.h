@@ -1,4 +1,4 @@
-// How the processes of this run are arranged, for the header of a dump (docs/dump_format.md, parallel).
+// How the processes of this run are arranged, for the header of a dump (docs/reference/dump-format.md).
 //
 //   std::string json = ParallelJson(models);  // {"groups": [...], "wrappers": [...]}; "": one process
 #pragma once

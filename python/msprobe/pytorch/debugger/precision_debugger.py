@@ -14,7 +14,8 @@ class PrecisionDebugger(Debugger):
     that names its arguments if they differ. Methods may be called on the class.
 
     Args:
-        config_path: ``config.json`` (docs/config.md); keyword arguments take precedence over it.
+        config_path: ``config.json`` (docs/reference/config.md); keyword arguments take
+            precedence over it.
         task: ``"statistics"``, ``"tensor"``, ``"structure"``, ``"nan_check"``,
             ``"overflow_check"`` or ``"free_benchmark"``, or ``"grad_probe"``, which has
             :meth:`monitor`.
@@ -25,7 +26,8 @@ class PrecisionDebugger(Debugger):
             ``step``.
         step: wanted steps, ``3``, ``"5-7"`` or ``[2, "5-7"]``; all when empty.
         baseline: the ``dump_path`` of a trusted run: each call is compared with it while it is
-            recorded, and the first difference is logged at once (docs/compare.md).
+            recorded, and the first difference is logged at once
+            (docs/howto/compare-while-it-trains.md).
         baseline_action: what follows: ``"go_on"`` (the default), ``"stop"`` recording, or
             ``"raise"`` ``msprobe.DivergenceError`` in the program.
     Raises:
