@@ -218,6 +218,61 @@ def test_keys_bias_under_autocast(tmp_path, msprobe_bin):
     assert wrong["verdict"] == "falls"
 
 
+def losses_in_autocast(model, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(x).float().square().mean()
+    yield loss * 1000.3  # as a scaler does
+
+
+def losses_accumulated(model, x):
+    for part in x.split([5, 2, 1]):
+        yield model(part).square().sum() / 8
+
+
+KINDS = {"autocast": losses_in_autocast, "accumulation": losses_accumulated}
+KINDS["frozen"] = losses_accumulated
+
+
+def train_kind(kind, compiled, folder=None):
+    """All numbers of a training; with `folder`, modules have the hook that looks for autocast."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.LayerNorm(16))
+    model.extend([torch.nn.Dropout(0.2), torch.nn.Linear(16, 4)])
+    x = torch.randn(8, 6)
+    if kind == "frozen":  # the hook is on both layers
+        model[0].requires_grad_(False)
+        model[3].bias.requires_grad_(False)
+    if folder:
+        PrecisionDebugger(write_config(folder)).monitor(model)
+    called = torch.compile(model, backend="aot_eager") if compiled else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    numbers = {}
+    for step in range(STEPS):
+        for part, loss in enumerate(KINDS[kind](called, x)):
+            numbers[f"loss {step}.{part}"] = loss.detach()
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        for name, parameter in model.named_parameters():
+            numbers[f"{name} {step}"] = parameter.detach().clone()
+            if parameter.grad is not None:
+                numbers[f"{name}.grad {step}"] = parameter.grad.clone()
+        optimizer.zero_grad()
+    return digest([*numbers.items(), ("random", torch.get_rng_state())])
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_hook_of_autocast_changes_no_bit(kind, compiled, tmp_path):
+    plain = run_forked(train_kind, kind, compiled)
+    assert run_forked(train_kind, kind, compiled, tmp_path) == plain
+    dtype = "bfloat16" if kind == "autocast" and not compiled else "float32"
+    for step in range(STEPS):
+        rows = table(tmp_path, step)[1:]
+        assert {row[-1] for row in rows} == {dtype}
+        assert len(rows) == (3 if kind == "frozen" else 6)
+
+
 def test_the_hook_leaves_nothing_in_compiled_code(tmp_path):
     run_forked(train_in_autocast, tmp_path, compiled=True)
     assert {row[-1] for row in table(tmp_path, 0)[1:]} == {"float32"}
