@@ -10,10 +10,10 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/compare/align/align.h"
-#include "engine/compare/model/value_names.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/isolation/nearer.h"
+#include "engine/isolation/other_call.h"
 #include "engine/replay/find_call.h"
 #include "engine/replay/recorded_call.h"
 
@@ -31,7 +31,7 @@ struct Side {
   std::vector<replay::RecordedCall> calls;
   size_t call = 0;  // index into calls
   ReplayedCall found;
-  std::string log;
+  isolation::OtherCall other;  // of the golden: how what it passes is not what the target passes
 };
 
 std::string LineOf(const Side& side, size_t call) {
@@ -99,8 +99,9 @@ class Replay : public Verb {
     MSPROBE_RETURN_IF_ERROR(Execute(flags_.dump, folder.path(), out, &target));
     if (golden) MSPROBE_RETURN_IF_ERROR(Execute(golden_, folder.path(), out, &*golden));
     out.ClearProgress();
-    const isolation::NearerVerdict verdict =
+    isolation::NearerVerdict verdict =
         isolation::WhichIsNearer(target.found, golden ? &golden->found : nullptr);
+    if (golden && !golden->other.why.empty()) verdict = isolation::OfOtherCalls(std::move(verdict));
     format_ == "json" ? PrintJson(target, golden, verdict, out)
                       : PrintTable(target, golden, verdict, out);
     if (verdict.nearer == Nearer::kUnknown) return kExitError;
@@ -127,6 +128,7 @@ class Replay : public Verb {
     for (size_t i = 0; i < golden->calls.size(); ++i) {
       if (golden->calls[i].forward != partners[forward].golden) continue;
       golden->call = i;
+      golden->other = isolation::OtherCallOf(target.dump, golden->dump, partners, forward);
       return Status::Ok();
     }
     return InvalidArgument()
@@ -165,57 +167,6 @@ class Replay : public Verb {
         });
   }
 
-  // Whether the call got the same tensors on both sides; "": fingerprints do not tell.
-  static std::string InputsText(const Side& t, const Side& g) {
-    const auto inputs = [](const Side& side) {
-      std::vector<const Leaf*> found;
-      for (const Leaf& leaf :
-           side.dump.LeavesOf(side.dump.records[side.calls[side.call].forward])) {
-        const bool given = leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg;
-        if (given && leaf.kind == LeafKind::kTensor) found.push_back(&leaf);
-      }
-      return found;
-    };
-    const std::vector<const Leaf*> a = inputs(t), b = inputs(g);
-    if (a.size() != b.size()) return "";
-    for (size_t i = 0; i < a.size(); ++i) {
-      if (a[i]->fingerprint.empty() || b[i]->fingerprint.empty()) return "";
-      if (a[i]->fingerprint != b[i]->fingerprint) {
-        return "they differ: each side is measured against float64 of its own inputs, so only what "
-               "the call itself adds is seen";
-      }
-    }
-    return "bit-equal on both sides";
-  }
-
-  // The plain arguments (numbers, text) with other values; "": there are none.
-  static std::string ArgumentsText(const Side& t, const Side& g) {
-    const auto place = [](const Side& side, const Leaf& leaf) {
-      const Record& record = side.dump.records[side.calls[side.call].forward];
-      return leaf.name.view().substr(std::min(record.name.view().size() + 1, leaf.name.size()));
-    };
-    const auto label = [](const Side& side, const Leaf& leaf) {
-      return compare::LeafLabel(side.dump, leaf, -1);
-    };
-    const auto leaves = [](const Side& side) {
-      return side.dump.LeavesOf(side.dump.records[side.calls[side.call].forward]);
-    };
-    const auto is_argument = [](const Leaf& leaf) {
-      const bool given = leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg;
-      return given && leaf.kind == LeafKind::kScalar;
-    };
-    std::string text;
-    for (const Leaf& a : leaves(t)) {
-      for (const Leaf& b : leaves(g)) {
-        if (!is_argument(a) || !is_argument(b) || place(t, a) != place(g, b)) continue;
-        if (a.value.view() == b.value.view()) continue;
-        text += fmt::format("{}{} is {} in the target, {} in the golden", text.empty() ? "" : "; ",
-                            label(t, a), a.value.view(), b.value.view());
-      }
-    }
-    return text;
-  }
-
   static void PrintOutputs(std::string_view label, const Side& side, Console& out) {
     if (!side.found.why.empty()) {
       out.Line(label, fmt::format("not executed: {}", side.found.why));
@@ -251,7 +202,8 @@ class Replay : public Verb {
     const auto line = [&](std::string_view what, const std::string& message) {
       out.Line(what, message);
     };
-    constexpr std::string_view kTitles[] = {"TARGET", "GOLDEN", "BOTH", "NEITHER", "UNKNOWN"};
+    constexpr std::string_view kTitles[] = {"TARGET",  "GOLDEN",  "BOTH",
+                                            "NEITHER", "UNKNOWN", "OTHER CALLS"};
     out.Tell("msprobe replay, {}: {}\n", MakePrintable(target.found.name),
              golden                               ? kTitles[static_cast<size_t>(verdict.nearer)]
              : verdict.nearer == Nearer::kTarget  ? "EXACT"
@@ -261,9 +213,8 @@ class Replay : public Verb {
     line("verdict", verdict.sentence);
     if (golden) {
       if (golden->found.name != target.found.name) out.LineAsIs("golden", golden->found.name);
-      line("inputs", InputsText(target, *golden));
-      if (const std::string text = ArgumentsText(target, *golden); !text.empty())
-        line("arguments", text + ": the two calls compute different things");
+      line("inputs", golden->other.inputs);
+      line("arguments", golden->other.why);
     }
     line("again", Again(target));
     if (golden && !Again(*golden).empty()) line("", "golden: " + Again(*golden));
@@ -315,11 +266,14 @@ class Replay : public Verb {
 
   static void PrintJson(const Side& target, const std::optional<Side>& golden,
                         const isolation::NearerVerdict& verdict, Console& out) {
-    constexpr std::string_view kNames[] = {"target", "golden", "both", "neither", "unknown"};
+    constexpr std::string_view kNames[] = {"target",  "golden",  "both",
+                                           "neither", "unknown", "other calls"};
     out.Write(
-        fmt::format("{{\"nearer\": \"{}\", \"verdict\": {},\n\"target\": {},\n\"golden\": {}}}\n",
+        fmt::format("{{\"nearer\": \"{}\", \"verdict\": {}, \"arguments\": {},\n\"target\": {},\n"
+                    "\"golden\": {}}}\n",
                     kNames[static_cast<size_t>(verdict.nearer)], QuotedJson(verdict.sentence),
-                    Json(target), golden ? Json(*golden) : "null"));
+                    QuotedJson(golden ? golden->other.why : ""), Json(target),
+                    golden ? Json(*golden) : "null"));
   }
 
   ReplayFlags flags_;

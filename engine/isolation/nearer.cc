@@ -242,4 +242,11 @@ NearerVerdict WhichIsNearer(const ReplayedCall& target, const ReplayedCall* gold
       fmt::format("the {} is {} to float64: {}", is_target ? "target" : "golden", times, numbers)};
 }
 
+NearerVerdict OfOtherCalls(NearerVerdict verdict) {
+  const bool known = verdict.nearer != Nearer::kUnknown;
+  return {Nearer::kOtherCalls,
+          "the two calls compute different things, so float64 does not tell which one is right" +
+              (known ? "; " + verdict.sentence : "")};
+}
+
 }  // namespace msprobe::isolation

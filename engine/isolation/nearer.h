@@ -62,7 +62,7 @@ std::string ToLine(const ReplayedCall& call);  // without an end of line
 Result<ReplayedCall> ReplayedCallFromLine(std::string_view line);
 
 // Of the two sides, or of the one that there is.
-enum class Nearer : uint8_t { kTarget, kGolden, kBoth, kNeither, kUnknown };
+enum class Nearer : uint8_t { kTarget, kGolden, kBoth, kNeither, kUnknown, kOtherCalls };
 struct NearerVerdict {
   Nearer nearer = Nearer::kUnknown;
   std::string sentence;  // without a full stop
@@ -71,5 +71,8 @@ struct NearerVerdict {
 // are far. With one side: kTarget where it is as exact as the dtype allows, else kNeither. Errors are
 // compared at the output that is worst on either side, measured by what its dtype explains.
 NearerVerdict WhichIsNearer(const ReplayedCall& target, const ReplayedCall* golden);
+// The same of two calls that compute different things (other_call.h): kOtherCalls, since float64 of two
+// computations does not tell which of them is meant, whatever was recorded of them.
+NearerVerdict OfOtherCalls(NearerVerdict verdict);
 
 }  // namespace msprobe::isolation

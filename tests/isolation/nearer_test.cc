@@ -7,6 +7,7 @@
 namespace msprobe::isolation {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 template <typename T>
@@ -84,6 +85,16 @@ TEST(NearerTest, ALineKeepsEverything) {
   EXPECT_EQ(read->outputs[0].rounding.bound, 40);
   EXPECT_EQ(read->outputs[0].rounding.from, "sum (8 terms)");
   EXPECT_EQ(read->outputs[0].recorded.relative, output.recorded.relative);
+}
+
+TEST(NearerTest, OfOtherCallsFloat64DoesNotTell) {
+  const NearerVerdict other = OfOtherCalls({Nearer::kBoth, "both sides are as exact as ..."});
+  EXPECT_EQ(other.nearer, Nearer::kOtherCalls);
+  EXPECT_THAT(other.sentence,
+              HasSubstr("does not tell which one is right; both sides are as exact"));
+  const NearerVerdict unknown = OfOtherCalls({Nearer::kUnknown, "record with task tensor"});
+  EXPECT_EQ(unknown.nearer, Nearer::kOtherCalls);
+  EXPECT_THAT(unknown.sentence, EndsWith("which one is right"));
 }
 
 }  // namespace

@@ -100,13 +100,48 @@ def test_replay_names_the_arguments_that_differ(said, runs):
     dump["data"][call]["input_args"][1]["value"] = 0
     path.write_text(json.dumps(dump))
     text = said("replay", "other_wrong_t", "softmax", "other_right_t")
-    assert "dim is 0 in the target, -1 in the golden: the two calls compute different" in text
+    assert "OTHER CALLS" in text and "dim is 0 in the target, -1 in the golden" in text
+
+
+BROADCAST = """
+import sys, torch
+from msprobe.pytorch import PrecisionDebugger
+torch.manual_seed(0)
+each, weight = torch.rand(8, 5), torch.rand(8)
+debugger = PrecisionDebugger(dump_path=sys.argv[1], level="mix", task="tensor")
+debugger.start()
+each = each.mean(dim=1)
+if sys.argv[1] == "broadcast":
+    each = each.reshape(-1, 1)
+loss = (each * weight).mean()
+debugger.stop()
+"""
+
+
+def test_replay_of_another_shape(said, runs):
+    """Each of the two products is exact, but they are not one computation."""
+    (runs / "shapes.py").write_text(BROADCAST)
+    for name in ("broadcast", "plain"):
+        assert run_program("shapes.py", name, cwd=runs).returncode == 0
+    report = json.loads(said("replay", "broadcast", "mul", "plain", "--format", "json"))
+    assert report["nearer"] == "other calls"
+    assert "does not tell which one is right" in report["verdict"]
+    assert report["arguments"].startswith(
+        "self has shape [8, 1] in the target, [8] in the golden; Tensor.reshape.0.forward, which "
+        "only the target calls, makes it ("
+    )
+    assert "shapes.py:10 in <module>: each = each.reshape(-1, 1))" in report["arguments"]
+    assert "which only the golden calls" in said("replay", "plain", "mul", "broadcast")
+    said("replay", "broadcast", "mul", "plain", "--exit-code", code=1)
+    assert (
+        json.loads(said("replay", "plain", "mul", "plain", "--format", "json"))["arguments"] == ""
+    )
 
 
 def test_replay_of_other_inputs_measures_the_call_alone(said):
     report = json.loads(said("replay", "wrong_t", "softmax", "right_t", "--format", "json"))
     assert report["nearer"] == "both"
-    assert "they differ: each side" in said("replay", "wrong_t", "softmax", "right_t")
+    assert "self differs: each side" in said("replay", "wrong_t", "softmax", "right_t")
 
 
 def test_replay_of_statistics_says_so(said):
