@@ -1,7 +1,9 @@
 """Runs the commands of every document, in the order in which a reader types them.
 
 A fenced block whose info string is `bash run` is executed; one that ends in `file=NAME` is written
-to that file first. All blocks of a document run in one folder, empty at first.
+to that file first. All blocks of a document run in one folder, empty at first. A block `text
+output` is what the block before it prints: the same words, in the same order. Numbers differ from
+machine to machine and are not compared; `...` stands for anything.
 """
 
 import os
@@ -29,14 +31,26 @@ def documents():
 
 
 def blocks(document: Path):
-    """The blocks to run or write, as (kind, name, text): ("run", "", ...), ("file", name, ...)."""
+    """(kind, name, text) of the blocks: ("run", "", ...), ("output", "", ...), ("file", name, ...)."""
     for match in FENCE.finditer((ROOT / document).read_text(encoding="utf-8")):
         words = match["info"].split()
         if words == ["bash", "run"]:
             yield "run", "", match["body"]
+        if words == ["text", "output"]:
+            yield "output", "", match["body"]
         for word in words[1:]:
             if word.startswith("file="):
                 yield "file", word[len("file=") :], match["body"]
+
+
+def without_layout(text: str) -> str:
+    """The words of an output on one line, with # for each number; paths make lines longer."""
+    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", " ".join(text.replace("|", " ").split()))
+
+
+def is_printed(shown: str, printed: str) -> bool:
+    parts = [re.escape(without_layout(part)) for part in shown.split("...")]
+    return re.search(r".*?".join(parts), without_layout(printed)) is not None
 
 
 def original_of(document: Path) -> Path:
@@ -56,9 +70,14 @@ TRANSLATIONS = [path for path in documents() if path != original_of(path)]
 def test_commands_run(document, tmp_path, forked_python):
     folders = [Path(forked_python).parent, Path(sys.executable).parent, os.environ["PATH"]]
     path = os.pathsep.join(map(str, folders))
+    printed = ""
     for kind, name, body in blocks(document):
         if kind == "file":
+            (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(body)
+            continue
+        if kind == "output":
+            assert is_printed(body, printed), f"{document}: expected\n{body}\nfound\n{printed}"
             continue
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", body],
@@ -69,6 +88,7 @@ def test_commands_run(document, tmp_path, forked_python):
             text=True,
         )
         assert done.returncode == 0, f"{document}:\n{body}\n{done.stdout}\n{done.stderr}"
+        printed = done.stdout.replace(f"{tmp_path}/", "")
 
 
 @pytest.mark.parametrize("document", TRANSLATIONS, ids=str)
@@ -81,6 +101,13 @@ def test_a_translation_has_the_blocks_that_run(document):
     assert fences(document) == fences(original_of(document))
     links = [LINK.findall((ROOT / path).read_text("utf-8")) for path in (document, "README.md")]
     assert set(links[0]) ^ set(links[1]) == {"README.md", "README.zh.md"}
+
+
+def test_output_that_is_not_printed_is_found():
+    printed = "DIFFERS\n  | a.py:3 in f: x = relu(x)  off by 1.5e-07\n"
+    assert not is_printed("DIFFERS\n  | relu(x) off by 2.5\n", printed)
+    assert is_printed("DIFFERS\n... in f: x = relu(x) off by 2.5\n", printed)
+    assert not is_printed("a.py:3 in f: x = relu(x) off by 2.5\nDIFFERS\n", printed)
 
 
 def test_the_readme_has_commands():
