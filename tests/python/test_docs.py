@@ -31,7 +31,7 @@ def documents():
 
 
 def blocks(document: Path):
-    """(kind, name, text) of the blocks: ("run", "", ...), ("output", "", ...), ("file", name, ...)."""
+    """(kind, name, text) of each block that is used; kind is run, output or file (with a name)."""
     for match in FENCE.finditer((ROOT / document).read_text(encoding="utf-8")):
         words = match["info"].split()
         if words == ["bash", "run"]:
