@@ -1,4 +1,4 @@
-"""How often a write behind PyTorch's version counter is missed.
+"""How often a write that PyTorch's version counter does not show is missed.
 
 The curve is in docs/explain/how-recording-works.md.
 

@@ -215,7 +215,7 @@ class Bisect : public Verb {
     return round;
   }
 
-  // What lies between a step and the one before it, and what that step did otherwise.
+  // What lies between a step and the one before it, and what that step did differently.
   static NextRecording OfUpdate(const compare::RankResult& result,
                                 std::span<const compare::RankResult> results) {
     const auto before = std::find_if(results.begin(), results.end(), [&](const auto& r) {

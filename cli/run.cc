@@ -32,7 +32,7 @@ std::string TopLevelHelp(const std::vector<std::unique_ptr<Verb>>& verbs) {
 Result<int> RunMsprobe(std::vector<std::string> arguments, Console& console) {
   MSPROBE_RETURN_IF_ERROR(CheckLanguageVariable());
   std::vector<std::unique_ptr<Verb>> verbs = AllVerbs();
-  // msprobe --lang zh VERB; RunVerb looks at the words behind the verb.
+  // msprobe --lang zh VERB; RunVerb looks at the words after the verb.
   const auto first_word = std::find_if(arguments.begin(), arguments.end(), [](const auto& word) {
     return !word.starts_with("-") && LanguageNamed(word) == std::nullopt;
   });

@@ -1,5 +1,5 @@
 // Reads any bytes as a pack of tensors: the first byte tells how many of the others are its log's.
-// Checksums of headers are made right, so that what lies behind them is reached.
+// Checksums of headers are made right, so that what lies after them is reached.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -127,7 +127,7 @@ def _listed(path: Path) -> set[str]:
 
 
 def _with(beside, edit):
-    """The edit, behind a harmless one."""
+    """The edit, after a harmless one."""
 
     @functools.wraps(edit)
     def both(program):

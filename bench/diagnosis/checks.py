@@ -29,7 +29,7 @@ import forked_jobs
 
 SEED = 1234
 GIVE_UP_S = 120
-ROUNDING = 1e-9  # of float64, behind all steps
+ROUNDING = 1e-9  # of float64, after all steps
 ROUNDING_OF_FLOAT32 = 1e-5
 FAULT = 1e-5  # the least effect of a fault
 
@@ -118,7 +118,7 @@ def running(edits):
 
 
 def steps(program, count):
-    """Trains: gives the model behind each step."""
+    """Trains: gives the model after each step."""
     torch.manual_seed(SEED)
     model = program.build()
     optimizer = program.optimizer(model)

@@ -1,6 +1,6 @@
 """Programs of fresh/ that need more than PyTorch: libraries of `make test-real`, in .cache/real.
 
-They stand behind our own environment in the search path, and only where such a program is used.
+They stand after our own environment in the search path, and only where such a program is used.
 """
 
 import importlib

@@ -66,7 +66,7 @@ def grouped(cases, scores) -> list:
 
 
 def rows_of_groups(cases, scores) -> list:
-    """Of the groups behind the first: their modes, the same held out."""
+    """Of the groups after the first: their modes, the same held out."""
     made = [["pairs", *HEADING]]
     for group, those in grouped(cases, scores):
         if group:

@@ -1,4 +1,4 @@
-"""Records each program right (golden), wrong (BUG=1) and otherwise written (ALT=1), and compares.
+"""Records each program right (golden), wrong (BUG=1) and written differently (ALT=1), and compares.
 
 `make reports` runs all programs at both levels. A part of them, with dumps and texts to read:
 

@@ -55,7 +55,7 @@ struct Missing {
 constexpr std::string_view kTrainingInference =
     "training is not compared with inference; -cm and -dm pair modules of different names";
 constexpr std::string_view kInput =
-    "compare.json is read behind -f: msprobe -f pytorch compare -i compare.json; or type its two "
+    "compare.json is read after -f: msprobe -f pytorch compare -i compare.json; or type its two "
     "paths: msprobe compare TARGET GOLDEN";
 constexpr std::string_view kOffline = "offline models are not compared; use msaccucmp of CANN";
 constexpr std::array kMissing = {

@@ -86,7 +86,7 @@ class Flags {
   Flag Number(std::string_view names, int64_t* value, std::string_view help);
   Flag Texts(std::string_view names, std::vector<std::string>* values, std::string_view help);
   void Group(std::string_view title);  // the heading in the help, for the flags that follow
-  void Usage(std::string_view text);   // behind the program in the help, instead of the flags' own
+  void Usage(std::string_view text);   // after the program in the help, instead of the flags' own
   void Footer(std::string_view text);  // below the list of flags in the help
 
   std::string Help(bool all, int width) const;

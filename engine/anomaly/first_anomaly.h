@@ -19,7 +19,7 @@ enum class Phase : uint8_t {
   kNone,         // no rank has an anomaly
   kBeforeFirst,  // before the first exchange of its rank
   kBetween,      // among exchanges: the one with the fewest exchanges before it
-  kAfterLast,    // behind the last exchange
+  kAfterLast,    // after the last exchange
 };
 
 struct FirstAnomalies {

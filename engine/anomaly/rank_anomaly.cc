@@ -81,7 +81,7 @@ class Scan {
 
   // The first anomaly inside the call of module `r` that is recorded after it; `r` if there is none;
   // -1 if a call inside only got such a number, from a weight. (In most dumps a module's call stands
-  // behind the calls that it made.)
+  // after the calls that it made.)
   int32_t InnerCall(int32_t r) const {
     std::unordered_map<std::string_view, int32_t> modules;
     for (size_t i = 0; i < dump_.records.size(); ++i) {
@@ -166,7 +166,7 @@ class Scan {
     }
   }
 
-  // The exchange that is recorded behind call `r` and brought its input: a result for which the
+  // The exchange that is recorded after call `r` and brought its input: a result for which the
   // program waits late. -1: there is none.
   int32_t CameLater(int32_t r) const {
     const std::vector<compare::ExchangeCall>& calls = found_.trace.exchanges;
@@ -266,7 +266,7 @@ class Scan {
     }
   }
 
-  // The object behind the name of the record in the file; "" in a file of another form.
+  // The object after the name of the record in the file; "" in a file of another form.
   std::string EntryText(const Record& record) const {
     std::string name;
     AppendJsonString(&name, record.name);

@@ -40,7 +40,7 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// A file that grows at its end; only TruncateTo and Replace change it otherwise. Each Append is one
+// A file that grows at its end; only TruncateTo and Replace change more of it. Each Append is one
 // write(2): after a kill the file holds complete appends and at most a prefix of the last one.
 class AppendFile {
  public:
@@ -77,7 +77,7 @@ class AppendFile {
 // Writes a temporary file beside `path` and renames it to `path`: readers see the former file or the
 // new one, never half. After an error the temporary file is gone.
 Status WriteFileAtomically(const std::string& path, std::string_view bytes);
-// The same for a text in pieces, one behind the other.
+// The same for a text in pieces, one after the other.
 Status WriteFileAtomically(const std::string& path, std::span<const std::string> pieces);
 
 // Creates a directory and its parents. An existing directory is fine.

@@ -22,7 +22,7 @@ struct RankFolder {
   int tensor = 0, pipeline = 0, expert = 0;
 };
 
-// Parameters that older versions of Megatron call otherwise; replaced in this order.
+// Parameters that older versions of Megatron name differently; replaced in this order.
 constexpr std::pair<std::string_view, std::string_view> kNewNames[] = {
     {"self_attention.linear_qkv.layer_norm_", "input_layernorm."},
     {"language_model.", ""},

@@ -77,7 +77,7 @@ class Graph {
   }
 
   // "layers/3/mlp", with the direction first: forward and backward are two halves. An optimizer
-  // stands behind them: as a part of the forward half it would turn the arrow between them round.
+  // stands after them: as a part of the forward half it would turn the arrow between them round.
   std::string Namespace(int32_t pair, const Record& record) const {
     if (compare::IsOptimizerCall(record.api)) return "optimizer";
     const std::string around =

@@ -229,7 +229,7 @@ class Trace {
     for (const Span& span : spans) {
       close_until(span.begin);
       BeginSlice(span.begin, kModules, span.pair);
-      // Slices of a track are nested: one that ends behind the slice around it is cut there.
+      // Slices of a track are nested: one that ends after the slice around it is cut there.
       open.push_back(open.empty() ? span.end : std::min(span.end, open.back()));
     }
     close_until(c_.pairs.size());
@@ -248,7 +248,7 @@ ExportPart PerfettoExporter::Part(const Comparison& comparison, const PairPlace&
   return Trace(comparison, place).Make();
 }
 
-// A trace is a list of packets: parts behind each other are one.
+// A trace is a list of packets: parts that follow each other are one.
 std::string PerfettoExporter::File(std::span<std::string> parts) const {
   std::string file;
   for (std::string& part : parts) {

@@ -28,7 +28,7 @@ namespace msprobe::gradients {
 //
 // A whole chain may be such a gradient, as all in front of a norm whose result is averaged. The terms
 // that cancel lie in the backward pass of the norm, and only gradients of parameters are recorded, so
-// such a chain looks like a real one behind a factor of 1e-6. A gradient that is as small beside the
+// such a chain looks like a real one after a factor of 1e-6. A gradient that is as small beside the
 // largest of the step neither falls nor is right: MayBeRounding names it. It falls where nearly all
 // elements point elsewhere and the norms agree up to `joined`: that is a sign, and not chance.
 //

@@ -22,7 +22,7 @@ void Load(const Directions& from, int64_t first, int64_t n, Packed* out) {
     return;
   }
   std::memcpy(out->data(), from.bits + first / 8, size);
-  // A file of another program may have ones behind its last element.
+  // A file of another program may have ones after its last element.
   if (n % 8 != 0) (*out)[size - 1] &= static_cast<uint8_t>(0xff << (8 - n % 8));
 }
 

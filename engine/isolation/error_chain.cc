@@ -180,8 +180,8 @@ ErrorChain ChainTo(const Comparison& c, int32_t pair) {
   if (c.first.pair < 0) {
     chain.note = "no first divergence was found";
   } else if (c.first.pair > pair) {
-    chain.note =
-        fmt::format("the first divergence, {}, is behind it", compare::EntryName(c, c.first.pair));
+    chain.note = fmt::format("the first divergence, {}, comes after it",
+                             compare::EntryName(c, c.first.pair));
   } else {
     chain.note = fmt::format(
         "between {} and {} no recorded value links the calls: an operation that was not recorded, "

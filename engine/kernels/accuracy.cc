@@ -81,7 +81,7 @@ class AccuracyAccumulator {
     Count(ulp_above_, hn::Gt(ulp, ulp_limit_));
   }
 
-  // After `padded` values were added, the last of them zeros behind the `n` of the tensors.
+  // After `padded` values were added, the last of them zeros after the `n` of the tensors.
   HWY_INLINE void Finish(int64_t n, int64_t padded, AccuracyNode* node) {
     node->count = n;
     node->finite = Total(finite_) - (padded - n);

@@ -78,7 +78,7 @@ inline void AddPair(const Pair& pair, PairKind kind, int64_t index, DiffHistogra
 }
 
 struct DiffHistogramNode : DiffHistogram {
-  // `right` is of the elements behind those of `left`.
+  // `right` is of the elements after those of `left`.
   static DiffHistogramNode Combine(const DiffHistogramNode& left, const DiffHistogramNode& right) {
     DiffHistogramNode both = left;
     both.count += right.count;

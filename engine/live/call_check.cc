@@ -114,7 +114,7 @@ bool CallCheck::FindOther(const Entry& entry, const Record& record) {
     }
     return false;
   }
-  // Values that a reader sees otherwise: tensors alone are compared.
+  // Values that a reader sees differently: tensors alone are compared.
   uint32_t leaf = record.first_leaf;
   for (const auto& [slot, index] : values_) {
     if (entry.values()[index].kind != Entry::Kind::kTensor) continue;

@@ -52,7 +52,7 @@ class LiveComparison {
 
   // Begins, or goes on with, the step whose entries are written to `own_file`. What makes the
   // baseline useless for the step (no dump of it, a damaged one, another model) is logged in one
-  // line, and the step is not compared. Behind the third such step one line speaks for all others.
+  // line, and the step is not compared. After the third such step one line speaks for all others.
   void BeginStep(const Part& part, const std::string& own_file);
   // Whether entries are compared: a baseline was found, and no difference so far.
   bool on() const { return check_ != nullptr && !found_; }

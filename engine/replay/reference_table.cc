@@ -36,12 +36,12 @@ Result<ReferenceTable> Read(const YAML::Node& root, const std::string& path) {
     };
     if (!line.first.IsScalar() || !IsApi(line.first.Scalar()))
       return wrong("the name of an API such as NPU.npu_swiglu");
-    if (!line.second.IsScalar()) return wrong("file.py:function behind the name of the API");
+    if (!line.second.IsScalar()) return wrong("file.py:function after the name of the API");
     const std::string& text = line.second.Scalar();
     const size_t colon = text.rfind(':');
     const std::string name = colon == text.npos ? "" : text.substr(0, colon);
     if (!name.ends_with(".py") || !IsName(std::string_view(text).substr(colon + 1)))
-      return wrong("file.py:function behind the name of the API").Found(Excerpt(text));
+      return wrong("file.py:function after the name of the API").Found(Excerpt(text));
     if (name.find('/') != name.npos || name.find('\\') != name.npos)
       return wrong("a file in the folder of this table").Found(Excerpt(name));
     Reference reference{JoinPath(DirectoryName(path), name), text.substr(colon + 1)};

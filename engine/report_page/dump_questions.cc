@@ -25,7 +25,7 @@ constexpr double kGrown = 4;  // times; a sum of a few numbers does not grow
 struct Call {
   size_t record = 0;
   double sort = 0;   // the largest first
-  std::string said;  // behind the name of the call
+  std::string said;  // after the name of the call
 };
 
 // The `kMostCalls` largest.

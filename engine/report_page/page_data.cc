@@ -76,7 +76,7 @@ void AppendText(std::string_view id, std::string_view text, PageText* html) {
 
 namespace {
 
-// Marks of Unicode that reorder the text behind them: U+200E, U+200F, U+202A to U+202E, U+2066 to
+// Marks of Unicode that reorder the text after them: U+200E, U+200F, U+202A to U+202E, U+2066 to
 // U+2069.
 bool ReordersText(std::string_view valid, size_t at) {
   if (valid.substr(at, 2) == "\xe2\x80") {

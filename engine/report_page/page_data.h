@@ -40,7 +40,7 @@ void AppendColumn(std::string_view id, std::string_view type, std::span<const Nu
 void AppendText(std::string_view id, std::string_view text, PageText* html);
 
 // Text for HTML, in an element or in an attribute in double quotes: no markup, valid UTF-8, no
-// control characters, and no marks that change the direction of the text behind them. Longer than
+// control characters, and no marks that change the direction of the text after them. Longer than
 // `most` bytes: its beginning and its end.
 std::string HtmlText(std::string_view text, size_t most = 2000);
 

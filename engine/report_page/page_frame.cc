@@ -87,7 +87,7 @@ std::string Sides(std::string_view target, std::string_view golden) {
 PageText PageOf(std::string begin, PageText trends, std::span<PagePart> parts) {
   PageText page;
   page.push_back(std::move(begin));
-  // Behind what is plain text: of a file that was cut within the script, the finding is still there.
+  // After what is plain text: of a file that was cut within the script, the finding is still there.
   page.push_back(fmt::format("<script type=\"module\">{}</script>\n", kPageScript));
   std::move(trends.begin(), trends.end(), std::back_inserter(page));
   for (PagePart& part : parts) {

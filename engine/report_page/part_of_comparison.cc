@@ -32,7 +32,7 @@ double RoundingsOf(const Measure& m) {
   return m.reason == compare::Reason::kValueDiffers ? kernels::Diff::kNaN : m.severity;
 }
 
-constexpr int32_t kAround = 500;  // calls before and behind the first divergence
+constexpr int32_t kAround = 500;  // calls before and after the first divergence
 
 // The values of the calls of a comparison, one line of JSON for each call.
 class Values {

@@ -10,7 +10,7 @@ namespace msprobe::report_page {
 namespace {
 
 constexpr size_t kMostFiles = 200, kMostBytes = 4 << 20, kLongestLine = 300;
-constexpr int64_t kAround = 3;  // lines before and behind the place
+constexpr int64_t kAround = 3;  // lines before and after the place
 
 void AppendStrings(std::initializer_list<std::string_view> texts, std::string* json) {
   for (const std::string_view text : texts) {

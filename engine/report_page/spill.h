@@ -34,7 +34,7 @@ class Spill {
 
   std::string folder_;
   size_t record_bytes_, most_bytes_;
-  std::string waiting_;  // behind what is in the file
+  std::string waiting_;  // after what is in the file
   uint64_t in_file_ = 0;
   int fd_ = -1;
 };

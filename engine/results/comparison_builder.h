@@ -50,7 +50,7 @@ class ComparisonBuilder {
   // `path`: the file that the rows come from, for reports.
   explicit ComparisonBuilder(const std::string& path);
 
-  // Rows of one call stand behind each other. The views need not outlive the call.
+  // Rows of one call follow each other. The views need not outlive the call.
   void Add(const ResultRow& row);
   // What was added, without classes.
   const compare::Comparison& so_far() const { return c_; }

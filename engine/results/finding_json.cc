@@ -110,7 +110,7 @@ class StatedRegions {
  public:
   explicit StatedRegions(const JsonValue& document) : regions_(Member(document, "regions")) {}
 
-  // Calls that the document names nowhere else. Rows are added behind all others.
+  // Calls that the document names nowhere else. Rows are added after all others.
   void AddCalls(const compare::Comparison& known, ComparisonBuilder* builder) const {
     const NamedPairs there(known);
     std::unordered_set<std::string_view> added[2];

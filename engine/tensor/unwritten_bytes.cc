@@ -77,7 +77,7 @@ bool UnwrittenBytes::Shows(const TensorView& view) const {
 }
 
 bool UnwrittenBytes::Overlaps(uintptr_t begin, uintptr_t end) const {
-  const auto after = ranges_.lower_bound(end);  // begins at the end or behind it
+  const auto after = ranges_.lower_bound(end);  // begins at the end or after it
   return after != ranges_.begin() && std::prev(after)->second > begin;
 }
 

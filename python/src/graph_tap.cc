@@ -1,4 +1,4 @@
-// msprobe_graph_tap: what a graph that MindSpore has compiled calls behind each Cell, as a kernel
+// msprobe_graph_tap: what a graph that MindSpore has compiled calls after each Cell, as a kernel
 // (ops.Custom with func_type="aot"; python/msprobe/mindspore/graph.py). MindSpore finds it by its
 // name in the file of the extension, which this process has loaded already.
 #include <cstdint>

@@ -103,7 +103,7 @@ TEST(Ours, Verdicts) {
   EXPECT_THAT(Output(c, "Torch.einsum.0.forward.output.0").message, HasSubstr("reference's"));
   // The first check found another shape.
   expect("Torch.blank.0.forward.output.0", Verdict::kError, Standard::kNone);
-  // Behind the reference's 1e-7 stand 1e-3: the floor of the older tools hides a part of that.
+  // After the reference's 1e-7 stand 1e-3: the floor of the older tools hides a part of that.
   EXPECT_GT(Output(c, "Functional.gelu.0.backward.output.0").verdict.worst_ratio, 9000);
 }
 

@@ -208,7 +208,7 @@ TEST(Flags, HelpShowsNamesDefaultsAndFooter) {
   Flags flags("compares two dumps", "msprobe compare");
   flags.Text("target,--target_path", &target, "the run under test").TypeName("PATH").Required();
   flags.Text("-o,--output_path", &output, "folder for the results").ShowDefault();
-  flags.Text("--suffix", &suffix, "behind the names");
+  flags.Text("--suffix", &suffix, "after the names");
   flags.Text("--format", &format, "what is printed").OneOf({"table", "json"}).ShowDefault();
   flags.Footer("see docs/reference/compare.md");
   EXPECT_EQ(flags.Help(false, 80), R"(compares two dumps
@@ -218,7 +218,7 @@ usage: msprobe compare TARGET [FLAGS]
   TARGET, -tp, --target_path PATH
                             the run under test
   -o, --output_path TEXT    folder for the results (default: ./output)
-  --suffix TEXT             behind the names
+  --suffix TEXT             after the names
   --format table|json       what is printed (default: table)
 
 see docs/reference/compare.md

@@ -156,7 +156,7 @@ TEST(ReadDump, FactsOfSingleValuesBelongToTheirLeaves) {
   EXPECT_EQ(dump->RestOf(0), nullptr);
 }
 
-// A file has a module's parameters behind its output; leaves are in the order of tables.
+// A file has a module's parameters after its output; leaves are in the order of tables.
 TEST(ReadDump, FactsOfSingleValuesFollowTheirLeaves) {
   const auto tensor = [](const std::string& facts) {
     return R"({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], )" + facts + "}";

@@ -106,7 +106,7 @@ TEST(Replace, GoesThroughTheTextOnce) {
   EXPECT_EQ(text, "a.TE.TE.TE.TE");
 }
 
-// A module with two calls inside, two calls behind it, and the way back.
+// A module with two calls inside, two calls after it, and the way back.
 Dump Model(double by) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward")

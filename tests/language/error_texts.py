@@ -372,7 +372,7 @@ def front_texts(root):
             if call is node and name not in ("log", "warn", "_log", "_warn", "warning"):
                 continue
             for argument in call.args:
-                # An answer of a program of ours has its hint behind a tab.
+                # An answer of a program of ours has its hint after a tab.
                 texts = [t for text in texts_of_python(argument) for t in text.split("\t")]
                 out += [(f"{path.relative_to(root)}:{node.lineno}", text) for text in texts]
     return out

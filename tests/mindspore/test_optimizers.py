@@ -13,7 +13,7 @@ from msprobe.mindspore import PrecisionDebugger
 
 
 def train(path, make, kind):
-    """Two steps; returns the bits of the weights behind them."""
+    """Two steps; returns the bits of the weights after them."""
     mindspore.set_seed(1)
     np.random.seed(1)
     net = nn.SequentialCell(nn.Dense(4, 3), nn.LayerNorm((3,)))

@@ -35,7 +35,7 @@ def debugger(folder, level="mix", task="statistics", **config):
 
 
 def train(folder, forgotten=-1, level="mix", steps=3, passes=1, on=True, none=True, **config):
-    """Weights behind the last step. `forgotten`: the step in which zero_grad is not called."""
+    """Weights after the last step. `forgotten`: the step in which zero_grad is not called."""
     model = small()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     recorder = debugger(folder, level, **config) if on else None

@@ -219,10 +219,10 @@ def test_without_the_device_the_reference_stands_for_the_operator(run_ut):
     [
         ("- a\n", "a line `API: file.py:function`"),
         ("swiglu: own.py:f\n", "the name of an API"),
-        ("NPU.a: own.py\n", "file.py:function behind"),
+        ("NPU.a: own.py\n", "file.py:function after"),
         ("NPU.a: ../own.py:f\n", "a file in the folder of this table"),
         ("NPU.a: other.py:f\n", "a file that is there"),
-        ("NPU.a: own.py:f()\n", "file.py:function behind"),
+        ("NPU.a: own.py:f()\n", "file.py:function after"),
         ("NPU.a: own.py:f\nNPU.a: own.py:f\n", "each API once"),
         ("NPU.a: own.py:g\n", "expected a function g"),
     ],

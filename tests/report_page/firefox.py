@@ -1,6 +1,6 @@
 """Drives Debian's Firefox by Marionette, the protocol that every Firefox has.
 
-Playwright drives only a Firefox of its own build. A message is JSON behind its length:
+Playwright drives only a Firefox of its own build. A message is JSON after its length:
 `26:[0, 1, "Marionette:...", {...}]`; the answer is `[1, 1, error, result]`.
 """
 

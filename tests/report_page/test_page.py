@@ -125,7 +125,7 @@ def test_sorting(open_page, wrong_page):
 
 def test_the_keyboard_walks_to_the_culprit(open_page, wrong_page):
     page = open_page(wrong_page, "#call=9")
-    # From a call behind it upstream, until nothing wrong comes in.
+    # From a call after it upstream, until nothing wrong comes in.
     for _ in range(6):
         before = selected(page)
         if "introduced" in before:

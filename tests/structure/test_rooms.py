@@ -85,4 +85,4 @@ def test_the_drawing_shows_the_rooms():
         for i, name in enumerate(names):
             later = {by_folder()[parent / other].target for other in names[i:]}
             target = by_folder()[parent / name].target
-            assert not below(target) & later, f"{name} uses a room that is drawn behind it"
+            assert not below(target) & later, f"{name} uses a room that is drawn after it"

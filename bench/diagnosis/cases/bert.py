@@ -301,7 +301,7 @@ def layers_in_an_encoder(bert):
             head = self.head
             self.encoder = Encoder(self.layers)
             del self.layers, self.head
-            self.head = head  # behind the layers, as it was: weights are drawn in this order
+            self.head = head  # after the layers, as it was: weights are drawn in this order
 
         def forward(self, tokens, types, valid):
             x = self.embeddings(tokens, types)

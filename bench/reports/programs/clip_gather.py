@@ -1,4 +1,4 @@
-"""Contrastive training in two processes: the own features are not put back behind all_gather.
+"""Contrastive training in two processes: the own features are not put back after all_gather.
 
 The gathered tensors have no gradient, so half of the loss trains nothing (SLIP#31).
 `torchrun --nproc-per-node 2 clip_gather.py FOLDER LEVEL`

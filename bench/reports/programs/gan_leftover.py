@@ -1,6 +1,6 @@
 """A GAN: the generator's step leaves gradients in the discriminator, which are not cleared.
 
-zero_grad of the discriminator stands behind its own step instead of before its backward pass.
+zero_grad of the discriminator stands after its own step instead of before its backward pass.
 """
 
 import torch

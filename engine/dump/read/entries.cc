@@ -113,7 +113,7 @@ void EntryParser::Entry(formats::JsonText name) {
   out_.records.back().leaf_count = static_cast<uint32_t>(out_.leaves.size()) - record.first_leaf;
 }
 
-// Files have the parameters of a module behind its output; what few leaves have goes with its leaf.
+// Files have the parameters of a module after its output; what few leaves have goes with its leaf.
 void EntryParser::SortBySlot(uint32_t first) {
   const auto begin = out_.leaves.begin() + first;
   const auto by_slot = [](const Leaf& a, const Leaf& b) { return a.slot < b.slot; };

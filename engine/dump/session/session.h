@@ -63,8 +63,8 @@ class Session {
   Status Stop();
   // Begins the next step: counters begin at 0 again, the next Start writes to a new folder.
   void Step();
-  // After Step() behind a step in which no start was asked for: that step is the current one again,
-  // so that a block of code that begins with Step() has no empty step before it.
+  // After the Step() of a step in which no start was asked for: that step is the current one
+  // again, so that a block of code that begins with Step() has no empty step before it.
   void TakeBackEmptyStep();
   void RepeatStep();               // this step does not count: the next Start has its number
   void BeginAtStep(int64_t step);  // the next Start records this step

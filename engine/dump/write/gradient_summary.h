@@ -1,7 +1,7 @@
 // The files of task grad_probe for one optimizer step: grad_summary_<step>.csv, with a row for each
 // parameter, and under levels L1 and L2 grad_directions_<step>.npz, with a bit for each element, set
 // where the gradient is positive. The table's name and columns are those of msprobe 1.0 and 8, and
-// behind them `dtype`, in which the backward pass computed as far as it is known: rounding of that
+// after them `dtype`, in which the backward pass computed as far as it is known: rounding of that
 // dtype is in the gradient, whatever dtype holds it.
 //
 //   GradientSummary summary(rules, "runs/a/rank0", 7, DType::kBFloat16);  // autocast was on
@@ -47,7 +47,7 @@ class GradientSummary {
 
 // The dtype whose numbers nearly all elements of a gradient in float32 are: kBFloat16 or kFloat16 of a
 // pass that computed in it and widened its results, also where several passes were added; nullopt:
-// float32, or too few elements to tell. What was multiplied behind the pass, as by clipping, has none.
+// float32, or too few elements to tell. What was multiplied after the pass, as by clipping, has none.
 std::optional<DType> NarrowDTypeOf(const TensorView& gradient);
 
 }  // namespace msprobe::dump

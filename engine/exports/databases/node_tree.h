@@ -12,7 +12,7 @@
 // A parent that is not recorded, a ring of parents, and a depth of more than kMaxDepth lead to the
 // root as well.
 //
-// Nodes are in order of execution. A module is behind the calls inside it, the root is last.
+// Nodes are in order of execution. A module is after the calls inside it, the root is last.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct TreeNode {
   int32_t record = -1;    // index into Dump::records; -1: the root, or a collection
   int32_t parent = -1;    // index of a node; -1: this is the root
   // The number of the forward and backward pass within a step, from 0. As construct.json says; else
-  // a call of a module in the root begins a pass when it is a forward call behind a backward call.
+  // a call of a module in the root begins a pass when it is a forward call after a backward call.
   int32_t micro_step = 0;
   NodeKind kind = NodeKind::kModule;
 };

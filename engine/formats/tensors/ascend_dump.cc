@@ -80,7 +80,7 @@ struct FieldNumbers {
 constexpr FieldNumbers kOutputFields = {1, 2, 3, 4, 5, 6, 7, 8};
 constexpr FieldNumbers kInputFields = {1, 2, 3, 0, 4, 5, 6, 7};
 
-// What the header says of one stretch of bytes behind it.
+// What the header says of one stretch of bytes after it.
 struct Stretch {
   uint64_t size = 0;
   std::string_view data;  // elements inside of the header
@@ -199,13 +199,13 @@ class Reader {
     if (value >> 62 != 0 || shape->size() == kMaxTensorDimensions) {
       return InvalidDump(file_->path(), offset)
           .Expected(fmt::format("at most {} extents below 2^62", kMaxTensorDimensions))
-          .Found(fmt::format("{} behind {} extents", value, shape->size()));
+          .Found(fmt::format("{} after {} extents", value, shape->size()));
     }
     shape->push_back(static_cast<int64_t>(value));
     return Status::Ok();
   }
 
-  // The bytes behind the header: of inputs, then of outputs. Buffers follow; they are not read.
+  // The bytes after the header: of inputs, then of outputs. Buffers follow; they are not read.
   Status Elements(size_t offset) {
     const std::string_view bytes = file_->bytes();
     for (std::vector<Described>* list : {&inputs_, &outputs_}) {

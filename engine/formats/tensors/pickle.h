@@ -1,5 +1,5 @@
 // A restricted unpickler: bytes in, a tree of plain values out. It runs nothing, imports nothing
-// and recurses nowhere.
+// and never recurses.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(PickleTree tree, Unpickle(bytes, {.path = "x.pt"}));
 //   const PickleNode& root = tree.root();

@@ -138,7 +138,7 @@ Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
     return end.Take();
   };
   layout.suffix_ = suffix(0);
-  // Behind the data and in the directory: where the suffix for another checksum differs.
+  // After the data and in the directory: where the suffix for another checksum differs.
   const std::string other = suffix(~0u);
   size_t at = 0;
   for (size_t& place : layout.checksum_places_) {

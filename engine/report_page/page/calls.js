@@ -214,7 +214,7 @@ export class Calls {
     return (await json(`p${this.part}-stacks`)).places[this.stack[i]] ?? ["", ""];
   }
   /**
-   * The next call of the worst class before or behind a call; -1: there is none.
+   * The next call of the worst class before or after a call; -1: there is none.
    * @param {number} i
    * @param {number} by 1 or -1
    */

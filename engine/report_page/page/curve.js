@@ -81,7 +81,7 @@ export class Curve {
     }
     return best;
   }
-  /** The unit of a size, behind a number; of a dump it is a value, and has none. */
+  /** The unit of a size, after a number; of a dump it is a value, and has none. */
   unit() { return this.calls?.head.golden === null ? "" : " " + this.calls?.head.sizeName; }
   /**
    * Which call is under the pointer, and how large its error is.

@@ -41,7 +41,7 @@ export class Table {
   }
 
   /**
-   * The edge behind column k: what this column gains, the next one in sight loses.
+   * The edge after column k: what this column gains, the next one in sight loses.
    * @param {number} k
    */
   edgeBehind(k) {

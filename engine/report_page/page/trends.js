@@ -166,7 +166,7 @@ export class Trends {
     if (target) this.onGo(...target);
   }
   /**
-   * What a cell says behind the name of its parameter.
+   * What a cell says after the name of its parameter.
    * @param {number} row
    * @param {number} step
    */

@@ -45,7 +45,7 @@ def unknown(name, known):
 
 
 def parameters(function):
-    """Names of the parameters behind the first one."""
+    """Names of the parameters after the first one."""
     code = function.__code__
     return code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
 

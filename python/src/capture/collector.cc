@@ -22,7 +22,7 @@
 namespace msprobe::capture {
 namespace {
 
-// Behind the first dump of a run: where it is, what it has, what to type next.
+// After the first dump of a run: where it is, what it has, what to type next.
 void SayRecorded(const std::string& folder, const std::string& what, const dump::Config& config) {
   Log(LogLevel::kInfo, fmt::format("recorded in {}", folder));
   Log(LogLevel::kInfo, what);

@@ -52,7 +52,7 @@ struct Api {
     // Returns memory that nobody has written (torch.empty). Told of when no listed call is around
     // it: what a listed call does inside itself is its own matter.
     kAllocator,
-    // UntypedStorage.resize_: a storage that grows has memory behind its old content that nobody has
+    // UntypedStorage.resize_: a storage that grows has memory after its old content that nobody has
     // written. FSDP 1 frees and allocates its whole parameters so.
     kResizer,
     // Writes every element of its argument `out`, else of its first: what FSDP 2 copies its shards with.

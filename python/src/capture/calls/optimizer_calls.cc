@@ -78,7 +78,7 @@ void OptimizerCalls::Follow(PyTypeObject* type) {
   // PyTorch puts hooks around the step of a class when its first optimizer is constructed. A class
   // without them stands for an optimizer of another class (Accelerate).
   if (!step || !PyObject_HasAttrString(step.get(), "hooked")) return ClearError();
-  // The function inside: it runs behind the hooks, which may change gradients.
+  // The function inside: it runs after the hooks, which may change gradients.
   const PyRef inside = PyRef::Steal(PyObject_GetAttrString(step.get(), "__wrapped__"));
   ClearError();
   if (!inside || !Add(inside.get(), {}, /*decorated=*/true).empty()) (void)Add(step.get(), {});

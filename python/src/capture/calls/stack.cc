@@ -80,7 +80,7 @@ bool StackTable::InCompiledCode() {
   while (frames && KindOf(frames.code()).hidden) frames.Next();
   if (frames && KindOf(frames.code()).compiled_wrapper) return true;
   // Inductor calls functions of other modules while it compiles, and the code that it makes lies in
-  // files of any name: a frame of its own is around both. Code behind a break of the graph has none.
+  // files of any name: a frame of its own is around both. Code after a break of the graph has none.
   for (size_t depth = 0; frames && depth < kMaxFrames; frames.Next(), ++depth) {
     if (KindOf(frames.code()).inductor) return true;
   }

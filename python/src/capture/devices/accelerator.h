@@ -26,7 +26,7 @@ class Accelerator {
   // Something that is equal as long as the same stream is the current one, and is cheaper to ask for.
   PyRef StreamMark() const;
   static bool SameStream(const PyRef& a, const PyRef& b);
-  // An event behind all work that the stream has now; null after a failure.
+  // An event after all work that the stream has now; null after a failure.
   PyRef Record(const PyRef& stream) const;
   // False also when the device does not answer.
   static bool HasPassed(const PyRef& event);

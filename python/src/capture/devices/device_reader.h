@@ -1,7 +1,7 @@
 // Reads tensors of a device (an NPU, a GPU) without waiting for it.
 //
 // A small tensor is copied into a chunk of memory on its device. A chunk travels to the host in one transfer, into
-// pinned memory, behind which an event is recorded; a large tensor whose bits are wanted travels alone. When the event
+// pinned memory, after which an event is recorded; a large tensor whose bits are wanted travels alone. When the event
 // has passed, the engine's own kernels read the copy: the numbers are those of a tensor of the host, bit by bit. Of a
 // large tensor whose statistics are enough, the device computes them (device_statistics.h).
 //

@@ -137,7 +137,7 @@ const char* FreeBenchmark::WhyNotApi(const Api& api) const {
   return nullptr;
 }
 
-// Each step of the preheat takes `max_sample` calls, which begin behind those of the step before.
+// Each step of the preheat takes `max_sample` calls, which begin after those of the step before.
 bool FreeBenchmark::TakesPreheat() {
   const int64_t first = steps_ * rules().max_sample % std::max<int64_t>(1, calls_before_);
   return calls_++ >= first && preheated_ < rules().max_sample;

@@ -5,7 +5,7 @@
 //   std::optional<Numbers> numbers = known.Find(tensor, view, asked, &key);  // none: it must be read
 //   if (!numbers) known.Keep(key, tensor, Measure(view));
 //
-// Memory can change behind the counter (a NumPy array over it, a kernel of another library, Tensor.data, another
+// Memory can change without the counter (a NumPy array over it, a kernel of another library, Tensor.data, another
 // process). So each use compares a sample of cache lines (engine/kernels/line_sample.h); a storage for which it
 // ever differs is read always, and so is memory that PyTorch does not own (torch.from_numpy). A small tensor is read
 // always: asking for its storage takes as long.

@@ -41,7 +41,7 @@ int ReadInts(PyObject* sequence, int64_t* out, int max) {
   return n;
 }
 
-// Whether a tensor has no memory behind its address. Such a tensor (a wrapper of another tensor, as
+// Whether a tensor has no memory at its address. Such a tensor (a wrapper of another tensor, as
 // in torchao; a view that was made while a compiler traces) may report its storage offset as its
 // address. Called only for addresses so low that hardly any memory lies there.
 bool IsOffsetFromNull(PyObject* tensor, const void* data, DType dtype) {
