@@ -81,6 +81,17 @@ TEST(RanksReportTest, WithoutAWrongNumberThePairsAreAddedUp) {
   EXPECT_THAT(text, HasSubstr("calls    6 equal"));
 }
 
+// "0 calls of one run are inside compiled code of the other" was said of them.
+TEST(RanksReportTest, ValuesOfAnotherFormAreAddedUp) {
+  std::vector<RankResult> steps = {SummarizeRank(Step(0), 0, -1), SummarizeRank(Step(0), 1, -1)};
+  for (RankResult& step : steps) {
+    step.summary.verdict = RunVerdict::kStructure;
+    step.summary.other_forms = 2;
+  }
+  EXPECT_THAT(RanksReport(steps, {.target = "t", .golden = "g"}, kFile),
+              HasSubstr("4 values of paired calls have\nanother form"));
+}
+
 TEST(RanksReportTest, WhatCouldNotBeReadHasNoNumbers) {
   RankResult failed;
   failed.failed = InvalidArgument("no file");

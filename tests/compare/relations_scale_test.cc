@@ -1,6 +1,6 @@
 // Values that are a number times others, and wrong values in coarse dtypes: what relations say of
 // losses that go backward times 64, of casts, and of optimizers that divide by a norm of all gradients.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 #include <cstdint>
@@ -19,6 +19,9 @@ using test::Random;
 using test::Recorded;
 using test::Sum;
 using test::Times;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 Elements Product(const Elements& x, const Elements& y) {
   Elements out(x.size());
@@ -50,6 +53,42 @@ TEST(Scaled, AGradientTimesANumberIsNotTheCauseOfAnother) {
   EXPECT_EQ(FirstOf(Scaled(64, false), Scaled(1, false)), "none");
   EXPECT_EQ(FirstOf(Scaled(1, true), Scaled(1, false)), "Tensor.exp.0.forward");
   EXPECT_EQ(FirstOf(Scaled(64, true), Scaled(1, false)), "Tensor.exp.0.forward");
+}
+
+// Modules alone; the gradient of the second one times `second`, of the others times `factor`.
+Comparison Gradients(float factor, float second) {
+  const auto run = [](float times, float of_second) {
+    DumpBuilder b;
+    for (const char* name : {"0", "1", "2"}) {
+      const auto seed = static_cast<unsigned>(name[0] - '0');
+      b.Call("Module." + std::string(name) + ".Linear.forward.0").In(Recorded(Random(8, seed)));
+      b.Out(Recorded(Random(8, seed + 1)));
+    }
+    for (const char* name : {"2", "1", "0"}) {
+      const auto seed = static_cast<unsigned>(10 + name[0] - '0');
+      const float here = seed == 11 ? of_second : times;
+      const std::string module = "Module." + std::string(name) + ".Linear";
+      b.Call(module + ".parameters_grad.0")
+          .Grad("weight", Recorded(Times(Random(16, seed + 10), here)));
+      b.Call(module + ".backward.0").In(Recorded(Times(Random(8, seed + 1), times)));
+      b.Out(Recorded(Times(Random(8, seed), times)));
+    }
+    return b.Take();
+  };
+  return test::Compared(run(factor, second), run(1, 1));
+}
+
+TEST(Scaled, AllGradientsTimesANumberAreSaidSo) {
+  const Comparison all = Gradients(0.5, 0.5);
+  EXPECT_THAT(all.first.why, EndsWith("all 3 gradients of parameters are the golden's times 0.5"));
+  EXPECT_THAT(all.first.advice, HasSubstr("what the loss or its gradient is multiplied by"));
+  EXPECT_GE(all.first.confidence, 0.9);
+  const Comparison negative = Gradients(-1, -1);
+  EXPECT_THAT(negative.first.why, EndsWith("golden's times -1"));
+  for (const Comparison& c : {Gradients(0.5, 0.25), Gradients(0.5, 1), Gradients(1, 0.5)}) {
+    ASSERT_GE(c.first.pair, 0);
+    EXPECT_THAT(c.first.why, Not(HasSubstr("gradients of parameters")));
+  }
 }
 
 // Two passes and two steps: the first loss goes backward times a number, the second is wrong.

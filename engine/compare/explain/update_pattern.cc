@@ -107,7 +107,7 @@ std::string DescribeFault(const UpdateFault& fault) {
     case UpdateFault::Kind::kRate:
       return fmt::format(
           "the target moves the weights {:.4g} times as far as the golden, as another learning "
-          "rate does",
+          "rate does; under SGD another clip norm, or gradients that are not unscaled, do the same",
           fault.factor);
     case UpdateFault::Kind::kDecay:
       return fmt::format(

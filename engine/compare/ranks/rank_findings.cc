@@ -11,10 +11,11 @@ void Add(const Summary& more, Summary* all) {
   for (size_t i = 0; i < more.rows.size(); ++i) all->rows[i] += more.rows[i];
   for (size_t i = 0; i < more.calls.size(); ++i) all->calls[i] += more.calls[i];
   for (int64_t Summary::*count :
-       {&Summary::neutral_rows, &Summary::target_only_rows, &Summary::golden_only_rows,
-        &Summary::target_only_calls, &Summary::golden_only_calls, &Summary::compiled_calls,
-        &Summary::aligned_calls, &Summary::compared, &Summary::target_values,
-        &Summary::golden_values, &Summary::unreadable_rows, &Summary::calls_compared_nowhere})
+       {&Summary::neutral_rows, &Summary::other_forms, &Summary::target_only_rows,
+        &Summary::golden_only_rows, &Summary::target_only_calls, &Summary::golden_only_calls,
+        &Summary::compiled_calls, &Summary::aligned_calls, &Summary::compared,
+        &Summary::target_values, &Summary::golden_values, &Summary::unreadable_rows,
+        &Summary::calls_compared_nowhere})
     all->*count += more.*count;
 }
 

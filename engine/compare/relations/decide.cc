@@ -1,12 +1,18 @@
 #include "engine/compare/relations/decide.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
 #include "engine/compare/explain/classify.h"
+#include "engine/compare/judge/limits.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/relations/answer.h"
+#include "engine/compare/relations/common_factor.h"
 #include "engine/compare/relations/expose.h"
 #include "engine/compare/relations/graph.h"
 #include "engine/compare/relations/relate.h"
@@ -17,6 +23,8 @@ namespace {
 constexpr size_t kMostRunnersUp = 5;
 // Confidence in a gradient that lay there before, by the name of its parameter or by its shape.
 constexpr double kLeft = 0.95, kLeftByShape = 0.7;
+// In a value that is as many times the golden's as all gradients are.
+constexpr double kOfFactor = 0.9, kFactorsAlike = 1e-3;
 
 class Decision {
  public:
@@ -88,9 +96,27 @@ class Decision {
     const Candidate& first = exposure_.candidates.front();
     if (first.cause == Cause::kLeftGradient)
       left_.Put(first.pass, c_.first.pair, first.sure ? kLeft : kLeftByShape, &c_);
+    SayFactor(first);
   }
 
  private:
+  // That all gradients are one number times the golden's says what to look for, and where the first
+  // divergence is so, too, that it is nothing inside of the model.
+  void SayFactor(const Candidate& candidate) {
+    const std::optional<CommonFactor> found = FactorOfGradients(relations_);
+    if (!found || exposure_.without_effect) return;
+    c_.first.why += fmt::format("; all {} gradients of parameters are the golden's times {:.4g}",
+                                found->gradients, found->factor);
+    if (candidate.call == kNoId || candidate.cause != Cause::kNoCallMadeIt ||
+        std::abs(relations_.of(candidate.value).factor / found->factor - 1) > kFactorsAlike)
+      return;
+    c_.first.confidence = std::max(c_.first.confidence, kOfFactor);
+    c_.first.advice =
+        "compare what the loss or its gradient is multiplied by: a sum for a mean, another number "
+        "of "
+        "micro-batches, a loss scale, clipping";
+  }
+
   // What a candidate makes, or what no call made, is wrong, also where its value has the elements of the
   // golden's in another order.
   void MarkRows(const Candidate& candidate) {
@@ -260,10 +286,20 @@ class Decision {
     } else if (relations_.IsRight(v) && relations_.Fits(v, w)) {
       if (m.verdict == RowVerdict::kDiffers) m.reason = Reason::kEnlarged;
       m.verdict = RowVerdict::kNoise;
+    } else if (m.verdict == RowVerdict::kNoise && !relations_.IsRight(v) &&
+               IsOffByRounding(i, v, w)) {
+      return;  // a weight may be off by less than rounding, and by more than its update explains
     } else {
       m.verdict = RowVerdict::kUnknown;
       m.reason = relations_.IsRight(v) ? Reason::kRewritten : Reason::kWithoutEffect;
     }
+  }
+
+  // Whether the elements of a row are apart by no more roundings than a row is judged by.
+  bool IsOffByRounding(uint32_t i, ValueId v, ValueId w) const {
+    const Rounding rounding = RoundingOfRow(c_, static_cast<int32_t>(i));
+    const double apart = relations_.ApartOf(v, w, relations_.Terms(v)).in_order;
+    return apart <= Limits(c_, "").Explained(rounding) * rounding.epsilon;
   }
 
   // An argument with the shape that another call gave it; of a result the elements tell.
