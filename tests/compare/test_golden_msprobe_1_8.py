@@ -11,6 +11,8 @@ import subprocess
 import pytest
 from golden_tables import TABLES, close, colors, table
 
+from recorded import recorded
+
 CASES = json.loads((TABLES / "cases.json").read_text())
 GENERATIONS = {"1.0.4": "1.0", "1.2.2": "1.2", "8.3.3": "8"}
 # openpyxl wrote 16 digits of each number, so the recorded tables lack the 17th.
@@ -50,7 +52,7 @@ class Differences:
 def compare(msprobe, version, name, folder):
     """Runs compare; returns our table, the advisor's text and the colors of the rows."""
     case = CASES[name]
-    target, golden = (TABLES.parent / path.format(version=version) for path in case["dumps"])
+    target, golden = (recorded(path.format(version=version)) for path in case["dumps"])
     request = {"npu_path": str(target), "bench_path": str(golden), "is_print_compare_log": False}
     if (target.parent / "stack.json").exists():
         request["stack_path"] = str(target.parent / "stack.json")
@@ -72,8 +74,8 @@ def compare(msprobe, version, name, folder):
 )
 def test_columns_equal_the_recorded_table(version, name, msprobe_bin, tmp_path):
     header, rows, advice, color = compare(msprobe_bin, version, name, tmp_path)
-    recorded = TABLES / version / f"{name}.csv"
-    their_header, their_rows = table(recorded.read_text(encoding="utf-8"))
+    path = TABLES / version / f"{name}.csv"
+    their_header, their_rows = table(path.read_text(encoding="utf-8"))
     assert header[: len(their_header) - 1] == their_header[:-1]
     names = [row[0] for row in rows if row[0] != "N/A"]
     their_names = [row[0] for row in their_rows]
@@ -101,8 +103,8 @@ def test_nearly_all_cells_of_1_2_are_equal(name, msprobe_bin, tmp_path):
     """At least 99.5 % of the cells; deliberate differences count as different."""
     version = "1.2.2"
     _, rows, _, color = compare(msprobe_bin, version, name, tmp_path)
-    recorded = (TABLES / version / f"{name}.csv").read_text(encoding="utf-8")
-    header, their_rows = table(recorded)
+    text = (TABLES / version / f"{name}.csv").read_text(encoding="utf-8")
+    header, their_rows = table(text)
     rows = [[*row[: len(header) - 1], c] for row, c in zip(rows, color, strict=True)]
     rows = [row for row in rows if row[0] != "N/A"]
     tolerances = Differences(version, name).tolerances

@@ -11,6 +11,8 @@ import subprocess
 
 import pytest
 
+from recorded import recorded
+
 CASES = [
     f"{level}_{mode}" for level in ("L0", "L1", "mix") for mode in ("statistics", "md5", "tensor")
 ] + ["scalars_statistics", "scalars_md5"]
@@ -27,10 +29,10 @@ def dumps_of(data, case):
     if case.startswith("scalars"):
         scalars = data / "tables" / "scalars" / case.removeprefix("scalars_")
         return scalars / "target", scalars / "golden"
-    recorded = data / "dumps" / "26.2.0" / case
-    if recorded.is_dir():
-        return recorded / "pert" / "step0", recorded / "base" / "step0"
-    here = data / "tables" / "26.2.0" / "dumps" / case
+    there = data / "dumps" / "26.2.0" / case
+    if there.is_dir():
+        return there / "pert" / "step0", there / "base" / "step0"
+    here = recorded("tables/26.2.0/dumps") / case
     return here / "pert", here / "base"
 
 

@@ -4,11 +4,12 @@ import json
 import shutil
 import sqlite3
 import subprocess
-from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).resolve().parents[1] / "data/programs/26.2.0"
+from recorded import recorded
+
+DATA = recorded("programs/26.2.0")
 MONITOR = {
     "actv_0-1.csv": [
         "vpp_stage,name,step,micro_step,norm,min,max,shape,dtype",

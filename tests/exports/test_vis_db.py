@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "report_page"))
 
 from page_tools import HOSTILE, WRONG, tensor, write_dump
 
-DATA = Path(__file__).resolve().parents[1] / "data"
-PROGRAMS = DATA / "programs/26.2.0"
-TABLES = DATA / "tables/26.2.0/dumps"
+from recorded import recorded
+
+PROGRAMS = recorded("programs/26.2.0")
 MODULE = "Module.layers.1.mlp.MLP.forward.0"
 
 # As msprobe 26.2.0 writes it: what the plugin asks for by name.
@@ -210,7 +210,7 @@ def test_a_comparison_has_our_verdicts(pair, msprobe_bin):
     [("L0_tensor", "all", "Cosine"), ("mix_tensor", "all", "EucDist"), ("L0_md5", "md5", "md5")],
 )
 def test_tensors_and_checksums(tmp_path, msprobe_bin, kind, task, key):
-    dumps = TABLES / kind
+    dumps = recorded("tables/26.2.0/dumps") / kind
     path = graph(msprobe_bin, tmp_path, "-tp", dumps / "pert", "-gp", dumps / "base")
     (config,) = rows(path, "SELECT * FROM tb_config")
     assert config["task"] == task

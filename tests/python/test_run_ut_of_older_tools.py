@@ -7,9 +7,15 @@ import subprocess
 
 import pytest
 
+from recorded import recorded
+
 DATA = pathlib.Path(__file__).parents[1] / "data" / "accuracy" / "run_ut"
 # The older tools do not execute an LSTM. docs/reference/accuracy-check.md says so.
 NOT_EXECUTED = "VF.lstm.0"
+
+
+def dump_of(version):
+    return recorded(f"accuracy/run_ut/{version}/dump")
 
 
 def rows(path):
@@ -30,7 +36,8 @@ def test_files_of_run_ut_are_made_again(version, forking_msprobe, tmp_path):
     """With `--as`: names, order, dtypes, shapes, verdicts and messages equal to the byte."""
     data = DATA / version
     rules = version[: version.index(".")].replace("1", "1.0")
-    command = [forking_msprobe, "run_ut", "-api_info", data / "dump", "-o", tmp_path, "--as", rules]
+    dump = dump_of(version)
+    command = [forking_msprobe, "run_ut", "-api_info", dump, "-o", tmp_path, "--as", rules]
     subprocess.run(command, check=True, capture_output=True)
     for kind in ("result", "details"):
         theirs = rows(data / f"accuracy_checking_{kind}.csv")
@@ -51,7 +58,7 @@ def test_files_of_run_ut_are_made_again(version, forking_msprobe, tmp_path):
 
 def test_a_result_that_cancels_is_not_blamed(forking_msprobe, tmp_path):
     # The gradient of a bias in front of a batch norm is zero, but for the rounding of its terms.
-    command = [forking_msprobe, "run_ut", "-api_info", DATA / "8.3.3" / "dump", "-o", tmp_path]
+    command = [forking_msprobe, "run_ut", "-api_info", dump_of("8.3.3"), "-o", tmp_path]
     done = subprocess.run([*command, "--exit-code"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     table = rows(next(tmp_path.glob("*details*.csv")))
@@ -66,7 +73,7 @@ def test_standard_older_makes_the_files_of_msprobe_26(forking_msprobe, tmp_path)
     made = {}
     for words in (["--standard", "older"], ["--as", "26"], ["--standard", "older", "--as", "8"]):
         folder = tmp_path / words[-1]
-        command = [forking_msprobe, "run_ut", "-api_info", DATA / "26.2.0" / "dump", "-o", folder]
+        command = [forking_msprobe, "run_ut", "-api_info", dump_of("26.2.0"), "-o", folder]
         subprocess.run([*command, *words], check=True, capture_output=True)
         for kind in ("result", "details"):
             made[words[-1], kind] = next(folder.glob(f"*{kind}*.csv")).read_bytes()

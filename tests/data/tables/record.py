@@ -18,6 +18,10 @@ from pathlib import Path
 
 import openpyxl
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from recorded import recorded  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
 CASES = json.loads((HERE / "cases.json").read_text())
 
@@ -36,7 +40,7 @@ def table(path):
 def record(environment, version, name):
     """One case: its table and the advisor's text."""
     case = CASES[name]
-    target, golden = (HERE.parent / path.format(version=version) for path in case["dumps"])
+    target, golden = (recorded(path.format(version=version)) for path in case["dumps"])
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         request = {
