@@ -203,6 +203,38 @@ def test_what_to_do_next_is_never_hidden(open_page, tmp_path, msprobe_bin, size)
         assert box["y"] + box["height"] <= size[1]
 
 
+def test_a_narrow_screen_tells_calls_apart(open_page, tmp_path, msprobe_bin):
+    """The sign of the class leaves room for the name; the name above breaks after a dot."""
+    page = open_page(compare_with_an_argument(msprobe_bin, tmp_path))
+    page.set_viewport_size({"width": 360, "height": 740})
+    until(page, "document.querySelector('.row .c-class').offsetWidth === 28")
+    row = page.locator(".row.first")
+    assert len(row.locator(".c-name").inner_text()) >= 22
+    lines = "e => { const r = document.createRange(); r.selectNodeContents(e);"
+    lines += " return r.getClientRects()[0].width }"
+    sign = row.locator(".c-class").evaluate(lines)
+    assert 0 < sign < 20
+    assert page.locator("#finding h1 wbr").count() == CULPRIT.count(".")
+    assert page.inner_text("#finding h1") == CULPRIT
+
+
+@pytest.mark.parametrize(
+    ("pair", "shown"), [((8, 4), "100%"), ((5, 4), "25%"), ((404, 4), "10,000%")]
+)
+def test_a_large_difference_is_a_plain_percentage(open_page, tmp_path, msprobe_bin, pair, shown):
+    for side, number in zip(("target", "golden"), pair, strict=True):
+        write_dump(tmp_path / side)
+        path = tmp_path / side / "dump.json"
+        dump = json.loads(path.read_text())
+        given = {"type": "int", "value": number}
+        dump["data"][CULPRIT]["input_kwargs"] = {"groups": given}
+        path.write_text(json.dumps(dump))
+    page = open_page(run_compare(msprobe_bin, tmp_path))
+    page.locator(".row", has=page.locator(f'[title*="{CULPRIT}"]')).click()
+    cells = page.locator("#call tbody", has_text="groups").locator("td").all_inner_texts()
+    assert cells == ["value", str(pair[0]), str(pair[1]), shown]
+
+
 def test_the_counts_are_those_of_the_terminal(open_page, compare_page):
     """A call that is part of a rewrite is counted with its class, too."""
     for options in ({"wrong": True, "extra": True}, {"rewritten": True}):

@@ -47,7 +47,9 @@ export function relative(target, golden) {
   const a = Number(target), b = Number(golden);
   if (!target || !golden || target === golden || !Number.isFinite(a) || !Number.isFinite(b)) return "";
   const part = Math.abs((a - b) / b);
-  return part === Infinity ? "" : part < 1e-3 ? part.toExponential(1) : (100 * part).toPrecision(2) + "%";
+  if (part === Infinity) return "";
+  if (part < 1e-3) return part.toExponential(1);
+  return (part < 0.995 ? (100 * part).toPrecision(2) : short(100 * part)) + "%";
 }
 
 /** @param {any[]|null} side */

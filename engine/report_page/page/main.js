@@ -12,7 +12,7 @@ import { Language } from "./language.js";
 import { matrixOf } from "./matrix.js";
 import { explainNothing } from "./nearest.js";
 import { Table } from "./table.js";
-import { byId, clean, el, grouped } from "./text.js";
+import { breakAtDots, byId, clean, el, grouped } from "./text.js";
 import { Tree } from "./tree.js";
 import { Trends, placeTrends } from "./trends.js";
 
@@ -20,6 +20,7 @@ class Page {
   constructor() {
     /** @type {Calls|null} */ this.calls = null;
     this.part = Number(byId("finding").dataset.part) || 0;
+    breakAtDots(document.querySelector("#finding h1"));
     this.parts = Number(byId("end").dataset.parts);
     this.order = { key: "order", down: false };
     this.selected = -1;

@@ -34,6 +34,18 @@ export function named(name, most = 400) {
   return shown && `\u2068${shown}\u2069`;
 }
 
+/**
+ * Lets a name on one's own line break after a dot, where it is too long: "Functional." and "group_norm.2.", never inside
+ * of a word. Sentences have blanks, and stay as they are.
+ * @param {Element|null} holder
+ */
+export function breakAtDots(holder) {
+  const name = holder?.textContent || "";
+  if (!holder || !name.includes(".") || /[ \n]/.test(name)) return;
+  holder.setAttribute("translate", "no");
+  holder.replaceChildren(...name.split(/(?<=\.)/).flatMap((word) => [word, document.createElement("wbr")]).slice(0, -1));
+}
+
 /** Characters that are as wide as two. */
 const wide = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/;
 
