@@ -139,6 +139,23 @@ TEST(Answer, OfModulesAloneTheLineInsideOfTheModule) {
   EXPECT_THAT(c.first.source_line, HasSubstr("net.py:9"));
 }
 
+// A module's input requires a gradient, since other modules are before it: it is no weight.
+TEST(Answer, OfModulesAloneWhatEntersOneWasMadeBetweenThem) {
+  const auto run = [](double error) {
+    DumpBuilder b;
+    b.dump().level = Level::kL0;
+    b.Call("Module.up.Linear.forward.0").In(Value(1)).Out(Value(2));
+    b.Call("Module.down.Linear.forward.0").In(Value(3, error)).Out(Value(4, error));
+    return b.Take();
+  };
+  const Comparison c = Related(run(kWrong), run(0));
+  EXPECT_EQ(First(c), "Module.down.Linear.forward.0");
+  EXPECT_THAT(
+      c.first.why,
+      HasSubstr("no module made the value, but an operation that level L0 does not record"));
+  EXPECT_THAT(c.first.advice, HasSubstr("record at level mix"));
+}
+
 TEST(Answer, ACallThatOnlyMovesMakesOtherElements) {
   const auto run = [](const char* digest) {
     DumpBuilder b;

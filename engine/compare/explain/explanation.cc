@@ -169,6 +169,13 @@ std::string AdviceToLookInside(const Comparison& c, int32_t p) {
                "inside";
 }
 
+std::string AdviceToLookBefore(const Comparison& c, int32_t p) {
+  return IsCompiledCell(c, p) ? AdviceToLookInside(c, p)
+                              : "only modules were recorded; record at level mix to see the "
+                                "operation before it, and "
+                                "compare the data that enter here";
+}
+
 std::string OtherWeightInModule(const Comparison& c, int32_t p) {
   const Record& record = RecordOf(c, p);
   // Module.layers.0.Block.forward.0 is the module layers.0.

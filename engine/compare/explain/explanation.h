@@ -41,5 +41,7 @@ std::string DescribeCompiledCell(const Comparison& comparison, int32_t pair);
 
 // What to do where only modules were recorded, to see the operation inside of `pair`.
 std::string AdviceToLookInside(const Comparison& comparison, int32_t pair);
+// The same to see the operation that makes what enters `pair`.
+std::string AdviceToLookBefore(const Comparison& comparison, int32_t pair);
 
 }  // namespace msprobe::compare

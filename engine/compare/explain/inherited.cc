@@ -241,8 +241,18 @@ Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Make
             "compare what the two programs do with .grad between the backward pass and this call: "
             "the exchange between ranks (no_sync), clipping, scaling"};
   }
+  // A module lists its weights as parameters. Those of the files have the same bits.
   const bool weight = in.target.requires_grad == "True" && in.golden.requires_grad == "True" &&
-                      made.target == nullptr && made.golden == nullptr;
+                      made.target == nullptr && made.golden == nullptr &&
+                      !RecordOf(c, in.pair).is_module &&
+                      (c.target.weights.empty() || c.golden.weights.empty());
+  if (!weight && (c.target.level == Level::kL0 || c.golden.level == Level::kL0)) {
+    return {kUnrecordedConfidence,
+            "no module made the value, but an operation that level L0 does not record, or it comes "
+            "from "
+            "outside",
+            AdviceToLookBefore(c, in.pair)};
+  }
   return {weight ? 0.85 : kUnrecordedConfidence,
           "no recorded operation made the value: it comes from outside the recording, or an "
           "operation that is not recorded made it, such as indexing",
