@@ -38,8 +38,9 @@ class Report : public Verb {
               "grad_compare")
         .TypeName("PATH")
         .Required();
-    flags.Text("-o,--output", &page_, "the page; any browser opens it, without a network")
+    flags.Text("-o,--output,--html", &page_, "the page; any browser opens it, without a network")
         .TypeName("FILE")
+        .Usual()
         .ShowDefault();
     flags.Footer(
         "A table has the values of all calls, the JSON only the calls that differ. The page of a\n"

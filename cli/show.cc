@@ -35,9 +35,11 @@ class Show : public Verb {
     flags.Text("dump", &dump_, "dump folder, dump.json, or another file, see below")
         .TypeName("PATH")
         .Required();
-    flags.Text(
-        "--filter", &filter_,
-        "only records, tensors or rows that contain this text: linear.3, or a line, model.py:41");
+    flags
+        .Text("--filter", &filter_,
+              "only records, tensors or rows that contain this text: linear.3, or a line, "
+              "model.py:41")
+        .Usual();
     flags.Text("--slice", &slice_, "print these elements of a tensor: 0:2,:,3");
     flags
         .Text("--golden", &golden_,

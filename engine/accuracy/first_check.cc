@@ -39,6 +39,33 @@ Group GroupOf(DType dtype, Rules rules) {
   return common || rules == Rules::kOurs ? Group::kInteger : Group::kNone;
 }
 
+// Complex numbers as what they consist of: floats, with a last dimension of real and imaginary parts.
+class Parts {
+ public:
+  explicit Parts(const TensorView& view) : view_(view) {
+    shape_.assign(view.dims().begin(), view.dims().end());
+    strides_ = view.strides == nullptr
+                   ? ContiguousStrides(view.dims())
+                   : std::vector<int64_t>(view.strides, view.strides + view.ndim);
+    for (int64_t& stride : strides_) stride *= 2;
+    shape_.push_back(2);
+    strides_.push_back(1);
+    view_.dtype = view.dtype == DType::kComplex128  ? DType::kFloat64
+                  : view.dtype == DType::kComplex64 ? DType::kFloat32
+                                                    : DType::kFloat16;
+    ++view_.ndim;
+    view_.shape = shape_.data();
+    view_.strides = strides_.data();
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+  const TensorView& view() const { return view_; }
+
+ private:
+  TensorView view_;
+  std::vector<int64_t> shape_, strides_;
+};
+
 // "(2, 3)", "(2,)", "()", as Python prints a tuple.
 std::string TupleText(std::span<const int64_t> shape) {
   std::string text = "(";
@@ -293,7 +320,7 @@ void FirstCheck::JudgeOurs(const kernels::Accuracy& a, std::string_view dtype,
   end(Verdict::kPass, "");
 }
 
-// Integers, bools, complex and fp8 numbers: the share of unequal elements.
+// Integers, bools and fp8 numbers: the share of unequal elements.
 Result<CheckedOutput> FirstCheck::CompareExactly(std::string_view api, const TensorView& device,
                                                  const TensorView& golden, CheckedOutput out,
                                                  ThreadPool* pool) const {
@@ -302,7 +329,7 @@ Result<CheckedOutput> FirstCheck::CompareExactly(std::string_view api, const Ten
   std::string_view dtype = DTypeShortName(golden.dtype);
   if (options_.rules == Rules::k26 || !old()) {
     const bool within_one = standards_.IsWithinOne(api) || options_.within_one.contains(api);
-    if (within_one && DTypeKindOf(golden.dtype) != DTypeKind::kComplex) {
+    if (within_one) {
       const bool good = diff.max_abs_error <= 1;
       row[kMaxAbsError] = Spell(diff.max_abs_error);
       row[kMessage] = fmt::format(
@@ -356,6 +383,13 @@ Result<CheckedOutput> FirstCheck::CompareTensors(std::string_view api, const Ten
   if (golden.numel() == 0) {
     return end(options_.rules == Rules::k26 || !old() ? Verdict::kSkip : Verdict::kError,
                "There is not bench calculation result.");
+  }
+  if (group == Group::kComplex) {
+    MSPROBE_ASSIGN_OR_RETURN(CheckedOutput parts,
+                             CompareTensors(api, Parts(device).view(), Parts(golden).view(), pool));
+    for (const size_t column : {kGoldenDtype, kDeviceDtype, kShape})
+      parts.row[column] = row[column];
+    return parts;
   }
   if (group != Group::kFloat || !kernels::HasAccuracy(device.dtype) ||
       !kernels::HasAccuracy(golden.dtype)) {

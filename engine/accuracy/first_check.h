@@ -48,8 +48,8 @@ class FirstCheck {
   explicit FirstCheck(const FirstCheckOptions& options);
 
   // Two tensors of any dtypes and shapes: a difference of these is a verdict, not an error. `api`:
-  // "add", "fft.rfft". `fp8_input`: an input of the call was fp8. Errors: kUnsupported for dtypes
-  // whose elements cannot be compared (complex against complex is compared as binary).
+  // "add", "fft.rfft". `fp8_input`: an input of the call was fp8. Complex numbers are judged by their
+  // real and imaginary parts. Errors: kUnsupported for dtypes whose elements cannot be compared.
   Result<CheckedOutput> CompareTensors(std::string_view api, const TensorView& device,
                                        const TensorView& golden, ThreadPool* pool = nullptr,
                                        bool fp8_input = false) const;

@@ -127,6 +127,28 @@ TEST(Ours, SmallValuesAreJudged) {
   EXPECT_EQ(Ours("softmax", near, g).verdict, Verdict::kPass);
 }
 
+// A golden in complex128 has digits that no complex64 has.
+TEST(Ours, ComplexNumbersAreJudgedByTheirParts) {
+  const FirstCheck check({});
+  const std::vector<double> exact = {1.0 / 3, -2.0 / 7, 0, 5};
+  const auto device = [&](double error) {
+    Tensor t = Of<float>(DType::kComplex64, {static_cast<float>(exact[0] + error),
+                                             static_cast<float>(exact[1]), 0, 5});
+    t.shape = {2};
+    return t;
+  };
+  Tensor golden = Of<double>(DType::kComplex128, exact);
+  golden.shape = {2};
+  const auto right = check.CompareTensors("stft", device(0).view(), golden.view());
+  ASSERT_TRUE(right.ok());
+  EXPECT_EQ(right->verdict, Verdict::kPass);
+  EXPECT_EQ(right->row[kDeviceDtype], "torch.complex64");
+  EXPECT_EQ(right->row[kShape], "(2,)");
+  const auto wrong = check.CompareTensors("stft", device(0.1).view(), golden.view());
+  ASSERT_TRUE(wrong.ok());
+  EXPECT_EQ(wrong->verdict, Verdict::kError);
+}
+
 TEST(Ours, NotFinite) {
   const double inf = INFINITY, nan = NAN;
   const Tensor g = Of<double>(DType::kFloat64, {1, nan, inf, -inf, 5});

@@ -232,6 +232,8 @@ TEST(Standards, GenerationsChoose) {
   EXPECT_EQ(of(Rules::k1, "histc", "torch.float32"), Standard::kBenchmark);
   EXPECT_EQ(of(Rules::k8, "histc", "torch.float32"), Standard::kBinary);
   EXPECT_EQ(of(Rules::kOurs, "transpose", "torch.float32"), Standard::kBinary);
+  EXPECT_EQ(of(Rules::kOurs, "abs", "torch.float32"), Standard::kBinary);
+  EXPECT_EQ(of(Rules::kOurs, "abs", "torch.complex64"), Standard::kBenchmark);
   EXPECT_EQ(s.RatiosOf(Rules::kOurs, "gelu").rmse, 1.2);
   EXPECT_EQ(s.RatiosOf(Rules::k26, "gelu").rmse, 2);
   EXPECT_EQ(s.RatiosOf(Rules::k8, "matmul").rmse, 2);
