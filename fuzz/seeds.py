@@ -3,11 +3,16 @@
 import io
 import itertools
 import struct
+import sys
 import zipfile
 import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from recorded import recorded  # noqa: E402
+
 DATA = ROOT / "tests" / "data"
 CASES = ROOT / "tests" / "compare" / "cases"
 APART = b"\x1e"  # separates the files of one input
@@ -115,9 +120,22 @@ def pickles_of(archive):
                 yield file.read(info)
 
 
+def recorded_files(name):
+    """The files of this name in the dumps of the older tools, which lie in archives."""
+    archives = sorted(DATA.glob("dumps/*.tar"))
+    found = (recorded(f"dumps/{archive.stem}").rglob(name) for archive in archives)
+    return list(itertools.chain.from_iterable(map(sorted, found)))
+
+
 def contents(*patterns):
-    paths = itertools.chain.from_iterable(sorted(DATA.glob(pattern)) for pattern in patterns)
-    return [path.read_bytes() for path in paths]
+    """Of the files of tests/data that a pattern names; "dumps/**/NAME" looks into archives."""
+    found = [
+        recorded_files(pattern.removeprefix("dumps/**/"))
+        if pattern.startswith("dumps/**/")
+        else sorted(DATA.glob(pattern))
+        for pattern in patterns
+    ]
+    return [path.read_bytes() for path in itertools.chain.from_iterable(found)]
 
 
 def archives():
@@ -126,8 +144,9 @@ def archives():
 
 def folders():
     """Folders of dumps: recorded by the older tools, and our own from the end-to-end cases."""
-    recorded = [*DATA.glob("dumps/**/dump.json"), *CASES.glob("**/dump.json")]
-    return [path.parent for path in sorted(recorded)]
+    return [
+        path.parent for path in [*sorted(CASES.glob("**/dump.json")), *recorded_files("dump.json")]
+    ]
 
 
 def tensors():
@@ -136,8 +155,8 @@ def tensors():
 
 def pkl_files():
     """Contents of all pkl files."""
-    found = [*DATA.glob("dumps/**/*.pkl"), *DATA.glob("dialects/**/*.pkl"), *CASES.glob("**/*.pkl")]
-    return [path.read_bytes() for path in sorted(found)]
+    loose = [*DATA.glob("dialects/**/*.pkl"), *CASES.glob("**/*.pkl")]
+    return [path.read_bytes() for path in [*sorted(loose), *recorded_files("*.pkl")]]
 
 
 def killed():
@@ -186,7 +205,7 @@ def graphs():
         b'NaN Count,MD5\nAdd,Default_Add-op0,0,0,6,output,0,4,float32,"(1,)",nan,1,ab\n'
     )
     for folder in ("train", "two"):
-        rank = DATA / "dumps" / "mindspore_2.10" / folder / "rank_0"
+        rank = recorded(f"dumps/mindspore_2.10/{folder}/rank_0")
         value = min(rank.glob("net/0/*/*.npy"))
         mapping = b"1.npy," + value.name.encode() + b"\n"
         order = (rank / "execution_order/ms_execution_order_graph_0.csv").read_bytes()

@@ -46,7 +46,7 @@ std::string Text(const char* name, std::string fallback) {
 }
 
 std::list<Dump> Recorded() {
-  const std::string data = std::string(MSPROBE_TEST_DATA) + "/dumps/";
+  const std::string data = std::string(MSPROBE_RECORDED) + "/dumps/";
   std::string paths = Text("MSPROBE_EDIT_DUMPS", "");
   if (paths.empty()) {
     for (const char* path :

@@ -41,7 +41,7 @@ std::vector<Paths> RecordedPairs() {
     }
     return pairs;
   }
-  const std::string data = std::string(MSPROBE_TEST_DATA) + "/dumps/";
+  const std::string data = std::string(MSPROBE_RECORDED) + "/dumps/";
   for (const char* path :
        {"1.0.4/L0_statistics/*/step0/rank", "1.0.4/mix_statistics/*/step0/rank",
         "1.2.2/attention_L1_statistics/*/step0/rank", "1.2.2/mix_statistics/*/step0/rank",

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from recorded import recorded
+
 ROOT = Path(__file__).resolve().parents[2]
-DUMPS = ROOT / "tests/data/dumps/frameworks"
+DUMPS = recorded("dumps/frameworks")
 LEVELS = ["L0", "L1", "mix"]
 ORDERS = [("mindspore", "pytorch"), ("pytorch", "mindspore")]
 # What PyTorch records of `layers` and MindSpore does not: PyTorch counts batches in BatchNorm2d;

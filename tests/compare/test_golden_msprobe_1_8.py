@@ -131,7 +131,7 @@ def test_the_older_command_line_knows_dumps_of_1_2(
     target, golden, generation, msprobe_bin, root, tmp_path
 ):
     paths = [
-        root / f"tests/data/dumps/{version}/mix_statistics/{run}/step0/rank/dump.json"
+        recorded(f"dumps/{version}/mix_statistics/{run}/step0/rank/dump.json")
         for version, run in ((target, "pert"), (golden, "base"))
     ]
     (tmp_path / "compare.json").write_text(

@@ -11,6 +11,8 @@ import subprocess
 import pytest
 from golden_tables import TABLES, close, colors, table
 
+from recorded import recorded
+
 # (version, mode) -> columns with another spelling in that version: decimals, words for numbers.
 RECORDED = {
     ("2.3", "all"): {"MaxAbsErr": 6, "Cosine": 6},
@@ -25,7 +27,7 @@ OF_2_3 = {("Cosine", "unsupported", "1"), ("Accuracy Reached or Not", "Nan", "Ye
 
 def dumps(version, mode):
     """The paths of target and golden."""
-    folder = TABLES.parent / "dumps" / f"ptdbg_{version}" / mode
+    folder = recorded(f"dumps/ptdbg_{version}/{mode}")
     return [next((folder / side).glob("*/rank*/*.pkl")) for side in ("pert", "base")]
 
 

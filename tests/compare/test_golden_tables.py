@@ -29,7 +29,7 @@ def dumps_of(data, case):
     if case.startswith("scalars"):
         scalars = data / "tables" / "scalars" / case.removeprefix("scalars_")
         return scalars / "target", scalars / "golden"
-    there = data / "dumps" / "26.2.0" / case
+    there = recorded("dumps/26.2.0") / case
     if there.is_dir():
         return there / "pert" / "step0", there / "base" / "step0"
     here = recorded("tables/26.2.0/dumps") / case

@@ -17,6 +17,7 @@ from test_bit_identity import digest
 from torch.nn import functional as F
 
 import ptdbg_ascend as ptdbg
+from recorded import recorded
 
 
 class Recorded(torch.nn.Module):
@@ -234,8 +235,8 @@ def test_forward_lines_are_those_of_ptdbg_ascend_4_1(root, tmp_path):
         counted(model, lambda: F.cross_entropy(model(x), labels).backward())
 
     run_in(tmp_path, program)
-    (recorded,) = root.glob("tests/data/dumps/ptdbg_4.1/api_stack/base/*/*/*.pkl")
-    theirs = {line[0]: line for line in read(recorded) if "_forward_" in line[0]}
+    (dump,) = recorded("dumps/ptdbg_4.1/api_stack/base").glob("*/*/*.pkl")
+    theirs = {line[0]: line for line in read(dump) if "_forward_" in line[0]}
     ours = {line[0]: line for line in read(tmp_path / PLACES["counted"])}
     calls = {re.sub(r"_(input|output|stack_info).*", "", name) for name in theirs}
     more = [name for name in ours if name not in theirs and name.startswith(tuple(calls))]

@@ -6,6 +6,7 @@
 #include "engine/dump/read/reader.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
+#include "tests/dump/recorded_dumps.h"
 
 namespace msprobe::dump {
 namespace {

@@ -9,8 +9,6 @@
 
 namespace msprobe::dump {
 
-inline const std::string kDumps = MSPROBE_TEST_DATA "/dumps";
-
 inline constexpr std::string_view kHeader =
     "{\"task\": \"statistics\", \"level\": \"mix\", \"framework\": \"pytorch\", \"dump_data_dir\": "
     "null, "

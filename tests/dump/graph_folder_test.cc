@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-const std::string kDumps = std::string(MSPROBE_TEST_DATA) + "/dumps/mindspore_2.10/";
+const std::string kDumps = std::string(MSPROBE_RECORDED) + "/dumps/mindspore_2.10/";
 const std::string kTwoByThree = ReadWhole(std::string(MSPROBE_TEST_DATA) + "/npy/f4_c.npy");
 
 std::vector<std::string> Names(const Dump& dump) {

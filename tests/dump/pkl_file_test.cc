@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::string kData = std::string(MSPROBE_TEST_DATA) + "/dumps/";
+const std::string kData = std::string(MSPROBE_RECORDED) + "/dumps/";
 
 std::string Described(std::string_view text) {
   const std::optional<PklName> name = ParsePklName(text);

@@ -10,6 +10,7 @@
 #include "engine/model/parameter_names.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
+#include "tests/dump/recorded_dumps.h"
 
 namespace msprobe::dump {
 namespace {
@@ -22,7 +23,7 @@ TEST(ReadDump, RowsAreThoseOfTheTableThatMsprobe26Wrote) {
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   std::string rows;
   for (const Leaf& leaf : dump->leaves) rows += Row(leaf) + "\n";
-  EXPECT_EQ(rows, ReadWhole(kDumps + "/26.2.0/mix_statistics/rows_pert.txt"));
+  EXPECT_EQ(rows, ReadWhole(MSPROBE_TEST_DATA "/dumps/rows_26.2.0.txt"));
 }
 
 // Numbers that are parsed later are those that are parsed at once.

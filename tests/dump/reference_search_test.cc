@@ -7,6 +7,7 @@
 #include "engine/dump/session/reference_dump.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/dump/dump_text.h"
+#include "tests/dump/recorded_dumps.h"
 #include "tests/model/entry_from_json.h"
 
 namespace msprobe::dump {

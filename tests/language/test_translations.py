@@ -85,9 +85,6 @@ def said(msprobe_bin, tmp_path):
     return run
 
 
-CASE = ROOT / "tests/data/dumps"
-
-
 def test_the_flag_goes_before_the_environment(said):
     assert "does not exist" in said("show", "nothing", LANG="C", MSPROBE_LANG="").stderr
     assert "不存在" in said("show", "nothing", MSPROBE_LANG="zh").stderr

@@ -12,6 +12,7 @@ from runs import read_dump, run_forked
 import mindspore
 from mindspore import Tensor, nn, ops
 from msprobe.mindspore import PrecisionDebugger
+from recorded import recorded
 
 # msprobe 26 lists the gradients of a Primitive's inputs as they arrive, ours as the inputs stand.
 ARRIVAL = re.compile(r"Primitive\..*\.backward\.output\.")
@@ -96,7 +97,7 @@ def test_the_wrong_line_is_named(tmp_path, msprobe_bin):
 
 def test_ours_beside_the_older_tool(root, tmp_path, msprobe_bin):
     """The weights differ; every call of the older tool has its partner, of the same type."""
-    older = root / "tests/data/dumps/frameworks/mindspore_cnn"
+    older = recorded("dumps/frameworks/mindspore_cnn")
     ours = run_forked(record, tmp_path / "ours", "mix")
     names = set(json.loads((older / "dump.json").read_text())["data"])
     for target, golden in ((ours, older), (older, ours)):

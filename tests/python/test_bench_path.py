@@ -12,7 +12,9 @@ from recording import forked, read_dump, run_forked
 from test_hot_reload import GIVE_UP_S, L1, Training
 from torch.nn import functional
 
-GOLDEN_26 = Path(__file__).parents[1] / "data/dumps/26.2.0/L1_md5/base"
+from recorded import recorded
+
+GOLDEN_26 = recorded("dumps/26.2.0/L1_md5/base")
 
 
 def train(start, stop, slope=0.01, steps=1):

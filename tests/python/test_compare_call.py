@@ -9,14 +9,15 @@ import pytest
 
 import msprobe
 from msprobe.pytorch import compare, compare_distributed
+from recorded import recorded
 
-DUMPS = "tests/data/dumps/8.3.3/L0_statistics"
+DUMPS = "dumps/8.3.3/L0_statistics"
 
 
 @pytest.fixture
 def paths(root):
     """Target and golden dump.json."""
-    return tuple(root / DUMPS / run / "step0" / "rank" / "dump.json" for run in ("pert", "base"))
+    return tuple(recorded(DUMPS) / run / "step0" / "rank" / "dump.json" for run in ("pert", "base"))
 
 
 def names(folder):
@@ -40,7 +41,7 @@ def test_arguments_reach_the_engine(paths, tmp_path):
 @pytest.mark.parametrize("version", ["1.0.4", "1.2.2", "8.3.3"])
 def test_the_sheet_is_that_of_the_command_line(version, root, msprobe_bin, tmp_path):
     """The tables are equal; other tests compare the command's tables with recorded ones."""
-    dumps = root / "tests" / "data" / "dumps" / version / "mix_statistics"
+    dumps = recorded(f"dumps/{version}/mix_statistics")
     npu, bench = (dumps / run / "step0" / "rank" / "dump.json" for run in ("pert", "base"))
     request = {"npu_path": str(npu), "bench_path": str(bench), "is_print_compare_log": False}
     compare(request, tmp_path / "python")

@@ -10,9 +10,11 @@ import pytest
 from recording import run_forked
 from test_config_errors import FILES
 
+from recorded import recorded
+
 SCHEMA = json.loads(resources.files("msprobe").joinpath("config.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-GOLDEN = Path(__file__).parents[1] / "data/dumps/26.2.0/L1_md5/base"
+GOLDEN = recorded("dumps/26.2.0/L1_md5/base")
 API, MODULE = '"Functional.relu.0.forward"', '"Module.fc.Linear.forward.0"'
 
 
