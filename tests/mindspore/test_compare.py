@@ -19,7 +19,7 @@ ARRIVAL = re.compile(r"Primitive\..*\.backward\.output\.")
 
 
 class Net(nn.Cell):
-    """The network of tests/data/dumps/frameworks/mindspore_cnn."""
+    """The network of tests/data/dumps/frameworks.tar, mindspore_cnn."""
 
     def __init__(self, wrong):
         super().__init__()
