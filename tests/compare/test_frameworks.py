@@ -1,7 +1,7 @@
 """MindSpore against PyTorch, on networks that both frameworks ran from the same weights and data.
 
-The dumps are tests/data/dumps/frameworks.tar. Those of level L0 and L1 are made here: the modules, or
-the APIs, of a dump of level mix.
+The dumps are tests/data/dumps/frameworks.tar. Those of level L0 and L1 are made here: the modules,
+or the APIs, of a dump of level mix.
 """
 
 import csv
