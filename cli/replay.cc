@@ -7,7 +7,9 @@
 #include "cli/inputs/replay_flags.h"
 #include "cli/programs/observed_run.h"
 #include "cli/verbs.h"
+#include "engine/base/display_width.h"
 #include "engine/base/file.h"
+#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/compare/align/align.h"
 #include "engine/dump/read/reader.h"
@@ -167,6 +169,14 @@ class Replay : public Verb {
         });
   }
 
+  // A word in the language of the reader, in so many columns; fewer than 0: at their right end.
+  static std::string Cell(std::string_view word, int columns) {
+    const std::string text = word.empty() ? "" : Translated(std::string(word));
+    const std::string blanks(
+        static_cast<size_t>(std::max(0, std::abs(columns) - DisplayWidth(text))), ' ');
+    return columns < 0 ? blanks + text : text + blanks;
+  }
+
   static void PrintOutputs(std::string_view label, const Side& side, Console& out) {
     if (!side.found.why.empty()) {
       out.Line(label, fmt::format("not executed: {}", side.found.why));
@@ -177,9 +187,9 @@ class Replay : public Verb {
       const auto row = [&](std::string_view which, const ErrorOf& e) {
         const std::string ulp = e.ulp < 0 ? "-" : fmt::format("{:.3g}", e.ulp);
         const std::string bad =
-            e.nonfinite > 0 ? fmt::format("  {} not finite", e.nonfinite) : std::string();
-        out.Print("  {:<7} {:<18} {:<9} {:<9} {:>11.3g} {:>11.3g} {:>11}{}\n", label, o.place,
-                  o.dtype, which, e.max_abs, e.relative, ulp, bad);
+            e.nonfinite > 0 ? "  " + Translated(fmt::format("{} not finite", e.nonfinite)) : "";
+        out.Print("  {} {:<18} {:<9} {} {:>11.3g} {:>11.3g} {:>11}{}\n", Cell(label, 8), o.place,
+                  o.dtype, Cell(which, 9), e.max_abs, e.relative, ulp, bad);
       };
       if (o.has_recorded) row("recorded", o.recorded);
       row("again", o.again);
@@ -226,8 +236,8 @@ class Replay : public Verb {
     const bool measured =
         !target.found.outputs.empty() || (golden && !golden->found.outputs.empty());
     if (!measured) return;  // the verdict says why
-    out.Print("\n  {:<7} {:<18} {:<9} {:<9} {:>11} {:>11} {:>11}\n", "side", "result", "dtype", "",
-              "max error", "relative", "ulp");
+    out.Print("\n  {} {} {} {} {} {} {:>11}\n", Cell("side", 8), Cell("result", 18),
+              Cell("dtype", 9), Cell("", 9), Cell("max error", -11), Cell("relative", -11), "ulp");
     PrintOutputs("target", target, out);
     if (golden) PrintOutputs("golden", *golden, out);
     out.Tell(

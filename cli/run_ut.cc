@@ -14,6 +14,7 @@
 #include "engine/accuracy/details_table.h"
 #include "engine/accuracy/standards.h"
 #include "engine/base/file.h"
+#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
@@ -268,7 +269,7 @@ class RunUt : public Verb {
     std::stable_sort(most.begin(), most.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     for (size_t i = 0; i < std::min(most.size(), kReasons); ++i)
-      out.Print("  SKIP {:>4}  {}\n", most[i].first, MakePrintable(most[i].second));
+      out.Print("  SKIP {:>4}  {}\n", most[i].first, Translated(MakePrintable(most[i].second)));
     if (most.size() > kReasons) out.Tell("  and others, see the result file\n");
     if (s.unreadable > 0) {
       out.Tell("{} {}, the first: {}\n", s.unreadable,

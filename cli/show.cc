@@ -128,7 +128,7 @@ class Show : public Verb {
             dump::ReadCoverage(JoinPath(dump.folder, dump::kCoverageFile));
         coverage.ok()) {
       for (const std::string& line : dump::CoverageLines(*coverage, kMaxOperations))
-        out.Print("{}\n", MakePrintable(line));
+        out.Tell("{}\n", MakePrintable(line));
     } else if (coverage.status().code() != ErrorCode::kNotFound) {
       out.Tell("note: {}\n", MakePrintable(coverage.status().message()));
     }

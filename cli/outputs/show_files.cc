@@ -131,9 +131,8 @@ class SideFile {
 Status ShowCoverage(const std::string& path, Console& out) {
   MSPROBE_ASSIGN_OR_RETURN(const dump::Coverage coverage, dump::ReadCoverage(path));
   out.Print("{}\n", MakePrintable(path));
-  for (const std::string& line : dump::CoverageLines(coverage, 1000)) {
-    out.Print("{}\n", MakePrintable(line));
-  }
+  for (const std::string& line : dump::CoverageLines(coverage, 1000))
+    out.Tell("{}\n", MakePrintable(line));
   return Status::Ok();
 }
 
