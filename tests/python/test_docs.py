@@ -115,6 +115,12 @@ def test_the_readme_has_commands():
     assert Path("README.zh.md") in TRANSLATIONS
 
 
+def test_the_index_has_every_page():
+    linked = LINK.findall((ROOT / "docs/README.md").read_text(encoding="utf-8"))
+    pages = {str(page.relative_to("docs")) for page in documents() if page.parts[0] == "docs"}
+    assert pages - {"README.md"} == {link for link in linked if not link.startswith("..")}
+
+
 def test_make_targets_named_in_documents_exist():
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
