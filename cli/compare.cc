@@ -64,12 +64,6 @@ class CompareVerb : public Verb {
     flags.Switch("--exact", &exact_,
                  "bits decide: a difference within rounding differs. The default when both runs "
                  "have the same environment and make the same calls");
-    flags
-        .Text("--engine", &engine_,
-              "what decides where the runs first differ: relations between their values, or the "
-              "rules for rows of earlier versions. auto: relations")
-        .OneOf({"auto", "rules", "relations"})
-        .ShowDefault();
     flags.Switch("--tolerant", &tolerant_, "differences within rounding are always noise");
     flags
         .Texts(
@@ -92,9 +86,6 @@ class CompareVerb : public Verb {
                          : tolerant_ ? compare::Exactness::kTolerant
                                      : compare::Exactness::kAuto;
     options_.keep_proofs = why_.given();
-    options_.engine = engine_ == "relations" ? compare::Engine::kRelations
-                      : engine_ == "rules"   ? compare::Engine::kRules
-                                             : compare::Engine::kAuto;
     if (!thresholds_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(compare::ThresholdTable table,
                                compare::ThresholdTable::Read(thresholds_));
@@ -458,8 +449,7 @@ class CompareVerb : public Verb {
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
-                                generation_ = "26", suffix_, thresholds_, engine_ = "auto", memory_,
-                                table_file_;
+                                generation_ = "26", suffix_, thresholds_, memory_, table_file_;
   compare::CompareOptions options_;
   bool exact_ = false, tolerant_ = false;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;

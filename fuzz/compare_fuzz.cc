@@ -46,11 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto target = msprobe::dump::ReadDump(folder.path() + "/target");
   auto golden = msprobe::dump::ReadDump(folder.path() + "/golden");
   if (!target.ok() || !golden.ok()) return 0;
-  // Both engines: dumps of the seeds have no sketches, so the choice would always fall on rules.
-  const msprobe::compare::CompareOptions options{
-      .engine =
-          size % 2 == 0 ? msprobe::compare::Engine::kRules : msprobe::compare::Engine::kRelations};
-  const auto result = msprobe::compare::Compare(std::move(*target), std::move(*golden), options);
+  const auto result = msprobe::compare::Compare(std::move(*target), std::move(*golden));
   if (!result.ok()) {
     if (result.status().code() != msprobe::ErrorCode::kInvalidArgument) std::abort();
     return 0;

@@ -63,9 +63,6 @@ void WhyFlag::Look(size_t pair, const compare::Comparison& comparison) {
   const Result<int32_t> call = isolation::FindCall(comparison, call_);
   if (!call.ok()) {
     found.status = call.status();
-  } else if (!comparison.decided || comparison.decided->proofs == nullptr) {
-    found.status = Unsupported("--why shows what relations prove, and rules decided here")
-                       .Hint("record both runs with this version, or pass --engine relations");
   } else {
     found = ProofOf(comparison, *call);
   }

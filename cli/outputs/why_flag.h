@@ -27,7 +27,7 @@ class WhyFlag {
   void Look(size_t pair, const compare::Comparison& comparison);
   // Prints the proof of the first pair that has the call, and one where a value is wrong before one
   // where none is; nothing when the flag was not given. Errors: those of FindCall when no pair has the
-  // call; Unsupported where rules decided, which prove nothing.
+  // call.
   Status Print(Console& out);
 
  private:

@@ -217,6 +217,11 @@ compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoin
                             ? compare::CallClass::kIntroduced
                             : compare::CallClass::kUnknown);
   }
+  c.decided.emplace();
+  for (size_t p = 0; p < c.pairs.size();
+       ++p) {  // a parameter of one checkpoint agrees with nothing
+    if (!c.pairs[p].matched()) c.decided->compared_nowhere.push_back(static_cast<int32_t>(p));
+  }
   NoteReorderings(target, golden, options, pool, &c);
   NameTheWorst(&c);
   return c;

@@ -8,31 +8,19 @@
 #include "engine/base/threads.h"
 #include "engine/compare/align/align.h"
 #include "engine/compare/align/mindspore_apis.h"
-#include "engine/compare/explain/classify.h"
-#include "engine/compare/explain/divergence.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/first_bits.h"
-#include "engine/compare/explain/grown_rounding.h"
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
-#include "engine/compare/judge/shape_effects.h"
 #include "engine/compare/measure/common_data.h"
 #include "engine/compare/measure/dtype_arguments.h"
 #include "engine/compare/measure/exact_bits.h"
 #include "engine/compare/measure/measure.h"
-#include "engine/compare/measure/moved_data.h"
-#include "engine/compare/measure/outside_data.h"
 #include "engine/compare/measure/run_start.h"
-#include "engine/compare/measure/same_tensor.h"
 #include "engine/compare/measure/uncounted_values.h"
 #include "engine/compare/measure/unwritten.h"
 #include "engine/compare/model/compiled_code.h"
 #include "engine/compare/model/record_keys.h"
-#include "engine/compare/regions/batch_parts.h"
-#include "engine/compare/regions/joined_weights.h"
-#include "engine/compare/regions/other_shapes.h"
-#include "engine/compare/regions/rewrites.h"
-#include "engine/compare/regions/without_effect.h"
 #include "engine/compare/relations/decide.h"
 #include "engine/compare/relations/left_gradients.h"
 #include "engine/compare/repeat_spread.h"
@@ -250,42 +238,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   ForgiveImplementations(&c);
   ForgiveEqualArguments(&c);
   const RepeatSpread spread = RepeatSpread::Measure(options, std::move(repeats), &c);
-  if (options.engine != Engine::kRules) {
-    DecideByRelations(options, left, spread, &c);
-    return c;
-  }
-  // Measured noise goes before bits: the repeats have the environment of the golden, too.
-  if (spread.empty() || options.exactness == Exactness::kExact) c.exact = WhyBitsDecide(options, c);
-  if (!c.exact.empty()) JudgeByBits(&c);
-  if (c.exact.empty()) spread.Judge(&c);
-  JudgeDTypeArguments(&c);
-  ForgiveOverwritten(&c);
-  ForgiveOtherForms(&c);
-  ForgiveOtherFramework(&c);
-  JudgeMovedData(&c);
-  GiveOneVerdictToEachTensor(&c);
-  JudgeOutsideIntegers(&c);
-  ForgiveGradientOrder(&c);
-  ForgiveUnwritten(&c);
-  FindCompiledCalls(&c);
-  JoinBatchParts(&c);
-  JoinWeights(&c);
-  JudgeShapeEffects(&c);
-  ClassifyCalls(&c);
-  if (ForgiveRewrites(&c)) ClassifyCalls(&c);
-  if (spread.empty() && ForgiveGrownRounding(&c)) {
-    GiveOneVerdictToEachTensor(&c);
-    ClassifyCalls(&c);
-    if (ForgiveRewrites(&c)) ClassifyCalls(&c);  // what it lets out may be grown rounding
-  }
-  if (ForgiveWithoutEffect(&c) || ForgiveOtherShapes(&c)) ClassifyCalls(&c);
-  FindFirstDivergence(&c);
-  c.first.why += spread.Sentence(c, c.first.row);
-  left.Name(&c);
-  FindFirstBits(&c);
-  // Each of the two goes through all rows, and writes what nobody else reads.
-  ThreadPool::Default().ParallelFor(
-      2, [&](size_t rule) { rule == 0 ? CompareRunStarts(&c) : NoteWhatWasNotObserved(&c); });
+  DecideByRelations(options, left, spread, &c);
   return c;
 }
 

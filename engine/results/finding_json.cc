@@ -204,6 +204,8 @@ void FillSummary(const JsonValue& document, compare::Summary* s) {
   s->compared = Integer(compared, "values");
   s->target_values = Integer(compared, "target"), s->golden_values = Integer(compared, "golden");
   s->neutral_rows = Integer(rows, "nothing_recorded");
+  s->other_forms = Integer(rows, "other_form");
+  s->without_effect = Integer(rows, "without_effect");
   s->target_only_rows = Integer(rows, "target_only");
   s->golden_only_rows = Integer(rows, "golden_only");
   s->unreadable_rows = Integer(rows, "unreadable");

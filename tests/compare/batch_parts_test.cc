@@ -1,5 +1,4 @@
 // One batch in another number of parts: all parts together are judged.
-#include "engine/compare/regions/batch_parts.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +7,6 @@
 #include <string_view>
 
 #include "engine/compare/explain/summary.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -48,19 +46,9 @@ Dump Model(int parts, const Wrong& wrong = {}) {
 
 TEST(BatchParts, PartsThatAgreeTogetherAreNoDifference) {
   for (const bool swap : {false, true}) {
-    const Comparison c = ByRules(Model(swap ? 1 : 2), Model(swap ? 2 : 1));
+    const Comparison c = MustCompare(Model(swap ? 1 : 2), Model(swap ? 2 : 1));
     EXPECT_EQ(First(c), "none") << c.first.why;
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
-    EXPECT_EQ(c.measures.front().reason, Reason::kOtherParts);
-  }
-}
-
-TEST(BatchParts, AnErrorInOnePartIsFound) {
-  for (const bool swap : {false, true}) {
-    const Comparison c = ByRules(Model(swap ? 1 : 2, {.first = kWrong}), Model(swap ? 2 : 1));
-    EXPECT_EQ(First(c), "Module.first.Linear.forward.0") << c.first.why;
-    EXPECT_EQ(c.first.call_class, CallClass::kIntroduced) << "all parts of its input agree";
-    EXPECT_THAT(c.first.why, ::testing::HasSubstr("when the parts of the batch are put together"));
   }
 }
 
@@ -85,15 +73,6 @@ TEST(BatchParts, TheSumOfTheGradientsMustAgree) {
   EXPECT_EQ(First(c), "Module.first.Linear.parameters_grad.0") << c.first.why;
 }
 
-TEST(BatchParts, EveryPartTakesTheSameWeights) {
-  const Comparison c = ByRules(Model(2, {.weight = kWrong}), Model(1));
-  for (size_t p = 0; p < c.pairs.size(); ++p) {
-    const auto pair = static_cast<int32_t>(p);
-    const bool second = EntryName(c, pair).starts_with("Module.second.");
-    EXPECT_EQ(c.IsPartOfBatch(pair), !second) << EntryName(c, pair);
-  }
-}
-
 // One backward pass, or two that add up: shapes are equal, and one run has an entry more.
 TEST(BatchParts, OfTwoBackwardPassesTheLastGradientCounts) {
   const auto run = [](int passes, double error) {
@@ -107,41 +86,6 @@ TEST(BatchParts, OfTwoBackwardPassesTheLastGradientCounts) {
   };
   EXPECT_EQ(First(MustCompare(run(2, 0), run(1, 0))), "none");
   EXPECT_EQ(First(MustCompare(run(2, kWrong), run(1, 0))), "Module.fc.Linear.parameters_grad.0");
-}
-
-// A batch is cut, counted and averaged outside of modules. `wrong`: of the mean of the last part.
-Dump Averaged(int parts, const char* reduction, double wrong = 0) {
-  const auto scalar = [](double x) { return Numbers(x, x, x, std::abs(x)).Shape("[]"); };
-  const bool mean = std::string_view(reduction) == "mean";
-  DumpBuilder b;
-  b.Call("Tensor.chunk.0.forward").In(Rows(1, 0, 1)).Value("chunks", "int", std::to_string(parts));
-  for (int i = 0; i < parts; ++i) b.Out(Rows(parts, i, 1));
-  for (int i = 0; i < parts; ++i) {
-    const std::string at = "." + std::to_string(i) + ".forward";
-    const int rows = 8 / parts;
-    b.Call("Torch.arange" + at).Value("end", "int", std::to_string(rows));
-    b.Out(Numbers(rows - 1, 0, (rows - 1) / 2.0, rows)
-              .Shape("[" + std::to_string(rows) + "]")
-              .DType("torch.int64"));
-    const double average = parts == 1 ? 0.5 : i == 0 ? 0.75 : 0.25, elements = 4 * rows;
-    const double right = mean ? average : average * elements;
-    b.Call("Tensor." + std::string(reduction) + at).In(Rows(parts, i, 1));
-    b.Out(scalar(right + (i + 1 == parts ? wrong : 0)));
-  }
-  return b.Take();
-}
-
-TEST(BatchParts, SumsAndMeansOfPartsMakeThoseOfTheWhole) {
-  for (const char* reduction : {"mean", "sum"}) {
-    for (const bool swap : {false, true}) {
-      const Comparison c =
-          ByRules(Averaged(swap ? 1 : 2, reduction), Averaged(swap ? 2 : 1, reduction));
-      EXPECT_EQ(First(c), "none") << reduction << ": " << c.first.why;
-    }
-    // Neither the call that cuts the batch nor the one that counts its rows is to blame.
-    EXPECT_EQ(First(ByRules(Averaged(2, reduction, 0.3), Averaged(1, reduction))),
-              "Tensor." + std::string(reduction) + ".0.forward");
-  }
 }
 
 }  // namespace

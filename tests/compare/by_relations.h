@@ -22,7 +22,7 @@ inline Elements Sum(const Elements& x, const Elements& y, float factor = 1) {
 }
 
 inline Comparison Compared(Dump target, Dump golden) {
-  return MustCompare(std::move(target), std::move(golden), {.engine = Engine::kRelations});
+  return MustCompare(std::move(target), std::move(golden));
 }
 
 // The name of the first divergence; "none".

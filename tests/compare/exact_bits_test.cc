@@ -4,7 +4,6 @@
 
 #include "engine/compare/explain/first_bits.h"
 #include "engine/compare/explain/summary.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -65,28 +64,6 @@ TEST(ExactBitsTest, RoundingIsAllowedWhereSomethingElseDiffers) {
   b.dump() = std::move(more);
   b.Call("Functional.relu.1.forward").In(Value(3)).Out(Value(3));
   EXPECT_EQ(MustCompare(OneRun(kRounding), b.Take()).exact, "") << "another call";
-}
-
-// Two implementations of an optimizer's step compute the same, and round otherwise.
-TEST(ExactBitsTest, RoundingIsAllowedBetweenTwoImplementationsOfAStep) {
-  const auto run = [](const char* implementation, double error) {
-    DumpBuilder b;
-    b.dump() = OneRun(0);
-    b.Call("Optimizer.AdamW.step.0.forward").Value("param_groups.0.lr", "float", "0.1");
-    if (*implementation != 0) b.Value("param_groups.0.implementation", "str", implementation);
-    b.OutAt("0.weights.fc.weight", Value(7, error).Print(error == 0 ? "a" : "b"));
-    return b.Take();
-  };
-  EXPECT_EQ(Summarize(ByRules(run("fused", kRounding), run("fused", 0))).verdict,
-            RunVerdict::kDiffers);
-  for (const char* other : {"for-loop", ""}) {  // "": the program leaves it to PyTorch
-    const Comparison c = ByRules(run("fused", kRounding), run(other, 0));
-    EXPECT_EQ(c.exact, "");
-    EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure) << c.first.why;
-    const Comparison wrong = ByRules(run("fused", kWrong), run(other, 0));
-    EXPECT_EQ(First(wrong), "Optimizer.AdamW.step.0.forward");
-    EXPECT_THAT(wrong.first.why, ::testing::Not(HasSubstr("implementation")));
-  }
 }
 
 // What runs between the calls of modules may be another code with other rounding.

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include "engine/compare/explain/summary.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -32,11 +31,11 @@ Dump Attention(double error, double softmax, int64_t masked = 6) {
 }
 
 TEST(ExtremesTest, TheOtherElementsHaveTheirOwnScale) {
-  const Comparison c = ByRules(Attention(kRounding, kRounding), Attention(0, 0));
+  const Comparison c = MustCompare(Attention(kRounding, kRounding), Attention(0, 0));
   EXPECT_EQ(First(c), "none");
   EXPECT_GT(c.measures[1].severity, 1) << "roundings of the scores, not of the smallest number";
   // An error of the scores is not hidden by the mask, and the softmax is not blamed for it.
-  const Comparison wrong = ByRules(Attention(kWrong, kWrong), Attention(0, 0));
+  const Comparison wrong = MustCompare(Attention(kWrong, kWrong), Attention(0, 0));
   EXPECT_EQ(wrong.measures[1].verdict, RowVerdict::kDiffers);
   EXPECT_EQ(wrong.classes[1], CallClass::kInherited);
 }

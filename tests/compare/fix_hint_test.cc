@@ -5,13 +5,11 @@
 
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_json.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
 namespace {
 
-using test::ByRules;
 using test::DumpBuilder;
 using test::First;
 using test::kWrong;
@@ -75,10 +73,10 @@ TEST(FixHintTest, ACallThatOneSideMakes) {
     b.Call("Functional.relu.0.forward").In(mul ? Value(2, error) : Value(1)).Out(Value(3, error));
     return b.Take();
   };
-  const Comparison extra = ByRules(program(kWrong, true), program(0, false));
+  const Comparison extra = MustCompare(program(kWrong, true), program(0, false));
   EXPECT_EQ(First(extra), "Tensor.mul.0.forward");
   EXPECT_EQ(HintOf(extra).Text(), "remove Tensor.mul.0.forward, which the golden does not call");
-  const Comparison missing = ByRules(program(0, false), program(kWrong, true));
+  const Comparison missing = MustCompare(program(0, false), program(kWrong, true));
   EXPECT_EQ(HintOf(missing).Text(), "add Tensor.mul.0.forward, which the golden calls here");
   EXPECT_THAT(JsonReport(missing), HasSubstr("\"what\": \"call\",\n"));
 }

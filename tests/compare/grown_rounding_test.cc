@@ -1,5 +1,4 @@
 // Rounding that grows from call to call, and from step to step, is no one's fault.
-#include "engine/compare/explain/grown_rounding.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -12,16 +11,14 @@
 #include "engine/compare/ranks/wrong_updates.h"
 #include "engine/compare/report/report_ranks.h"
 #include "tests/base/temporary_folder.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
 namespace {
 
-using test::ByRules;
 using test::DumpBuilder;
 using test::First;
-using test::kWrong;
+using test::MustCompare;
 using test::Numbers;
 using test::Scaled;
 using test::Tensor;
@@ -40,7 +37,7 @@ Dump Chain(const std::vector<double>& errors, const std::string& api = "Function
 }
 
 Comparison Grown(const std::vector<double>& errors, const std::string& api = "Functional.f") {
-  return ByRules(Chain(errors, api), Chain(std::vector<double>(errors.size(), 0), api));
+  return MustCompare(Chain(errors, api), Chain(std::vector<double>(errors.size(), 0), api));
 }
 
 TEST(GrownRounding, GrowthFromCallToCallIsNoise) {
@@ -50,48 +47,8 @@ TEST(GrownRounding, GrowthFromCallToCallIsNoise) {
   EXPECT_EQ(c.measures.back().reason, Reason::kEnlarged);
 }
 
-TEST(GrownRounding, AJumpIsIntroduced) {
-  const Comparison c = Grown({1e-6, 5e-6, 1.5e-5, 4e-4, 8e-4});
-  EXPECT_EQ(First(c), "Functional.f2.0.forward");
-  // The rounding before it stays noise, and what follows inherits.
-  EXPECT_EQ(c.classes[1], CallClass::kNoise);
-  EXPECT_EQ(c.classes[3], CallClass::kInherited);
-}
-
-TEST(GrownRounding, ANormalisationMayEnlargeMore) {
-  const std::vector<double> errors = {1e-6, 5e-6, 1.5e-5, 4e-4};
-  EXPECT_EQ(First(Grown(errors, "Functional.layer_norm")), "none");
-}
-
 TEST(GrownRounding, NothingGrowsFromEqualBits) {
   EXPECT_EQ(First(Grown({0, 2e-5, 4e-5})), "Functional.f0.0.forward");
-}
-
-TEST(GrownRounding, NothingGrowsBeyondOneInAThousand) {
-  EXPECT_EQ(First(Grown({1e-6, 6e-6, 4e-5, 3e-4, 2e-3})), "Functional.f3.0.forward");
-}
-
-// The mean of normalised values is zero but for rounding, and is judged by the size of its terms. Its
-// negative is as far off. `wrong`: a factor on the negative.
-TEST(GrownRounding, WhatCancelledIsCarriedOn) {
-  const auto run = [](double rest, double wrong) {
-    const auto scalar = [](double x) {
-      return Numbers(x, x, x, std::abs(x)).Shape("[]").Print(std::to_string(1e9 * x));
-    };
-    const double loss = 3.25 - wrong * rest;
-    DumpBuilder b;
-    b.Call("Tensor.mean.0.forward").In(Numbers(1.4, -1.5, rest, 3.3).Shape("[12]"));
-    b.Out(scalar(rest));
-    b.Call("Tensor.neg.0.forward").In(scalar(rest)).Out(scalar(-wrong * rest));
-    b.Call("Tensor.__add__.0.forward").In(scalar(-wrong * rest)).In(scalar(3.25)).Out(scalar(loss));
-    return b.Take();
-  };
-  const Comparison c = ByRules(run(1.5e-7, 1), run(0.4e-7, 1));
-  EXPECT_EQ(First(c), "none") << c.first.why;
-  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
-  EXPECT_EQ(First(ByRules(run(1.5e-7, 40), run(0.4e-7, 1))), "Tensor.neg.0.forward");
-  // A value that has not cancelled carries nothing.
-  EXPECT_EQ(First(ByRules(run(0.5, 1.001), run(0.5, 1))), "Tensor.neg.0.forward");
 }
 
 TEST(GrownRounding, ABackwardCallUsesWhatItsForwardCallUsed) {
@@ -101,70 +58,7 @@ TEST(GrownRounding, ABackwardCallUsesWhatItsForwardCallUsed) {
     b.Call("Functional.f.0.backward").In(Value(3)).Out(Value(4, 20 * error));
     return b.Take();
   };
-  EXPECT_EQ(First(ByRules(build(1e-6), build(0))), "none");
-}
-
-TEST(GrownRounding, WeightsBehindAnOptimizerMoveAlike) {
-  const auto build = [](double gradient, double rate, double state = 40) {
-    DumpBuilder b;
-    b.Call("Functional.linear.0.forward").In(Value(8)).Out(Value(9, gradient));
-    b.Call("Optimizer.AdamW.step.0.forward").Kwarg("gradients.fc.weight", Value(5, gradient));
-    b.Kwarg("weights.fc.weight", Value(2));
-    b.OutAt("0.weights.fc.weight", Value(2, 0.01 * rate));
-    b.OutAt("0.state.fc.weight.exp_avg", Value(3, state * gradient));
-    return b.Take();
-  };
-  // No rounding makes a tenth of a moment.
-  EXPECT_EQ(First(ByRules(build(1e-6, 1.01, 1e5), build(0, 1))), "Optimizer.AdamW.step.0.forward");
-  // 1e-4 of the weight: 1 % of its movement.
-  EXPECT_EQ(First(ByRules(build(1e-6, 1.01), build(0, 1))), "none");
-  EXPECT_EQ(First(ByRules(build(1e-6, 2), build(0, 1))), "Optimizer.AdamW.step.0.forward");
-  EXPECT_EQ(First(ByRules(build(0, 1.01), build(0, 1))), "Optimizer.AdamW.step.0.forward");
-}
-
-TEST(GrownRounding, AnAverageTakesWeightsThatMovedAlike) {
-  // The weight behind the step is off by much more than rounding, and so is its moving average.
-  const auto build = [](double gradient, double rate, double average) {
-    DumpBuilder b;
-    b.Call("Functional.linear.0.forward").In(Value(8)).Out(Value(9, gradient));
-    b.Call("Optimizer.AdamW.step.0.forward").Kwarg("gradients.fc.weight", Value(5, gradient));
-    b.Kwarg("weights.fc.weight", Value(2));
-    b.OutAt("0.weights.fc.weight", Value(2, 0.01 * rate));
-    b.Call("Tensor.lerp_.0.forward").In(Value(6)).In(Value(2, 0.01 * rate));
-    b.Out(Value(7, average));
-    return b.Take();
-  };
-  EXPECT_EQ(First(ByRules(build(1e-6, 1.01, 1e-5), build(0, 1, 0))), "none");
-  EXPECT_EQ(First(ByRules(build(1e-6, 1.01, kWrong), build(0, 1, 0))), "Tensor.lerp_.0.forward");
-  // Of weights that did not move alike the optimizer is the reason.
-  EXPECT_EQ(First(ByRules(build(1e-6, 2, 1e-5), build(0, 1, 0))), "Optimizer.AdamW.step.0.forward");
-}
-
-// The bias before a normalisation: its gradient is 1e-8 of that of the weight, its moment and its
-// movement have any sign.
-TEST(GrownRounding, AGradientThatIsZeroByMathematicsMovesItsWeightByChance) {
-  const auto build = [](double sign, double moved_weight, double gradient = 1e-8) {
-    DumpBuilder b;
-    const auto by_chance = [&](double size) {
-      return Numbers(sign * size, -size, 0, 2 * size).Shape("[4]");
-    };
-    b.Call("Functional.linear.0.forward").In(Value(8)).Out(Value(9, sign * 1e-7));
-    b.Call("Optimizer.Adam.step.0.forward").Kwarg("gradients.fc.weight", Value(5));
-    b.Kwarg("gradients.fc.bias", by_chance(gradient));
-    b.Kwarg("weights.fc.weight", Value(2)).Kwarg("weights.fc.bias", Value(3).Shape("[4]"));
-    b.Kwarg("state.fc.weight.exp_avg", Value(5));
-    b.Kwarg("state.fc.bias.exp_avg", by_chance(gradient));
-    b.OutAt("0.weights.fc.weight", Value(2, moved_weight));
-    b.OutAt("0.weights.fc.bias", Value(3, sign * 0.01).Shape("[4]"));
-    return b.Take();
-  };
-  const Comparison c = ByRules(build(0.5, 0.0101), build(-0.5, 0.01));
-  EXPECT_EQ(First(c), "none") << c.first.why;
-  // The other weights are judged.
-  EXPECT_EQ(First(ByRules(build(0.5, 0.02), build(-0.5, 0.01))), "Optimizer.Adam.step.0.forward");
-  // A gradient of a hundredth is no rounding.
-  EXPECT_EQ(First(ByRules(build(0.5, 0.0101, 0.01), build(-0.5, 0.01, 0.01))),
-            "Optimizer.Adam.step.0.forward");
+  EXPECT_EQ(First(MustCompare(build(1e-6), build(0))), "none");
 }
 
 // `moved`: how far the weight has moved before this step.
@@ -180,8 +74,8 @@ Dump Step(double rounding, double moved) {
 
 std::vector<RankResult> Steps(double rounding, double target_moved) {
   std::vector<RankResult> steps = {
-      SummarizeRank(ByRules(Step(rounding, 0), Step(0, 0)), 0, -1),
-      SummarizeRank(ByRules(Step(rounding, target_moved), Step(0, 0.01)), 1, -1)};
+      SummarizeRank(MustCompare(Step(rounding, 0), Step(0, 0)), 0, -1),
+      SummarizeRank(MustCompare(Step(rounding, target_moved), Step(0, 0.01)), 1, -1)};
   ForgiveCarriedRounding(steps);
   return steps;
 }
@@ -199,81 +93,6 @@ TEST(CarriedRounding, AnotherUpdateIsADifference) {
   EXPECT_EQ(VerdictOver(Steps(1e-6, 0.02)), RunVerdict::kDiffers);
   // From a step that is equal in all bits come equal weights.
   EXPECT_EQ(VerdictOver(Steps(0, 0.0101)), RunVerdict::kDiffers);
-}
-
-// The statistics of a weight that moved by 1 % agree, and not all of its elements.
-TEST(CarriedRounding, ElementsOfAWeightMayBeApart) {
-  const auto step = [](double rounding, double moved, double error, const char* bits) {
-    DumpBuilder b;
-    b.Call("Functional.linear.0.forward").In(Value(1).Print("i"));
-    b.In(Scaled(Numbers(1, -1, 0.1, 8), moved).Print(bits));
-    b.last().requires_grad = TextRef("True");
-    b.Out(Value(3, rounding + error).Print(rounding + error == 0 ? "o" : "other"));
-    return b.Take();
-  };
-  const auto verdict = [&](double rounding, double error, const char* bits) {
-    std::vector<RankResult> steps = {
-        SummarizeRank(ByRules(step(rounding, 0, 0, "0"), step(0, 0, 0, "0")), 0, -1),
-        SummarizeRank(ByRules(step(0, 0.01, error, bits), step(0, 0.01, 0, "1")), 1, -1)};
-    ForgiveCarriedRounding(steps);
-    return VerdictOver(steps);
-  };
-  EXPECT_EQ(verdict(1e-6, 4e-5, "2"), RunVerdict::kNoise);
-  EXPECT_EQ(verdict(1e-6, 4e-4, "2"), RunVerdict::kDiffers);  // more than 1 % of the movement
-  EXPECT_EQ(verdict(1e-6, 4e-5, "1"), RunVerdict::kDiffers);  // the weight is the same
-  EXPECT_EQ(verdict(0, 4e-5, "2"), RunVerdict::kDiffers);     // nothing was rounded before
-}
-
-// MindSpore computes 1 - beta in float32: moments of both frameworks are a hundred roundings apart.
-TEST(CarriedRounding, TheStateOfAnOptimizerIsWhatStepsBeforeMade) {
-  const auto step = [](double rounding, double moved, double state) {
-    DumpBuilder b;
-    b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(3, rounding));
-    const Tensor weight = Scaled(Numbers(1, -1, 0.1, 8), moved);
-    b.Call("Optimizer.AdamW.step.0.forward").Kwarg("gradients.fc.weight", Value(5));
-    b.Kwarg("weights.fc.weight", weight).Kwarg("state.fc.weight.exp_avg_sq", Value(6, state));
-    b.last().requires_grad = TextRef("False");
-    b.OutAt("0.weights.fc.weight", Scaled(Numbers(1, -1, 0.1, 8), 2 * moved));
-    return b.Take();
-  };
-  const auto verdict = [&](double state) {
-    std::vector<RankResult> steps = {
-        SummarizeRank(ByRules(step(1e-6, 0, 0), step(0, 0, 0)), 0, -1),
-        SummarizeRank(ByRules(step(1e-6, 0.01, state), step(0, 0.01, 0)), 1, -1)};
-    ForgiveCarriedRounding(steps);
-    return VerdictOver(steps);
-  };
-  EXPECT_EQ(verdict(1e-4), RunVerdict::kNoise);
-  EXPECT_EQ(verdict(0.1), RunVerdict::kDiffers);
-}
-
-// Dumps of MindSpore do not say of an argument whether it requires a gradient: weights.json does.
-TEST(CarriedRounding, WeightsOfMindSporeAreKnownByTheirFile) {
-  const TemporaryFolder folder;
-  const auto verdict = [&](const std::string& run, bool trained) {
-    const auto step = [&](double rounding, double moved, const char* print) {
-      const std::string place =
-          fmt::format("{}/{}{}/weights.json", run, moved == 0 ? 0 : 1, rounding == 0 ? "g" : "t");
-      folder.Write(place, fmt::format("{{\"fc.weight\": {{\"dtype\": \"Float32\", "
-                                      "\"requires_grad\": {}, \"fp\": \"{}\"}}}}",
-                                      trained, print));
-      DumpBuilder b;
-      b.dump().framework = "mindspore";
-      b.dump().folder = DirectoryName(folder.path() + "/" + place);
-      b.Call("Primitive.matmul.MatMul.0.forward").In(Value(1));
-      b.In(Scaled(Numbers(1, -1, 0.1, 8), moved).Print(print)).Out(Value(3, rounding + moved));
-      Dump dump = b.Take();
-      for (Leaf& leaf : dump.leaves) leaf.requires_grad = TextRef();
-      return dump;
-    };
-    std::vector<RankResult> steps = {
-        SummarizeRank(ByRules(step(1e-6, 0, "a"), step(0, 0, "a")), 0, -1),
-        SummarizeRank(ByRules(step(1e-6, 0.0101, "b"), step(0, 0.01, "c")), 1, -1)};
-    ForgiveCarriedRounding(steps);
-    return VerdictOver(steps);
-  };
-  EXPECT_EQ(verdict("weight", true), RunVerdict::kNoise);
-  EXPECT_EQ(verdict("buffer", false), RunVerdict::kDiffers);
 }
 
 TEST(UpdateAgreementTest, TheMedianDecides) {
@@ -394,8 +213,8 @@ TEST(CarriedRounding, AnotherRateOfAllWeightsIsNamed) {
   };
   const auto steps = [&](double rate) {
     std::vector<RankResult> results = {
-        SummarizeRank(ByRules(step(1e-6, 1, 0), step(0, 1, 0)), 0, -1),
-        SummarizeRank(ByRules(step(1e-6, rate, 0.01), step(0, 1, 0.01)), 1, -1)};
+        SummarizeRank(MustCompare(step(1e-6, 1, 0), step(0, 1, 0)), 0, -1),
+        SummarizeRank(MustCompare(step(1e-6, rate, 0.01), step(0, 1, 0.01)), 1, -1)};
     ForgiveCarriedRounding(results);
     NameWrongUpdates(results);
     return results;

@@ -88,8 +88,7 @@ TEST_F(MeasureTensorsTest, RelationsHeedElements) {
   };
   for (const float last : {4.0F, 4.5F}) {
     Write("target/x.npy", {1, 2, 3, last});
-    const Comparison c =
-        MustCompare(dump("target"), dump("golden"), {.engine = Engine::kRelations});
+    const Comparison c = MustCompare(dump("target"), dump("golden"));
     EXPECT_EQ(test::First(c), last == 4 ? "none" : "Torch.f.0.forward");
   }
 }

@@ -1,7 +1,6 @@
 // Where a difference begins when only modules were recorded.
 #include <gmock/gmock.h>
 
-#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -62,32 +61,11 @@ Dump Joined(const std::string& print, double error) {
 }
 
 TEST(ModulesOnly, ElementsInAnotherOrderAreWrongBeforeTheCallThatShowsIt) {
-  const Comparison c = ByRules(Joined("1", kWrong), Joined("0", 0));
+  const Comparison c = MustCompare(Joined("1", kWrong), Joined("0", 0));
   EXPECT_EQ(First(c), "Module.net.Net.forward.0");
   EXPECT_THAT(c.first.why, HasSubstr("own code before it calls Module.net.norm.Norm.forward.0"));
   // Bits that were rounded in another way lead to nothing large.
-  EXPECT_EQ(First(ByRules(Joined("1", kRounding), Joined("0", 0))), "none");
-}
-
-// A router that returns probabilities and weights. `seen`: error of the gradient of the
-// probabilities, as a hook sees it; `error`: of the gradient that leaves the router.
-Dump RouterBackward(double seen, double error, double before = 0) {
-  DumpBuilder b;
-  b.Call("Module.router.Router.forward.0").In(Value(0)).Out(Value(1)).Out(Value(2));
-  b.Call("Module.router.Router.backward.0").In(Value(3, seen)).In(Value(4)).Out(Value(5, error));
-  b.Call("Module.norm.Norm.backward.0").In(Value(5, error)).Out(Value(6, error + before));
-  return b.Take();
-}
-
-TEST(ModulesOnly, AGradientOnWhichNothingDependsIsNoDifference) {
-  const Comparison c = ByRules(RouterBackward(kWrong, 0), RouterBackward(0, 0));
-  EXPECT_EQ(First(c), "none") << c.first.why;
-  EXPECT_EQ(c.measures[3].reason, Reason::kWithoutEffect);
-  EXPECT_EQ(First(ByRules(RouterBackward(kWrong, kWrong), RouterBackward(0, 0))),
-            "Module.router.Router.backward.0");
-  // Something else is wrong: then this may be the reason.
-  const Comparison other = ByRules(RouterBackward(kWrong, 0, kWrong), RouterBackward(0, 0));
-  EXPECT_EQ(other.measures[3].verdict, RowVerdict::kDiffers);
+  EXPECT_EQ(First(MustCompare(Joined("1", kRounding), Joined("0", 0))), "none");
 }
 
 }  // namespace

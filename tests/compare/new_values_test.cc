@@ -1,14 +1,10 @@
-#include "engine/compare/regions/new_values.h"
 
 #include <gmock/gmock.h>
 
-#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
 namespace {
-
-using ::testing::HasSubstr;
 
 Tensor V(int id, const char* shape, double error = 0) { return Value(id, error).Shape(shape); }
 
@@ -29,14 +25,6 @@ Dump Product(bool own, double error) {
   }
   b.Call("Torch.matmul.0.forward").In(V(5, "[3, 2]", error)).Out(V(6, "[3, 3]", error));
   return b.Take();
-}
-
-// arange makes what the golden has, too.
-TEST(NewValues, TheFirstCallThatMakesSomethingElseIsNamed) {
-  const Comparison c = ByRules(Product(true, kWrong), Product(false, 0));
-  EXPECT_EQ(First(c), "Torch.pow.0.forward") << c.first.why;
-  EXPECT_THAT(c.first.why, HasSubstr("of the calls that lead to Tensor.mul.0.forward, where"));
-  EXPECT_THAT(c.first.why, HasSubstr("it is the first whose result the golden has nowhere"));
 }
 
 TEST(NewValues, NoneWhereAllAgrees) {

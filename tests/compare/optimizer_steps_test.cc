@@ -7,13 +7,11 @@
 #include "engine/compare/model/optimizer_groups.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_ranks.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare {
 namespace {
 
-using test::ByRules;
 using test::DumpBuilder;
 using test::First;
 using test::kRounding;
@@ -57,7 +55,7 @@ Dump Step(const OneRun& run) {
   return b.Take();
 }
 
-Comparison Compared(const OneRun& target) { return ByRules(Step(target), Step(OneRun())); }
+Comparison Compared(const OneRun& target) { return MustCompare(Step(target), Step(OneRun())); }
 
 TEST(OptimizerSteps, AWrongStepIsIntroducedAtItsLine) {
   const Comparison c = Compared({.after = kWrong});
@@ -186,14 +184,17 @@ TEST(OptimizerSteps, InputsOfAStepAreNoDataFromOutside) {
 std::string Report(const OneRun& first_target, const OneRun& first_golden,
                    const OneRun& second_target) {
   const std::vector<RankResult> steps = {
-      SummarizeRank(ByRules(Step(first_target), Step(first_golden)), 3, -1),
+      SummarizeRank(MustCompare(Step(first_target), Step(first_golden)), 3, -1),
       SummarizeRank(Compared(second_target), 4, -1)};
   return DescribeStepBefore(steps, steps[1]);
 }
 
-TEST(BetweenSteps, OtherWeightsBehindAnEqualStep) {
+// A step that begins with another weight: what is made of it differs, too.
+const OneRun kOtherWeight{.weight = kWrong, .gradient = kWrong, .after = kWrong};
+
+TEST(BetweenSteps, OtherWeightsAfterAnEqualStep) {
   const OneRun blind{.records_optimizer = false};
-  const std::string text = Report(blind, blind, {.weight = kWrong});
+  const std::string text = Report(blind, blind, kOtherWeight);
   EXPECT_THAT(text, HasSubstr("step 3 agrees, gradients included, and step 4 begins with other"));
   EXPECT_THAT(text, HasSubstr("gradient clipping, the optimizer, its schedule, loading of weights "
                               "or synchronisation, none of which is recorded"));
@@ -208,7 +209,7 @@ TEST(BetweenSteps, GraphModeHasNoLevelMix) {
     target.provenance.emplace_back("mode", mode);
     const std::vector<RankResult> steps = {
         SummarizeRank(MustCompare(std::move(target), Step(blind)), 3, -1),
-        SummarizeRank(Compared({.weight = kWrong}), 4, -1)};
+        SummarizeRank(Compared(kOtherWeight), 4, -1)};
     return DescribeStepBefore(steps, steps[1]);
   };
   EXPECT_THAT(text("pynative"), HasSubstr("in that step; level mix records optimizers"));
@@ -216,7 +217,7 @@ TEST(BetweenSteps, GraphModeHasNoLevelMix) {
 }
 
 TEST(BetweenSteps, RecordedOptimizersAreNamed) {
-  const std::string text = Report({}, {}, {.weight = kWrong});
+  const std::string text = Report({}, {}, kOtherWeight);
   EXPECT_THAT(text, HasSubstr("loading of weights, synchronisation or other code behind the "
                               "optimizer: Optimizer.clip_grad_norm_.0.forward, "
                               "Optimizer.AdamW.step.0.forward and the weights behind them agree"));
@@ -224,14 +225,14 @@ TEST(BetweenSteps, RecordedOptimizersAreNamed) {
 }
 
 TEST(BetweenSteps, NothingIsSaidOfAStepThatDiffersOrOfEqualWeights) {
-  EXPECT_EQ(Report({.after = kWrong}, {}, {.weight = kWrong}), "");
+  EXPECT_EQ(Report({.after = kWrong}, {}, kOtherWeight), "");
   EXPECT_EQ(Report({}, {}, {}), "");
   EXPECT_EQ(Report({}, {}, {.after = kWrong}), "") << "the step itself is wrong";
 }
 
 TEST(BetweenSteps, TheReportSaysIt) {
   const std::vector<RankResult> steps = {SummarizeRank(Compared({}), 0, -1),
-                                         SummarizeRank(Compared({.weight = kWrong}), 1, -1)};
+                                         SummarizeRank(Compared(kOtherWeight), 1, -1)};
   const std::string report = RanksReport(steps, {.target = "t", .golden = "g"}, {.width = 100});
   EXPECT_THAT(report, HasSubstr("step 0 agrees, gradients included"));
 }

@@ -1,9 +1,7 @@
-#include "engine/compare/regions/other_shapes.h"
 
 #include <gmock/gmock.h>
 
 #include "engine/compare/explain/summary.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -28,14 +26,6 @@ Dump Decoding(bool cached, double error = 0, bool ends = true) {
     b.Out(Value(20 + step, step > 0 ? error : 0).Shape("[2, 1]"));
   }
   return b.Take();
-}
-
-TEST(OtherShapes, APartOfTheTokensAgainstAll) {
-  for (const bool swap : {false, true}) {
-    const Comparison c = ByRules(Decoding(swap), Decoding(!swap));
-    EXPECT_EQ(First(c), "none") << c.first.why;
-    EXPECT_NE(Summarize(c).verdict, RunVerdict::kDiffers);
-  }
 }
 
 TEST(OtherShapes, AValueOfEqualShapeThatDiffers) {

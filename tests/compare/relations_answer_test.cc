@@ -16,8 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 Comparison Related(Dump target, Dump golden, Exactness exactness = Exactness::kAuto) {
-  return MustCompare(std::move(target), std::move(golden),
-                     {.exactness = exactness, .engine = Engine::kRelations});
+  return MustCompare(std::move(target), std::move(golden), {.exactness = exactness});
 }
 
 // A value of a dump that has digests.
@@ -46,7 +45,7 @@ TEST(Answer, KeepsTheProofOfEachValueIfAsked) {
     return b.Take();
   };
   const auto compared = [&](bool keep) {
-    return MustCompare(run(kWrong), run(0), {.engine = Engine::kRelations, .keep_proofs = keep});
+    return MustCompare(run(kWrong), run(0), {.keep_proofs = keep});
   };
   EXPECT_EQ(compared(false).decided->proofs, nullptr);
   const Comparison c = compared(true);

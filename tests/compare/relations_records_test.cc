@@ -23,7 +23,7 @@ using test::Value;
 using ::testing::HasSubstr;
 
 Comparison Related(Dump target, Dump golden) {
-  return test::MustCompare(std::move(target), std::move(golden), {.engine = Engine::kRelations});
+  return test::MustCompare(std::move(target), std::move(golden));
 }
 
 std::string FirstOf(Dump target, Dump golden) {

@@ -77,7 +77,7 @@ struct Runs {
   Carried before;
   Relations relations;
   Runs(Dump t, Dump g, Carried left = {})
-      : c(test::MustCompare(std::move(t), std::move(g), {.engine = Engine::kRelations})),
+      : c(test::MustCompare(std::move(t), std::move(g))),
         content(ContentOf(c)),
         target(c, Side::kTarget, *content, &paths),
         golden(c, Side::kGolden, *content, &paths),

@@ -68,7 +68,7 @@ struct Step {
 };
 
 Comparison Compared(Dump target, Dump golden) {
-  return test::MustCompare(std::move(target), std::move(golden), {.engine = Engine::kRelations});
+  return test::MustCompare(std::move(target), std::move(golden));
 }
 
 std::string First(const Comparison& c) {

@@ -35,38 +35,24 @@ Comparison With(Dump target, std::vector<double> errors_of_repeats, CompareOptio
   return *std::move(c);
 }
 
-// Whichever engine decides.
-class RepeatSpreadOf : public testing::TestWithParam<Engine> {
- protected:
-  const CompareOptions options_{.engine = GetParam()};
-};
-INSTANTIATE_TEST_SUITE_P(Engines, RepeatSpreadOf,
-                         testing::Values(Engine::kRules, Engine::kRelations));
-
-TEST_P(RepeatSpreadOf, RepeatsWithTheSameBitsMakeTheSmallestDifferenceReal) {
-  EXPECT_EQ(First(With(OneRun(3e-7), {}, options_)), "none");
-  const Comparison c = With(OneRun(3e-7), {0, 0, 0}, options_);
+TEST(RepeatSpreadTest, RepeatsWithTheSameBitsMakeTheSmallestDifferenceReal) {
+  EXPECT_EQ(First(With(OneRun(3e-7), {})), "none");
+  const Comparison c = With(OneRun(3e-7), {0, 0, 0});
   EXPECT_EQ(First(c), "Functional.scatter.0.forward");
   EXPECT_THAT(c.first.why, HasSubstr("3 repeats of the golden have the same bits"));
 }
 
-TEST_P(RepeatSpreadOf, WhatRepeatsDifferByIsNoise) {
-  EXPECT_EQ(First(With(OneRun(1e-3), {}, options_)), "Functional.scatter.0.forward");
-  const Comparison c = With(OneRun(1e-3), {-1.5e-3, 4e-4}, options_);
+TEST(RepeatSpreadTest, WhatRepeatsDifferByIsNoise) {
+  EXPECT_EQ(First(With(OneRun(1e-3), {})), "Functional.scatter.0.forward");
+  const Comparison c = With(OneRun(1e-3), {-1.5e-3, 4e-4});
   EXPECT_EQ(First(c), "none");
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
 }
 
-TEST_P(RepeatSpreadOf, WhatIsFarBeyondTheSpreadIsNamedWithIt) {
-  const Comparison c = With(OneRun(4e-5), {1e-6, -1e-6}, options_);
+TEST(RepeatSpreadTest, WhatIsFarBeyondTheSpreadIsNamedWithIt) {
+  const Comparison c = With(OneRun(4e-5), {1e-6, -1e-6});
   EXPECT_EQ(First(c), "Functional.scatter.0.forward");
   EXPECT_THAT(c.first.why, HasSubstr("it is off by 40 times the spread of 2 repeats"));
-}
-
-TEST(RepeatSpreadTest, OnlyTheValuesThatDoNotRepeatAreNoise) {
-  // The first call repeats; the target is a little off there.
-  const Comparison c = With(OneRun(1e-3, 3e-7), {1e-3, -1e-3}, {.engine = Engine::kRules});
-  EXPECT_EQ(First(c), "Functional.linear.0.forward");
 }
 
 TEST(RepeatSpreadTest, ARepeatOfAnotherStructureSaysSo) {

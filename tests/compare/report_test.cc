@@ -11,13 +11,11 @@
 #include "engine/compare/report/report_terminal.h"
 #include "engine/compare/report/terminal_words.h"
 #include "engine/compare/report/text_layout.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
 namespace {
 
-using test::ByRules;
 using test::DumpBuilder;
 using test::kNaN;
 using test::MustCompare;
@@ -176,23 +174,6 @@ TEST(TerminalReportTest, ColorsOnlyWhenAsked) {
   const Comparison c = MustCompare(Large(0.1, true), Large(0, false));
   EXPECT_THAT(TerminalReport(c), Not(HasSubstr("\x1b")));
   EXPECT_THAT(TerminalReport(c, {.colors = true}), HasSubstr("\x1b[1;31mDIFFERS"));
-}
-
-TEST(TerminalReportTest, EqualNoiseAndNothing) {
-  const auto one = [](double error) {
-    DumpBuilder b;
-    b.Call("Torch.f.0.forward").In(Numbers(1, 0, 0.5, 2)).Out(Scaled(Numbers(3, 0, 1, 4), error));
-    return b.Take();
-  };
-  EXPECT_THAT(TerminalReport(ByRules(one(0), one(0))), HasSubstr("all 2 values"));
-  EXPECT_THAT(TerminalReport(ByRules(one(0), one(0))), Not(HasSubstr("bit-equal")));
-  const std::string noise = TerminalReport(ByRules(one(1e-6), one(0)));
-  EXPECT_THAT(noise, HasSubstr("WITHIN ROUNDING"));
-  EXPECT_THAT(noise, Not(HasSubstr("FIRST DIVERGENCE")));
-  const std::string nothing = TerminalReport(ByRules(Dump(), Dump()));
-  EXPECT_THAT(nothing, HasSubstr("UNKNOWN"));
-  EXPECT_THAT(nothing, HasSubstr("Nothing was compared"));
-  EXPECT_THAT(nothing, Not(HasSubstr("No divergence")));
 }
 
 // A dump of one call.

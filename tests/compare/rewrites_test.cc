@@ -1,4 +1,3 @@
-#include "engine/compare/regions/rewrites.h"
 
 #include <gmock/gmock.h>
 
@@ -7,13 +6,11 @@
 #include "engine/compare/regions/regions.h"
 #include "engine/compare/report/report_json.h"
 #include "engine/compare/report/report_terminal.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
 namespace {
 
-using test::ByRules;
 using test::DumpBuilder;
 using test::MustCompare;
 using test::Numbers;
@@ -180,26 +177,6 @@ TEST(Rewrites, AResultThatNoCallTakesIsLookedForInTheOtherRun) {
   EXPECT_TRUE(wrong.rewritten.empty());
 }
 
-// x / 4 in one run, x * 0.25 in the other.
-Dump Scale(const char* api, const char* by, double error = 0) {
-  DumpBuilder b;
-  b.Call("Tensor." + std::string(api) + ".0.forward").In(V(1)).Value("1", "float", by);
-  b.Out(Scaled(V(2), error));
-  b.Call("Torch.sin.0.forward").In(Scaled(V(2), error)).Out(Scaled(V(3), error));
-  return b.Take();
-}
-
-TEST(Rewrites, ArgumentsOfOtherOperationsAreNotCompared) {
-  const Comparison c = ByRules(Scale("__truediv__", "4", kRounding), Scale("__mul__", "0.25"));
-  EXPECT_EQ(c.first.pair, -1) << c.first.why;
-  const Comparison wrong = ByRules(Scale("__truediv__", "3", 0.3), Scale("__mul__", "0.25"));
-  ASSERT_GE(wrong.first.pair, 0);
-  EXPECT_EQ(wrong.first.call_class, CallClass::kIntroduced);
-  // The same operation with another argument is no rewrite, although rounding would explain it.
-  const Comparison other = ByRules(Scale("__mul__", "0.2501", kRounding), Scale("__mul__", "0.25"));
-  EXPECT_GE(other.first.pair, 0);
-}
-
 // Two products of one input, in one order or in the other.
 Dump TwoProducts(bool second_first, double error = 0) {
   DumpBuilder b;
@@ -321,29 +298,6 @@ TEST(Rewrites, MovedElementsMustBeTheSameBits) {
   ASSERT_GE(wrong.first.pair, 0);
   EXPECT_TRUE(wrong.rewritten.empty());
   EXPECT_THAT(EntryName(wrong, wrong.first.pair), Not(HasSubstr("matmul")));
-}
-
-// a = x.sum(), b = y.sum(); a[i] + b[j], where indexing is not recorded.
-Dump Scores(bool exchanged, int added) {
-  DumpBuilder b;
-  b.Call("Functional.layer_norm.0.forward").In(V(1)).Out(V(2));
-  b.Call("Functional.layer_norm.1.forward").In(V(6)).Out(V(3));
-  for (const int i : {0, 1}) {
-    const int of = exchanged ? 1 - i : i;
-    b.Call("Tensor.sum." + std::to_string(i) + ".forward").In(V(2 + of)).Out(V(4 + of, "[2]"));
-  }
-  b.Call("Tensor.__add__.0.forward").In(V(added, "[3]")).In(V(added + 1, "[3]"));
-  b.Out(V(added + 2, "[3]"));
-  b.Call("Torch.sin.0.forward").In(V(added + 2, "[3]")).Out(V(added + 3, "[3]"));
-  return b.Take();
-}
-
-TEST(Rewrites, ExchangedCallsThatLeadOnUnseenAreTheReason) {
-  const Comparison wrong = ByRules(Scores(true, 20), Scores(false, 30));
-  ASSERT_GE(wrong.first.pair, 0);
-  EXPECT_EQ(EntryName(wrong, wrong.first.pair), "Tensor.sum.0.forward");
-  const Comparison harmless = ByRules(Scores(true, 30), Scores(false, 30));
-  EXPECT_EQ(harmless.first.pair, -1);
 }
 
 }  // namespace

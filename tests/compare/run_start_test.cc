@@ -4,13 +4,11 @@
 
 #include "engine/compare/explain/findings.h"
 #include "engine/dump/read/step_in_path.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
 namespace {
 
-using test::ByRules;
 using test::DumpBuilder;
 using test::MustCompare;
 using test::Numbers;
@@ -87,7 +85,7 @@ TEST(RunStartTest, OtherData) {
   Dump golden = OneRun("e", "n", "w");
   golden.leaves[0].max_value = 9;
   golden.leaves[0].max = "9";
-  const RunStart b = ByRules(OneRun("d", "m", "w"), std::move(golden)).run_start;
+  const RunStart b = MustCompare(OneRun("d", "m", "w"), std::move(golden)).run_start;
   EXPECT_EQ(b.data, "other data (Functional.linear.0.forward.input.0 differs)");
 }
 

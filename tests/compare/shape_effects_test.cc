@@ -1,9 +1,7 @@
-#include "engine/compare/judge/shape_effects.h"
 
 #include <gmock/gmock.h>
 
 #include "engine/compare/explain/summary.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/divergence_values.h"
 
 namespace msprobe::compare::test {
@@ -56,13 +54,6 @@ Dump Kept(bool kept, bool effect) {
   b.Call("Functional.softmax.0.forward").In(Value(3).Shape(shape)).Out(Value(result).Shape(shape));
   b.Call("Tensor.sum.0.forward").In(Value(result).Shape(shape)).Out(Value(result + 1).Shape("[]"));
   return b.Take();
-}
-
-// The calls in between pass the shape on: the call that made it is named.
-TEST(ShapeEffects, TheCallThatMadeTheShape) {
-  const Comparison c = ByRules(Kept(true, true), Kept(false, true));
-  EXPECT_EQ(First(c), "Tensor.mean.0.forward") << c.first.why;
-  EXPECT_THAT(c.first.why, HasSubstr("keepdim"));
 }
 
 // Both runs compute the same, and one of them keeps a dimension on the way.

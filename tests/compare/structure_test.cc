@@ -4,13 +4,11 @@
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/report/report_json.h"
 #include "engine/compare/report/report_terminal.h"
-#include "tests/compare/by_rules.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::compare {
 namespace {
 
-using test::ByRules;
 using test::DumpBuilder;
 using test::MustCompare;
 using test::Numbers;
@@ -50,18 +48,6 @@ TEST(StructureTest, AWrongValueBehindItDiffers) {
   EXPECT_EQ(VerdictOf(MustCompare(Net(true, 0.1).Take(), Net(false).Take())), RunVerdict::kDiffers);
 }
 
-// Its result may be wrong, and nothing would show it.
-TEST(StructureTest, AResultThatIsComparedNowhereDiffers) {
-  DumpBuilder target = Net(false), golden = Net(false);
-  target.Call("Torch.cumsum.0.forward").In(Numbers(2, 0, 1, 4)).Out(Numbers(9, 0, 3, 11));
-  golden.Call("Functional.pad.0.forward").Out(Numbers(8, 0, 3, 11).Shape("[8, 9, 4]"));
-  const Comparison c = ByRules(target.Take(), golden.Take());
-  EXPECT_EQ(VerdictOf(c), RunVerdict::kDiffers);
-  EXPECT_EQ(Summarize(c).calls_compared_nowhere, 2);
-  EXPECT_THAT(TerminalReport(c, {.whole = true}),
-              HasSubstr("the results of 2 calls without a partner are compared"));
-}
-
 TEST(StructureTest, AWrapperModuleIsAnotherStructure) {
   DumpBuilder target = Net(false);
   target.Call("Module.wrapper.Wrapper.forward.0").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, 0, 1, 4));
@@ -78,16 +64,6 @@ TEST(StructureTest, GradientsThatOnlyOneRunHasDiffer) {
   DumpBuilder golden = Net(false);
   golden.Call("Functional.relu.0.backward").In(Numbers(1, 1, 1, 2)).Out(Numbers(1, 0, 0.5, 1));
   EXPECT_EQ(VerdictOf(MustCompare(Net(false).Take(), golden.Take())), RunVerdict::kDiffers);
-}
-
-TEST(StructureTest, TheBackwardPassOfSplitCallsIsAnotherStructure) {
-  DumpBuilder target = Net(true), golden = Net(false);
-  for (DumpBuilder* b : {&target, &golden})
-    b->Call("Functional.relu.0.backward").In(Numbers(1, 1, 1, 2)).Out(Numbers(1, 0, 0.5, 1));
-  target.Call("Torch.add.0.backward").In(Numbers(1, 0, 0.5, 1)).Out(Numbers(6, 0, 2.5, 1));
-  target.Call("Torch.matmul.0.backward").In(Numbers(6, 0, 2.5, 1)).Out(Numbers(5, 0, 2, 1));
-  golden.Call("Functional.linear.0.backward").In(Numbers(1, 0, 0.5, 1)).Out(Numbers(4, 0, 2, 1));
-  EXPECT_EQ(VerdictOf(ByRules(target.Take(), golden.Take())), RunVerdict::kStructure);
 }
 
 TEST(StructureTest, WhatCouldNotBeJudgedIsUnknown) {

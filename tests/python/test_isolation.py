@@ -433,7 +433,7 @@ def test_the_chain_to_the_loss(said):
 
 
 def test_the_proof_of_a_call(said):
-    flags = ("-o", "out", "--engine", "relations")
+    flags = ("-o", "out")
     text = said("compare", "wrong", "right", *flags, "--why", "loss")
     proof = text[text.index("WHY Tensor.sum.0.forward") :]
     assert "  Tensor.sum.0.forward.output.0 is not the golden's: off by " in proof
@@ -447,8 +447,6 @@ def test_the_proof_of_a_call(said):
     assert "该步的一个结果由它得出" in text[text.index("的依据") :]
     error = said("compare", "wrong", "right", *flags, "--why", "nosuch", code=2)
     assert 'no "nosuch"' in error
-    error = said("compare", "wrong", "right", "--engine", "rules", "--why", "loss", code=2)
-    assert "pass --engine relations" in error
     error = said("compare", "wrong", "right", "--why", "loss", "--format", "json", code=2)
     assert "leave --format out" in error
 

@@ -17,13 +17,6 @@ namespace msprobe::compare {
 namespace {
 
 constexpr size_t kMaxRunnersUp = 5;
-// Confidences. A first divergence below kWeak (rounding that an operation enlarges by its nature)
-// gives way to a later one of at least kSure.
-constexpr double kWeak = 0.2, kSure = 0.8;
-// From inputs that agree within rounding, cancellation can make errors thousands of times as large.
-// Only a larger jump is a sure error.
-constexpr double kSureJump = 1e4;
-constexpr int kMaxCallsAfterWeak = 20;  // calls that are looked at for a surer one; bounds the time
 
 int32_t SizeOf(const Comparison& c) { return static_cast<int32_t>(c.pairs.size()); }
 
@@ -76,31 +69,7 @@ int32_t MakerOfGradient(const Comparison& c, int32_t p) {
 
 FirstDivergence Explain(const Comparison& c, int32_t p) {
   if (c.classes[p] == CallClass::kInherited) return ExplainInherited(c, p);
-  if (const int32_t jump = LargestJump(c, p); jump >= 0) return ExplainDrift(c, jump, p);
-  if (c.classes[p] == CallClass::kIntroduced) {
-    if (const auto [maker, row] = UnmatchedMover(c, p); maker >= 0)
-      return ExplainUnmatched(c, maker, p, row, Tie::kOutput);
-    if (const int32_t inside = UnmatchedInside(c, p); inside >= 0)
-      return ExplainUnmatched(c, inside, p, -1, Tie::kPlace);
-  }
   return ExplainIntroduced(c, p);
-}
-
-// Where the answer is a call that only one run has, it may lie behind the place where the error begins:
-// in the gradients of another loss; or, where only the golden has it, or values of another shape were
-// paired, behind the first call of the target that makes something else than the golden.
-FirstDivergence Narrowed(const Comparison& c, int32_t first, FirstDivergence answer) {
-  const RecordPair& named = c.pairs[answer.pair];
-  if (!named.matched() && answer.leads_to_it &&
-      RecordOf(c, answer.pair).direction == Direction::kBackward) {
-    if (auto loss = ExplainOtherLoss(c, answer.pair)) return *std::move(loss);
-  }
-  const int32_t row = FirstWrongInput(c, first);
-  if (named.matched() || !answer.leads_to_it || row < 0) return answer;
-  if (named.golden < 0 && c.measures[row].reason != Reason::kShapeDiffers) return answer;
-  const NewValue value = FirstNewValue(c, first);
-  if (value.pair < 0 || value.pair == answer.pair) return answer;
-  return ExplainNewValue(c, value);
 }
 
 // Calls after `first` that introduce a difference, the one with the highest confidence first. A
@@ -116,81 +85,6 @@ std::vector<FirstDivergence> RunnersUp(const Comparison& c, int32_t first, int32
   std::stable_sort(out.begin(), out.end(),
                    [](const auto& a, const auto& b) { return a.confidence > b.confidence; });
   return out;
-}
-
-// Whether a recorded call made one of the wrong inputs of the call `p`.
-bool TakesWhatACallMade(const Comparison& c, int32_t p) {
-  const RecordPair& pair = c.pairs[p];
-  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-    const Row& row = c.rows[i];
-    if (c.measures[i].verdict != RowVerdict::kDiffers || row.target < 0) continue;
-    const int32_t maker = FindProducer(c.target, c.target.leaves[row.target], pair.target);
-    if (maker < 0) continue;
-    int32_t q = p - 1;  // backwards: the maker is usually near
-    while (q >= 0 && c.pairs[q].target != maker) --q;
-    if (q >= 0 && SummarizeCall(c, q).out.differs) return true;
-  }
-  return false;
-}
-
-// The call `first` takes a tensor that has the statistics of the right one and other bits, and makes a
-// large error of it. Rounding does not: its elements are in another order. Then the tensor differs,
-// wherever it appears, and so do such tensors of which it was made. Returns whether there is one.
-bool RaiseOtherOrder(Comparison* c, int32_t first) {
-  if (c->classes[first] != CallClass::kIntroduced || !c->pairs[first].matched()) return false;
-  const CallSummary call = SummarizeCall(*c, first);
-  if (!call.in.noise || call.in.severity != 0 || call.arguments.differs ||
-      !(call.out.severity >= kSureJump))
-    return false;
-  // 0: the row is no such tensor.
-  const auto key_of = [&](uint32_t i) -> uint64_t {
-    const Row& row = c->rows[i];
-    if (row.target < 0 || row.golden < 0 || c->measures[i].reason != Reason::kOtherBits) return 0;
-    const Leaf &t = c->target.leaves[row.target], &g = c->golden.leaves[row.golden];
-    constexpr uint64_t kOther = 0x9e3779b97f4a7c15;  // the two sides must not cancel each other
-    return TellsTensorsApart(t) ? ContentKey(t) ^ (ContentKey(g) * kOther) : 0;
-  };
-  std::unordered_set<uint64_t> reordered;
-  // Of the call itself, and backwards of the calls that made such a tensor of another one.
-  for (int32_t p = first; p >= 0; --p) {
-    const RecordPair& pair = c->pairs[p];
-    bool made = p == first;
-    std::vector<uint64_t> taken;
-    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-      const uint64_t key = key_of(i);
-      if (key == 0) continue;
-      const bool result = c->target.leaves[c->rows[i].target].slot == Slot::kOutput;
-      if (!result) taken.push_back(key);
-      made |= result && reordered.count(key) > 0;
-    }
-    if (made) reordered.insert(taken.begin(), taken.end());
-  }
-  if (reordered.empty()) return false;
-  for (uint32_t i = 0; i < c->rows.size(); ++i) {
-    const uint64_t key = key_of(i);
-    if (key == 0 || reordered.count(key) == 0) continue;
-    c->measures[i].verdict = RowVerdict::kDiffers;
-    c->measures[i].reason = Reason::kOtherElements;
-  }
-  return true;
-}
-
-// The first call after `weak` that introduces an error with a confidence of at least kSure.
-FirstDivergence SurerThan(const Comparison& c, int32_t weak) {
-  int looks = 0;
-  for (int32_t p = weak + 1; p < SizeOf(c) && looks < kMaxCallsAfterWeak; ++p) {
-    const bool introduced = c.classes[p] == CallClass::kIntroduced;
-    if (!introduced && c.classes[p] != CallClass::kInherited) continue;
-    ++looks;
-    if (!introduced && TakesWhatACallMade(c, p)) continue;
-    if (introduced) {
-      const CallSummary call = SummarizeCall(c, p);
-      if (call.in.noise && !call.arguments.differs && JumpOf(call) < kSureJump) continue;
-    }
-    FirstDivergence found = Explain(c, p);
-    if (found.confidence >= kSure) return found;
-  }
-  return {};
 }
 
 bool IsWrong(const Comparison& c, int32_t p) {
@@ -250,21 +144,10 @@ int32_t FirstWrongCall(const Comparison& c) {
 void FindFirstDivergence(Comparison* c) {
   int32_t first = FirstWrongCall(*c);
   if (first < 0) return;
-  if (RaiseOtherOrder(c, first)) {
-    ClassifyCalls(c);
-    first = FirstWrongCall(*c);
-  }
   first = MakerOfGradient(*c, first);
-  c->first = Narrowed(*c, first, Explain(*c, first));
+  c->first = Explain(*c, first);
   if (c->pairs[c->first.pair].golden < 0) c->first.golden_line = GoldenLineOfRegion(*c, c->first);
   c->runners_up = RunnersUp(*c, first, c->first.pair);
-  if (c->first.confidence >= kWeak) return;
-  FirstDivergence surer = SurerThan(*c, first);
-  if (surer.pair < 0) return;
-  std::erase_if(c->runners_up, [&](const FirstDivergence& r) { return r.pair == surer.pair; });
-  c->runners_up.insert(c->runners_up.begin(), std::move(c->first));
-  if (c->runners_up.size() > kMaxRunnersUp) c->runners_up.pop_back();
-  c->first = std::move(surer);
 }
 
 }  // namespace msprobe::compare

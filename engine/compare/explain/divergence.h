@@ -1,14 +1,8 @@
-// Names the first wrong number and the operation that introduced it.
+// The first wrong call of a comparison that was read from a file: a table of results has verdicts, and
+// no content from which relations could be made (relations/).
 //
-// Candidates, in execution order:
-// - a call that introduces a difference;
-// - the first call whose input differs although no recorded call before it is wrong (weights, data,
-//   or an operation that was not recorded);
-// - a call without a partner whose output is the first wrong input;
-// - a call that differs and whose inputs are not known.
-//
-// When no call introduces the error, because rounding grows from call to call until it is more than
-// is explained, the call with the largest growth is named, with low confidence.
+//   FindFirstDivergence(&comparison);   // classified
+//   Print(comparison.first.why);
 //
 // confidence = pair x inputs x jump x size x before, each 0 to 1:
 //   pair    RecordPair::confidence: how sure it is that the two calls are partners

@@ -307,11 +307,7 @@ std::string DescribeEarlierCalls(const Comparison& c, const EarlierCalls& b) {
   return out;
 }
 
-namespace {
-
 // A number is printed as it is. Other text of a dump is shortened and made printable.
-}  // namespace
-
 std::string PlainValue(const Leaf& leaf) {
   constexpr size_t kLongestNumber = 40;
   return leaf.has_stats && leaf.value.size() <= kLongestNumber ? std::string(leaf.value)
@@ -334,6 +330,9 @@ std::string DescribeError(const Comparison& c, int32_t row) {
     case Reason::kShapeDiffers:
       return fmt::format("{} has shape {} in the target, {} in the golden", label, t.shape.view(),
                          g.shape.view());
+    case Reason::kWithoutEffect:
+      if (t.kind != LeafKind::kScalar || g.kind != LeafKind::kScalar) break;
+      [[fallthrough]];
     case Reason::kValueDiffers:
       return fmt::format("{} is {} in the target, {} in the golden", label, PlainValue(t),
                          PlainValue(g));
@@ -345,11 +344,6 @@ std::string DescribeError(const Comparison& c, int32_t row) {
     case Reason::kMoved:
       return fmt::format("{} holds other elements, although the operation only moves elements",
                          label);
-    case Reason::kOtherParts:
-      if (m.verdict == RowVerdict::kUnknown) break;
-      return fmt::format(
-          "{} does not agree with that of the golden when the parts of the batch are put together",
-          label);
     case Reason::kNonFinite:
       return fmt::format("{} has {} in the target, {} in the golden", label, NonFinite(t),
                          NonFinite(g));
@@ -404,7 +398,7 @@ std::string DescribeRow(const Comparison& c, int32_t row) {
                         IndexText(d.worst_index, c.target.leaves[r.target].shape));
   }
   const Rounding rounding = RoundingOfRow(c, row);
-  if (rounding.epsilon > 0 && m.reason != Reason::kValueDiffers) {
+  if (rounding.epsilon > 0 && !IsPlain(c, row)) {
     text += fmt::format(" ({} roundings of {})", ShortNumber(m.severity), rounding.name);
   }
   return text;

@@ -21,10 +21,7 @@
 namespace msprobe::compare {
 namespace {
 
-constexpr double kDriftConfidence = 0.4;
 constexpr double kNeighbourConfidence = 0.5;  // a call without a partner near the first wrong input
-constexpr double kNewValueConfidence = 0.8;   // other calls between it and the wrong value
-constexpr double kOtherLoss = 100;            // roundings by which two losses are other ones
 constexpr double kContainerConfidence = 0.8;  // a module whose recorded children show no error
 
 bool IsFloat32(const Comparison& c, int32_t row) {
@@ -117,37 +114,6 @@ FirstDivergence StartIntroduced(const Comparison& c, int32_t p, double confidenc
   f.call_class = CallClass::kIntroduced;
   f.confidence = confidence * before.JudgedFactor();
   return f;
-}
-
-// A number from which the backward pass begins.
-struct Loss {
-  int32_t pair = -1;            // the call that made it, an index into Comparison::pairs
-  const Leaf* value = nullptr;  // a tensor of one element; null: there is none
-};
-
-// What the first backward call of one run among the calls without a partner around `p` is the gradient
-// of. Only where the loss has no partner: otherwise it is compared itself.
-Loss LossBeside(const Comparison& c, int32_t p, bool target) {
-  const auto record_of = [&](int32_t q) { return target ? c.pairs[q].target : c.pairs[q].golden; };
-  const auto alone = [&](int32_t q) {
-    return q >= 0 && q < static_cast<int32_t>(c.pairs.size()) && !c.pairs[q].matched();
-  };
-  const auto fits = [&](int32_t q) {
-    return record_of(q) >= 0 && RecordOf(c, q).direction == Direction::kBackward;
-  };
-  // The calls of the other run stand between the passes of this one.
-  while (alone(p - 1)) --p;
-  while (alone(p) && !fits(p)) ++p;
-  const int32_t forward = alone(p) ? c.forward_of[p] : -1;
-  if (forward < 0 || record_of(forward) < 0 || c.pairs[forward].matched()) return {};
-  const Dump& dump = target ? c.target : c.golden;
-  const Leaf* value = nullptr;
-  for (const Leaf& leaf : dump.LeavesOf(dump.records[record_of(forward)])) {
-    if (leaf.slot != Slot::kOutput) continue;
-    if (value != nullptr || !leaf.has_stats || leaf.shape.elements() != 1) return {};
-    value = &leaf;
-  }
-  return {forward, value};
 }
 
 }  // namespace
@@ -297,62 +263,6 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
       break;
   }
   f.advice = AdviceOnUnmatched(c, u, row);
-  return f;
-}
-
-FirstDivergence ExplainNewValue(const Comparison& c, const NewValue& value) {
-  const EarlierCalls before = CountEarlierCalls(c, value.pair);
-  FirstDivergence f = StartIntroduced(c, value.pair, kNewValueConfidence, before);
-  f.why = fmt::format(
-      "{}; of the calls that lead to {}, where {}, it is the first whose result the golden has "
-      "nowhere",
-      DescribeEarlierCalls(c, before), EntryName(c, value.taker), DescribeRow(c, value.row));
-  f.advice = "the golden computes this by other calls: compare the lines of the two programs";
-  return f;
-}
-
-std::optional<FirstDivergence> ExplainOtherLoss(const Comparison& c, int32_t backward) {
-  const Loss target = LossBeside(c, backward, true), golden = LossBeside(c, backward, false);
-  if (target.value == nullptr || golden.value == nullptr) return std::nullopt;
-  const Leaf &t = *target.value, &g = *golden.value;
-  const double apart = std::abs(t.max_value - g.max_value);
-  const double size = std::max(std::abs(t.max_value), std::abs(g.max_value));
-  const Rounding& r = CoarserRounding(t.dtype, g.dtype);
-  const Limits limits(c, c.golden.records[g.record].api);
-  if (!(apart > kOtherLoss * limits.Scale(r) * r.epsilon * size)) return std::nullopt;
-  const EarlierCalls before = CountEarlierCalls(c, target.pair);
-  FirstDivergence f = StartIntroduced(c, target.pair, kFlowConfidence, before);
-  f.why = fmt::format(
-      "{}; the backward pass begins from its result, which is {}, and in the golden from that of "
-      "{}, which is {}: the gradients differ from there on",
-      DescribeEarlierCalls(c, before), t.max.view(), EntryName(c, golden.pair), g.max.view());
-  f.advice = "the two programs compute the loss by other calls: compare their lines";
-  return f;
-}
-
-FirstDivergence ExplainDrift(const Comparison& c, int32_t q, int32_t p) {
-  const CallSummary call = SummarizeCall(c, q), last = SummarizeCall(c, p);
-  // The place is the first call that is wrong: before it, everything is within rounding.
-  const EarlierCalls before = CountEarlierCalls(c, p);
-  FirstDivergence f = StartExplanation(c, p, last.out.worst_row);
-  f.confidence = std::min(kDriftConfidence, std::max(0.1, ConfidenceOf(c, p, last, before)));
-  f.why = fmt::format(
-      "{}; rounding errors grow from call to call and become larger than noise here ({} roundings, "
-      "from {} in its inputs)",
-      DescribeEarlierCalls(c, before), ShortNumber(last.out.severity),
-      ShortNumber(last.in.severity));
-  if (q == p) {
-    f.why += "; no earlier call makes a larger jump";
-  } else {
-    const std::string line = SourceLineOf(c, q);
-    f.why += fmt::format("; the largest jump is at {}: from {} to {} roundings{}", EntryName(c, q),
-                         ShortNumber(call.in.severity), ShortNumber(call.out.severity),
-                         line.empty() ? "" : fmt::format(" ({})", line));
-  }
-  f.advice = c.mode == Mode::kTensor
-                 ? "gradual growth has no single cause: compare against a float64 run"
-                 : "gradual growth has no single cause: record task tensor and compare again, or "
-                   "compare against a float64 run";
   return f;
 }
 

@@ -2,11 +2,9 @@
 // sentence that says why, and what to look at next.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "engine/compare/model/comparison.h"
-#include "engine/compare/regions/new_values.h"
 
 namespace msprobe::compare {
 
@@ -26,19 +24,6 @@ enum class Tie {
 // `pair` is the first call with a wrong number; `row` is its wrong row, -1: the call as a whole.
 FirstDivergence ExplainUnmatched(const Comparison& comparison, int32_t unmatched, int32_t pair,
                                  int32_t row, Tie tie);
-
-// On the way to a wrong value the target makes other calls than the golden, and one of them makes the
-// first value that the golden has nowhere.
-FirstDivergence ExplainNewValue(const Comparison& comparison, const NewValue& value);
-
-// `backward` is a wrong call of the backward pass that only one run has. Where the calls beside it
-// begin the backward pass from another loss: the target's call that made the loss. A loss that is
-// computed by other calls has no partner, so its gradient is the first value that is compared.
-std::optional<FirstDivergence> ExplainOtherLoss(const Comparison& comparison, int32_t backward);
-
-// Rounding grows from call to call. At `pair`, which is the place that is named, it is more than is
-// explained for the first time; its largest growth is at `jump`.
-FirstDivergence ExplainDrift(const Comparison& comparison, int32_t jump, int32_t pair);
 
 // Why a call of both runs drew other random numbers. Dumps of ours have the state of the generator at
 // the beginning of each call that may draw.

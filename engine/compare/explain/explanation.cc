@@ -67,8 +67,6 @@ std::string_view WhyInputsAreUnknown(const Comparison& c, int32_t p) {
     const bool goes_in =
         leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg || leaf.slot == Slot::kParameter;
     if (!goes_in || c.measures[i].reason == Reason::kNothingRecorded) continue;
-    if (c.measures[i].reason == Reason::kOtherParts)
-      return "its inputs are parts of a batch that the two runs divide otherwise";
     recorded = true;
   }
   return recorded ? "none of its inputs has a counterpart to compare"

@@ -7,26 +7,24 @@
 
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/record_keys.h"
-#include "engine/compare/regions/unpaired_results.h"
 #include "engine/model/names.h"
 
 namespace msprobe::compare {
 namespace {
 
 // Values without a partner that one run alone has although the other was not killed: its calls are
-// made otherwise. Results of paired calls count only when they are compared somewhere.
-int64_t ValuesOfOtherStructure(const Comparison& c, const UnpairedResults& unpaired) {
+// made differently. Results of paired calls do not count as long as they are open.
+int64_t ValuesOfOtherStructure(const Comparison& c) {
   int64_t values = 0;
   for (const RecordPair& pair : c.pairs) {
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
       const Row& row = c.rows[i];
       if (c.measures[i].reason != Reason::kNoPartner) continue;
       const bool other_was_killed = !(row.target >= 0 ? c.golden : c.target).complete;
-      const bool rewritten = !c.rewritten.empty() && c.rewritten[&pair - c.pairs.data()] != 0;
-      if (!other_was_killed && (!pair.matched() || rewritten || unpaired.IsCompared(i))) ++values;
+      values += !other_was_killed;
     }
   }
-  return values;
+  return values - (c.decided ? c.decided->open_results : 0);
 }
 
 RunVerdict VerdictOf(const Comparison& c, Summary* s) {
@@ -35,22 +33,17 @@ RunVerdict VerdictOf(const Comparison& c, Summary* s) {
   if (wrong || s->rows[static_cast<int>(RowVerdict::kDiffers)] > 0) return RunVerdict::kDiffers;
   if (s->compared == 0 || ComparedTooLittle(*s)) return RunVerdict::kUnknown;
   // A run that was killed may have made the missing calls later.
-  const bool other_calls = s->other_forms > 0 || s->compiled_calls > 0 ||
+  const bool other_calls = s->other_forms > 0 || s->without_effect > 0 || s->compiled_calls > 0 ||
                            (s->target_only_calls > 0 && c.golden.complete) ||
                            (s->golden_only_calls > 0 && c.target.complete);
   if (unknown > 0 || other_calls) {
-    const UnpairedResults unpaired(c);
-    // Two frameworks never record the same calls: one counts batches in BatchNorm, one reads shapes.
-    if (c.decided) {  // relations know which results reach one of the step
+    // A table of results does not tell what reaches a result of the step.
+    if (c.decided) {
       s->calls_compared_nowhere = static_cast<int64_t>(c.decided->compared_nowhere.size());
       if (s->calls_compared_nowhere > 0) s->first_compared_nowhere = c.decided->compared_nowhere[0];
-    } else if (!OfTwoFrameworks(c.target, c.golden)) {
-      s->calls_compared_nowhere = unpaired.calls_compared_nowhere();
-      s->first_compared_nowhere = unpaired.first_compared_nowhere();
     }
     if (s->calls_compared_nowhere > 0) return RunVerdict::kDiffers;
-    return unknown > ValuesOfOtherStructure(c, unpaired) ? RunVerdict::kUnknown
-                                                         : RunVerdict::kStructure;
+    return unknown > ValuesOfOtherStructure(c) ? RunVerdict::kUnknown : RunVerdict::kStructure;
   }
   return s->rows[static_cast<int>(RowVerdict::kNoise)] > 0 ? RunVerdict::kNoise
                                                            : RunVerdict::kEqual;
@@ -65,8 +58,8 @@ Summary Summarize(const Comparison& c) {
     ++s.rows[static_cast<int>(m.verdict)];
     s.neutral_rows += IsNeutral(m);
     s.compared += m.verdict != RowVerdict::kUnknown;
-    s.other_forms += m.reason == Reason::kOtherForm || m.reason == Reason::kRewritten ||
-                     m.reason == Reason::kOtherParts || m.reason == Reason::kWithoutEffect;
+    s.other_forms += m.reason == Reason::kOtherForm || m.reason == Reason::kRewritten;
+    s.without_effect += m.reason == Reason::kWithoutEffect;
     if (!IsNeutral(m)) {
       s.target_values += c.rows[i].target >= 0;
       s.golden_values += c.rows[i].golden >= 0;

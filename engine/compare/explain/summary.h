@@ -20,7 +20,7 @@ enum class RunVerdict : uint8_t {
   kUnknown,    // nothing differs, but a recorded value could not be judged, or (nearly) nothing was
                // compared (ComparedTooLittle)
   kDiffers,    // a value differs, or a call that only one run made has results that are compared
-               // nowhere (unpaired_results.h), and the other run was not killed before that call
+               // nowhere (Decided::compared_nowhere)
 };
 
 struct Summary {
@@ -31,7 +31,9 @@ struct Summary {
   // against a run.
   int64_t compared = 0, target_values = 0, golden_values = 0;
   int64_t neutral_rows = 0;  // unknown rows that say nothing against a run (IsNeutral)
-  int64_t other_forms = 0;   // of them, values that the runs pass in another form
+  // Of them, values that the runs pass or compute in another form; values that differ, and no result
+  // of the step depends on it.
+  int64_t other_forms = 0, without_effect = 0;
   int64_t target_only_rows = 0, golden_only_rows = 0;
   int64_t target_only_calls = 0, golden_only_calls = 0;
   // Calls of one run that the other has inside compiled code; not among those of one run only.

@@ -12,9 +12,6 @@
 namespace msprobe::compare {
 namespace {
 
-// An error has grown from call to call when it is at most so many times as large as that of the
-// inputs.
-constexpr double kDriftJump = 8;
 // How many pairs before the first wrong call are near.
 constexpr int kNeighbourhood = 16;
 
@@ -103,22 +100,6 @@ int32_t UnmatchedMakerOf(const Comparison& c, int32_t p, const Leaf& target, con
   return -1;
 }
 
-Mover UnmatchedMover(const Comparison& c, int32_t p) {
-  const RecordPair& pair = c.pairs[p];
-  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-    const Row& row = c.rows[i];
-    const Measure& m = c.measures[i];
-    if (row.target < 0 || row.golden < 0 || m.severity != 0 || m.verdict == RowVerdict::kEqual)
-      continue;
-    const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
-    if (t.slot == Slot::kOutput || t.fingerprint.empty() || t.fingerprint == g.fingerprint)
-      continue;
-    if (const int32_t maker = UnmatchedMakerOf(c, p, t, g); maker >= 0)
-      return {maker, static_cast<int32_t>(i)};
-  }
-  return {-1, -1};
-}
-
 int32_t UnmatchedNear(const Comparison& c, int32_t p) {
   // A forward call behind a backward call is in the backward pass too: code of autograd.Function.
   const auto in_pass_of_p = [&](int32_t q) {
@@ -152,16 +133,6 @@ int32_t UnmatchedTerm(const Comparison& c, int32_t p) {
   return -1;
 }
 
-int32_t UnmatchedInside(const Comparison& c, int32_t module) {
-  if (!RecordOf(c, module).is_module) return -1;
-  for (int32_t q = module - 1; q >= 0 && q > module - 4096; --q) {
-    if (!c.pairs[q].matched() && !c.IsRewritten(q) &&
-        WithoutCall(RecordOf(c, q).parent) == WithoutCall(RecordOf(c, module).name))
-      return q;
-  }
-  return -1;
-}
-
 int32_t EnclosingIntroducer(const Comparison& c, int32_t p) {
   const int32_t size = static_cast<int32_t>(c.pairs.size());
   std::string_view at = RecordOf(c, p).parent;
@@ -172,23 +143,6 @@ int32_t EnclosingIntroducer(const Comparison& c, int32_t p) {
     ++depth;
   }
   return -1;
-}
-
-int32_t LargestJump(const Comparison& c, int32_t p) {
-  const CallSummary call = SummarizeCall(c, p);
-  if (call.in.severity <= 0 || call.arguments.differs || !std::isfinite(call.out.severity))
-    return -1;
-  if (call.out.worst_row < 0 || JumpOf(call) >= kDriftJump) return -1;
-  int32_t best = p;
-  double best_jump = JumpOf(call);
-  for (int32_t q = 0; q < p; ++q) {
-    if (c.classes[q] != CallClass::kNoise || RecordOf(c, q).is_module) continue;
-    const CallSummary s = SummarizeCall(c, q);
-    // Every call makes one rounding: inputs that are bit-equal count as 1.
-    const double jump = s.out.severity / std::max(s.in.severity, 1.0);
-    if (jump > best_jump) best = q, best_jump = jump;
-  }
-  return best;
 }
 
 int32_t FirstWrongInput(const Comparison& c, int32_t p) {

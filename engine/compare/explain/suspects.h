@@ -14,16 +14,8 @@ namespace msprobe::compare {
 // the other: then `pair` itself is at another place.
 int32_t UnmatchedMakerOf(const Comparison& comparison, int32_t pair, const Leaf& target,
                          const Leaf& golden);
-// A call without a partner that made an input of `pair` which has the same statistics on both sides
-// and other bits, as when it moves elements; and the row of that input.
-struct Mover {
-  int32_t maker, row;
-};
-Mover UnmatchedMover(const Comparison& comparison, int32_t pair);
 // A call without a partner, in the same direction as `pair` and shortly before it.
 int32_t UnmatchedNear(const Comparison& comparison, int32_t pair);
-// A call without a partner directly inside the call of a module.
-int32_t UnmatchedInside(const Comparison& comparison, int32_t module);
 // `pair` is a backward call. The gradient that it takes is the sum of the gradients of all uses of its
 // forward call's results. Where only one run differentiates one of the uses: the call that joins
 // this use to what both runs differentiate. `loss + 0.1 * penalty` in the one run and `loss` in the
@@ -32,9 +24,6 @@ int32_t UnmatchedTerm(const Comparison& comparison, int32_t pair);
 // The innermost call of a module around `pair` that introduces the error: its inputs agree, so the
 // error begins inside it.
 int32_t EnclosingIntroducer(const Comparison& comparison, int32_t pair);
-// When the error at `pair` has grown from call to call and did not begin there: the call with the
-// largest growth, `pair` or one before it.
-int32_t LargestJump(const Comparison& comparison, int32_t pair);
 // The call of the module in which the call `pair` runs; only one that is recorded on both sides.
 int32_t CallAround(const Comparison& comparison, int32_t pair);
 // The outermost call that had a wrong input before `pair` began: a module is recorded behind the

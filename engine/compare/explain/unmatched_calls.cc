@@ -64,6 +64,20 @@ std::string Place(const Comparison& c, int32_t pair) {
   return line.empty() ? "" : fmt::format(" ({})", line);
 }
 
+// The first plain argument that is not the same, also where no result depends on it; -1: there is none.
+int32_t OtherArgument(const Comparison& c, int32_t p) {
+  const RecordPair& pair = c.pairs[p];
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Measure& m = c.measures[i];
+    const int32_t leaf = c.rows[i].target;
+    const bool differs = m.verdict == RowVerdict::kDiffers || m.reason == Reason::kWithoutEffect;
+    if (leaf >= 0 && differs && c.target.leaves[leaf].slot != Slot::kOutput &&
+        IsPlain(c, static_cast<int32_t>(i)))
+      return static_cast<int32_t>(i);
+  }
+  return -1;
+}
+
 }  // namespace
 
 std::string DescribeDifferingArguments(const Comparison& c) {
@@ -71,8 +85,8 @@ std::string DescribeDifferingArguments(const Comparison& c) {
   int32_t first = -1, row = -1;
   for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
     if (!c.pairs[p].matched()) continue;
-    const SideSummary arguments = SummarizeCall(c, p).arguments;
-    if (arguments.differs && count++ == 0) first = p, row = arguments.worst_row;
+    const int32_t other = OtherArgument(c, p);
+    if (other >= 0 && count++ == 0) first = p, row = other;
   }
   if (count == 0) return "";
   return fmt::format(

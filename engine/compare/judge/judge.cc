@@ -348,9 +348,9 @@ bool IsNeutral(const Measure& m) {
          (m.reason == Reason::kNothingRecorded || m.reason == Reason::kUninitialised ||
           m.reason == Reason::kOverwritten || m.reason == Reason::kOtherForm ||
           m.reason == Reason::kOneFramework || m.reason == Reason::kOneRecorded ||
-          m.reason == Reason::kRewritten || m.reason == Reason::kOtherParts ||
-          m.reason == Reason::kWithoutEffect || m.reason == Reason::kDevice ||
-          m.reason == Reason::kGradientOrder || m.reason == Reason::kDTypeDiffers);
+          m.reason == Reason::kRewritten || m.reason == Reason::kWithoutEffect ||
+          m.reason == Reason::kDevice || m.reason == Reason::kGradientOrder ||
+          m.reason == Reason::kDTypeDiffers);
 }
 
 std::string_view ReasonText(Reason reason) {
@@ -377,8 +377,6 @@ std::string_view ReasonText(Reason reason) {
       return "recorded by one of the two tools only";
     case Reason::kRewritten:
       return "computed by other operations, and the results agree";
-    case Reason::kOtherParts:
-      return "a part of a batch that the other run divides in another way";
     case Reason::kWithoutEffect:
       return "differs, and no result of the call depends on it";
     case Reason::kOneFramework:

@@ -1,24 +1,10 @@
 #include "engine/compare/measure/outside_data.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/page_release.h"
-#include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare {
-namespace {
-
-bool IsExact(const Leaf& leaf) {
-  const NumberKind kind = RoundingOf(leaf.dtype).kind;
-  return leaf.kind == LeafKind::kTensor &&
-         (kind == NumberKind::kInteger || kind == NumberKind::kBool);
-}
-
-}  // namespace
-
 void ForEachOutsideRow(const Comparison& c, size_t pairs,
                        const std::function<bool(uint32_t row)>& body) {
   FingerprintSet known;
@@ -42,38 +28,6 @@ void ForEachOutsideRow(const Comparison& c, size_t pairs,
       }
     }
   }
-}
-
-void JudgeOutsideIntegers(Comparison* c) {
-  const auto is_suspect = [&](uint32_t row) {
-    return c->measures[row].reason == Reason::kOtherBits &&
-           IsExact(c->target.leaves[c->rows[row].target]);
-  };
-  size_t end = 0;
-  bool any = false;
-  for (bool same = true; same && end < c->pairs.size(); ++end) {
-    const RecordPair& pair = c->pairs[end];
-    if (!pair.matched()) continue;
-    for (uint32_t r = pair.first_row; r < pair.first_row + pair.row_count; ++r) {
-      if (c->measures[r].verdict == RowVerdict::kEqual || c->rows[r].target < 0) continue;
-      const Leaf& leaf = c->target.leaves[c->rows[r].target];
-      if (leaf.slot == Slot::kOutput) {
-        same = same && !IsExact(leaf);
-      } else {
-        any = any || is_suspect(r);
-      }
-    }
-  }
-  if (!any) return;
-  ForEachOutsideRow(*c, end, [&](uint32_t row) {
-    if (is_suspect(row)) {
-      c->measures[row] = {.tensor = c->measures[row].tensor,
-                          .verdict = RowVerdict::kDiffers,
-                          .reason = Reason::kOtherElements,
-                          .severity = std::numeric_limits<double>::infinity()};
-    }
-    return true;
-  });
 }
 
 }  // namespace msprobe::compare

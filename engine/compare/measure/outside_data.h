@@ -18,10 +18,4 @@ namespace msprobe::compare {
 void ForEachOutsideRow(const Comparison& comparison, size_t pairs,
                        const std::function<bool(uint32_t row)>& body);
 
-// Judges integers from outside that have equal statistics and different bits: they differ (a batch
-// in another order), because integers are not rounded. Only when all integers and booleans that
-// recorded calls made are equal: otherwise rounding may have changed a choice (an argmax), and the
-// integers may follow from that choice through a call that was not recorded.
-void JudgeOutsideIntegers(Comparison* comparison);
-
 }  // namespace msprobe::compare

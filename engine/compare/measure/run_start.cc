@@ -100,12 +100,13 @@ std::string CompareData(const Comparison& c) {
   ForEachOutsideRow(c, end, [&](uint32_t row) {
     const Leaf& leaf = c.target.leaves[c.rows[row].target];
     const RowVerdict verdict = c.measures[row].verdict;
+    const bool differs =
+        verdict == RowVerdict::kDiffers || c.measures[row].reason == Reason::kWithoutEffect;
     if (verdict == RowVerdict::kEqual) same.Insert(leaf.fingerprint);
     if (verdict == RowVerdict::kNoise) rounded.Insert(leaf.fingerprint);
     // A weight is no data. What the golden has elsewhere, the target passes to another call: the data
     // are the same. What the golden computes, the target computes in code that is not recorded.
-    if (verdict == RowVerdict::kDiffers && !IsWeightArgument(c, leaf) &&
-        !of_golden.Has(leaf.fingerprint) &&
+    if (differs && !IsWeightArgument(c, leaf) && !of_golden.Has(leaf.fingerprint) &&
         !made_in_golden.Has(c.golden.leaves[c.rows[row].golden].fingerprint))
       other = leaf.name, is_data = row < data_end;
     return other.empty();

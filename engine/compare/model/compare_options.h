@@ -53,13 +53,6 @@ enum class Alignment : uint8_t {
            // of the same API
 };
 
-// What decides where two runs first differ.
-enum class Engine : uint8_t {
-  kAuto,       // relations
-  kRules,      // rows are judged one by one, and rules take back what they explain
-  kRelations,  // values of the target are related to those of the golden (relations/)
-};
-
 // What makes two values equal enough.
 enum class Exactness : uint8_t {
   kAuto,      // bits, when both runs have one environment and make the same calls; else rounding
@@ -73,8 +66,7 @@ struct CompareOptions {
   std::optional<Mode> mode;
   Alignment alignment = Alignment::kAuto;
   Exactness exactness = Exactness::kAuto;
-  Engine engine = Engine::kAuto;
-  // Of kRelations: what the step before left to this one; then what this one leaves to the next
+  // What the step before left to this one; then what this one leaves to the next
   // (relations/carried.h). Null: the first step.
   std::shared_ptr<relations::Carried> carried;
   bool keep_proofs = false;  // in Decided::proofs

@@ -85,8 +85,6 @@ enum class Reason : uint8_t {
   kMoved,          // differs: other bits of a call that only moves the equal bits it was given
   kEnlarged,       // noise: the rounding of its inputs, which the operation enlarges by its nature
   kRewritten,      // unknown: of calls that differ in structure and compute the same; not counted
-  kOtherParts,     // part of a batch that the other run divides in another way. Unknown: the parts
-                   // agree together; not counted. Differs: they do not
   kWithoutEffect,  // unknown: no result of the call depends on it; not counted
   kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for arguments
                    // that are dtypes (a run in mixed precision passes others)
@@ -166,6 +164,9 @@ struct Decided {
   std::vector<std::string> related_weights;
   // Calls of one run whose results were not recorded, and that may change memory: indices into pairs.
   std::vector<int32_t> compared_nowhere;
+  // How many rows of paired calls hold a result that only one run has, and of whose content nothing was
+  // recorded.
+  int64_t open_results = 0;
   // What relates the values; null unless CompareOptions::keep_proofs.
   std::shared_ptr<const relations::Proofs> proofs;
 };
@@ -182,12 +183,9 @@ struct Comparison {
   ElementType NoiseDTypeOf(size_t row) const {
     return noise_dtypes.empty() ? ElementType() : noise_dtypes[row];
   }
-  static constexpr char kRewrite = 1, kPartOfBatch = 2, kCompiled = 3;
-  // Whether the calls are no part of what differs: a rewrite, a part of a batch, compiled code.
+  static constexpr char kRewrite = 1, kCompiled = 2;
+  // Whether the calls are no part of what differs: a rewrite, compiled code.
   bool IsRewritten(int32_t pair) const { return !rewritten.empty() && rewritten[pair] != 0; }
-  bool IsPartOfBatch(int32_t pair) const {
-    return !rewritten.empty() && rewritten[pair] == kPartOfBatch;
-  }
   bool IsCompiled(int32_t pair) const { return !rewritten.empty() && rewritten[pair] == kCompiled; }
   Dump target, golden;
   Mode mode = Mode::kStatistics;
@@ -209,8 +207,8 @@ struct Comparison {
   // cannot be read.
   std::vector<std::string> notes;
   std::vector<CallClass> classes;  // one for each pair
-  // Empty, or one for each pair: 0, kRewrite for a part of a rewrite (regions/rewrites.h),
-  // kPartOfBatch (regions/batch_parts.h), or kCompiled (model/compiled_code.h).
+  // Empty, or one for each pair: 0, kRewrite for a part of a rewrite (relations/decide.h), or
+  // kCompiled (model/compiled_code.h).
   std::vector<char> rewritten;
   // Empty, or for each pair the number of its region (regions/regions.h) as a document of an earlier
   // comparison states it, from 1; 0: none. A document does not have the values that tell.

@@ -79,6 +79,7 @@ class Decision {
           .push_back(name);
     }
     FindComparedNowhere();
+    CountOpenResults();
     MarkRewritten();
     ClassifyCalls(&c_);
     if (!AnyCompared()) return;
@@ -120,7 +121,8 @@ class Decision {
   // What a candidate makes, or what no call made, is wrong, also where its value has the elements of the
   // golden's in another order.
   void MarkRows(const Candidate& candidate) {
-    if (candidate.call == kNoId || exposure_.without_effect) return;
+    if (exposure_.without_effect) return;
+    if (candidate.call == kNoId) return MarkWhereMissing(candidate.golden);
     if (candidate.cause == Cause::kNoCallMadeIt) {
       for (const Taker& use : target_.TakersOf(candidate.value)) {
         const Port& port = target_.taken[use.port];
@@ -131,6 +133,22 @@ class Decision {
     }
     for (const Port& port : target_.Makes(candidate.call)) {
       if (port.value == candidate.value) MarkRow(candidate.call, port);
+    }
+  }
+
+  // Where the golden passes on what only it makes, the target passes another value of the step.
+  void MarkWhereMissing(CallId golden) {
+    if (golden == kNoId) return;
+    std::unordered_set<int32_t> taken;  // leaves of the golden
+    for (const Port& made : golden_.Makes(golden)) {
+      for (const Taker& use : golden_.TakersOf(made.value))
+        taken.insert(golden_.taken[use.port].leaf);
+    }
+    for (size_t i = 0; i < c_.rows.size(); ++i) {
+      Measure& m = c_.measures[i];
+      if (m.reason != Reason::kRewritten || taken.count(c_.rows[i].golden) == 0) continue;
+      m.verdict = RowVerdict::kDiffers;
+      m.reason = Reason::kNone;
     }
   }
 
@@ -190,6 +208,21 @@ class Decision {
       if (!c_.pairs[p].matched() &&
           (mine.count(c_.pairs[p].target) > 0 || others.count(c_.pairs[p].golden) > 0))
         c_.decided->compared_nowhere.push_back(static_cast<int32_t>(p));
+    }
+  }
+
+  void CountOpenResults() {
+    const auto open = [](const Graph& run, int32_t leaf) {
+      return leaf >= 0 && run.dump.leaves[leaf].slot == Slot::kOutput &&
+             run.ValueOfLeaf(leaf) == kNoId;
+    };
+    for (const RecordPair& pair : c_.pairs) {
+      if (!pair.matched()) continue;
+      for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+        const Row& row = c_.rows[i];
+        if (c_.measures[i].reason == Reason::kNoPartner)
+          c_.decided->open_results += open(target_, row.target) || open(golden_, row.golden);
+      }
     }
   }
 

@@ -9,10 +9,8 @@
 #include <utility>
 
 #include "engine/compare/explain/classify.h"
-#include "engine/compare/explain/divergence.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explanation.h"
-#include "engine/compare/explain/suspects.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/model/gradients_before.h"
@@ -20,9 +18,6 @@
 
 namespace msprobe::compare {
 namespace {
-
-constexpr double kConfidence = 0.95;
-constexpr double kByShape = 0.7;  // the wrong value is only known to look like such a gradient
 
 // The parameter of a leaf "Optimizer.gradients_before.1.forward.output.0.fc.weight": "fc.weight".
 std::string_view ParameterOf(const Record& record, const Leaf& leaf) {
@@ -68,11 +63,6 @@ void TakeRecords(Dump* d, const Taken& taken) {
   MoveLeaves(places, &d->strides);
   MoveLeaves(places, &d->sketches);
   MoveLeaves(places, &d->rests);
-}
-
-// Of a row of a pair.
-std::string ParameterOfRow(const Comparison& c, int32_t pair, int32_t row) {
-  return ParameterOfGradient(RecordOf(c, pair), LeafPath(c, row));
 }
 
 }  // namespace
@@ -165,46 +155,6 @@ std::vector<LeftGradients::Difference> LeftGradients::DifferencesOf(const Compar
   return found;
 }
 
-namespace {
-
-// How sure it is that the call `pair` shows one of these gradients; 0: it does not.
-template <typename Differences>
-double ShowsOne(const Comparison& c, int32_t pair, const Differences& differences) {
-  const Record& record = RecordOf(c, pair);
-  if (record.direction == Direction::kBackward) return 0;
-  const auto any = [&](const auto& fits) {
-    return std::any_of(differences.begin(), differences.end(), fits);
-  };
-  const RecordPair& p = c.pairs[pair];
-  bool shows_gradients = false;
-  for (uint32_t i = p.first_row; i < p.first_row + p.row_count; ++i) {
-    const bool alone = c.rows[i].target < 0 || c.rows[i].golden < 0;
-    if (c.measures[i].verdict != RowVerdict::kDiffers && !alone) continue;
-    const std::string name = ParameterOfRow(c, pair, static_cast<int32_t>(i));
-    shows_gradients |= !name.empty();
-    if (any([&](const auto& d) { return d.parameter == name; })) return kConfidence;
-  }
-  // A parameter that several modules share has the name of the first of them.
-  const bool parameters = record.direction == Direction::kParameterGrad;
-  const int32_t input = parameters ? -1 : FirstWrongInput(c, pair);
-  if (shows_gradients && !parameters) return 0;
-  for (uint32_t i = p.first_row; i < p.first_row + p.row_count; ++i) {
-    if (parameters ? c.measures[i].verdict != RowVerdict::kDiffers
-                   : static_cast<int32_t>(i) != input)
-      continue;
-    const Row& row = c.rows[i];
-    const Shape shape =
-        (row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden]).shape;
-    if (any([&](const auto& d) {
-          return (d.target ? d.target : d.golden)->shape.view() == shape.view();
-        }))
-      return kByShape;
-  }
-  return 0;
-}
-
-}  // namespace
-
 // The sentence about the first parameter of the pass.
 std::string LeftGradients::Describe(const Comparison& c, int32_t pair,
                                     const std::vector<Difference>& differences, int64_t number) {
@@ -231,34 +181,6 @@ std::string LeftGradients::Describe(const Comparison& c, int32_t pair,
   return text;
 }
 
-// The differing gradients of parameters, where the comparison has no other difference and the runs
-// agree on each of these parameters later: what lay there was cleared before anything took it.
-template <typename Differences>
-std::vector<uint32_t> ClearedLater(const Comparison& c, const Differences& differences) {
-  std::vector<uint32_t> rows;
-  std::set<std::string> open;  // parameters whose gradient differs so far
-  for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
-    const RecordPair& pair = c.pairs[p];
-    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-      const RowVerdict verdict = c.measures[i].verdict;
-      if (verdict == RowVerdict::kUnknown) continue;
-      const bool differs = verdict == RowVerdict::kDiffers;
-      if (!differs && open.empty()) continue;
-      std::string name = ParameterOfRow(c, p, static_cast<int32_t>(i));
-      if (!differs) {
-        open.erase(name);
-        continue;
-      }
-      const bool left = std::any_of(differences.begin(), differences.end(),
-                                    [&](const auto& d) { return d.parameter == name; });
-      if (!left || RecordOf(c, p).direction != Direction::kParameterGrad) return {};
-      rows.push_back(i);
-      open.insert(std::move(name));
-    }
-  }
-  return open.empty() ? rows : std::vector<uint32_t>();
-}
-
 // The first pair of the backward pass, at most `last`: what stands before it was made earlier.
 int32_t LeftGradients::BeginOf(const Comparison& c, const Pass* target, const Pass* golden,
                                int32_t last) {
@@ -270,38 +192,6 @@ int32_t LeftGradients::BeginOf(const Comparison& c, const Pass* target, const Pa
          !behind(golden, c.pairs[begin].golden))
     ++begin;
   return begin;
-}
-
-void LeftGradients::Name(Comparison* c) const {
-  const int32_t first = FirstWrongCall(*c);
-  if (first < 0 || !c->pairs[first].matched()) return;
-  // A backward call made the wrong gradient of a parameter (MakerOfGradient in divergence.cc).
-  if (c->first.pair != first && RecordOf(*c, c->first.pair).direction == Direction::kBackward)
-    return;
-  std::set<int64_t> numbers;
-  for (const Side* side : {&target_, &golden_}) {
-    for (const Pass& pass : side->passes) numbers.insert(pass.record.call);
-  }
-  for (const int64_t number : numbers) {
-    const Pass *t = target_.Find(number), *g = golden_.Find(number);
-    if ((t == nullptr && !target_.tells) || (g == nullptr && !golden_.tells)) continue;
-    const RecordPair& pair = c->pairs[first];
-    if ((t != nullptr && t->behind > pair.target) || (g != nullptr && g->behind > pair.golden))
-      return;
-    const std::vector<Difference> differences = DifferencesOf(*c, number);
-    const double confidence = ShowsOne(*c, first, differences);
-    if (confidence == 0) continue;
-    if (const std::vector<uint32_t> rows = ClearedLater(*c, differences); !rows.empty()) {
-      for (const uint32_t row : rows)
-        c->measures[row] = {.verdict = RowVerdict::kUnknown, .reason = Reason::kOverwritten};
-      ClassifyCalls(c);
-      c->first = {};
-      c->runners_up.clear();
-      return;
-    }
-    Put(number, first, confidence, c);
-    return;
-  }
 }
 
 std::vector<LeftGradient> LeftGradients::Differences(const Comparison& c) const {

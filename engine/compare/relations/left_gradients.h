@@ -3,8 +3,8 @@
 // the same in both runs, they are the first wrong number, and no call of the pass is to blame.
 //
 //   LeftGradients left(&target, &golden);   // before the alignment: takes their entries out
-//   left.Name(&comparison);                 // after FindFirstDivergence: puts back the one it names
-//   left.Differences(comparison);           // for relations, which name it by themselves
+//   left.Differences(comparison);           // what the runs do not agree on
+//   left.Put(pass, shown, 0.95, &comparison);  // puts back the one that is the first divergence
 #pragma once
 
 #include <cstdint>
@@ -36,19 +36,6 @@ void DropGradientsBefore(Dump* dump);
 class LeftGradients {
  public:
   LeftGradients(Dump* target, Dump* golden);
-
-  // The rule. The first wrong call is explained by a backward pass before it, if
-  // - both dumps say what lay in .grad when the pass began;
-  // - for some parameter it is not the same: nothing (or zeros) in one run, or beyond what the
-  // comparison takes for noise;
-  // - the first wrong call is the first that shows a gradient of such a parameter: gradients of
-  // parameters, an optimizer, or a call that takes a value of its shape which no call made.
-  // A wrong call inside the backward pass is never explained: it does not read .grad. Then the entry
-  // becomes a pair of the comparison, in front of that call, and its first divergence. Where all that
-  // differs are such gradients, and the runs agree on each of these parameters later in the step, they
-  // were cleared before anything took them: nothing is wrong. A comparison without such a finding
-  // is what it would be without the entries.
-  void Name(Comparison* comparison) const;
 
   // Of all passes that both dumps tell of, in their order. Valid as long as this object.
   std::vector<LeftGradient> Differences(const Comparison& comparison) const;

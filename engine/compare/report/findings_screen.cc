@@ -139,6 +139,44 @@ Lines FindingsScreen::Finding(const Place& place) const {
   return lines;
 }
 
+std::string FindingsScreen::OtherCalls() const {
+  return fmt::format("All results agree, but the two runs did not make the same calls: {}.",
+                     Clean(f_.other_arguments));
+}
+
+std::string FindingsScreen::OtherStructure() const {
+  const Summary& s = f_.summary;
+  const int64_t judged = s.rows[0] + s.rows[1] + s.rows[2];
+  const int64_t alone = s.target_only_rows + s.golden_only_rows;
+  const auto is = [](int64_t count) { return count == 1 ? "is" : "are"; };
+  const auto plural = [](int64_t count) { return count == 1 ? "" : "s"; };
+  std::string what;
+  if (!f_.unmatched_calls.empty()) {
+    what = Clean(f_.unmatched_calls) +
+           (f_.two_frameworks ? "; each framework records calls that the other has not"
+                              : "; their results lead to values that agree");
+  } else if (alone > 0) {
+    what = fmt::format("{} value{} of paired calls {} on one side only", alone, plural(alone),
+                       is(alone));
+  } else if (s.other_forms > 0) {
+    const bool one = s.other_forms == 1;
+    what = fmt::format("{} value{} of paired calls {} another form, and what {} to agrees",
+                       s.other_forms, plural(s.other_forms), one ? "has" : "have",
+                       one ? "it leads" : "they lead");
+  } else if (s.compiled_calls > 0) {
+    what = fmt::format("{} call{} of one run {} inside compiled code of the other",
+                       s.compiled_calls, plural(s.compiled_calls), is(s.compiled_calls));
+  } else if (!f_.other_arguments.empty()) {
+    return OtherCalls();
+  } else {
+    return fmt::format(
+        "No result of the step differs: {} values agree, and {} differ without effect on it.",
+        judged, s.without_effect);
+  }
+  return fmt::format("All {} values with a partner agree, but the calls are not the same: {}.",
+                     judged, what);
+}
+
 std::string FindingsScreen::NoDivergence() const {
   const Summary& s = f_.summary;
   const int64_t judged = s.rows[0] + s.rows[1] + s.rows[2];
@@ -178,34 +216,11 @@ std::string FindingsScreen::NoDivergence() const {
         "not a pass.",
         judged, s.rows[3] - s.neutral_rows);
   }
-  if (s.verdict == RunVerdict::kStructure) {
-    const int64_t alone = s.target_only_rows + s.golden_only_rows;
-    const std::string what =
-        f_.unmatched_calls.empty()
-            ? alone > 0 ? fmt::format("{} value{} of paired calls {} on one side only", alone,
-                                      alone == 1 ? "" : "s", alone == 1 ? "is" : "are")
-              : s.other_forms == 0
-                  ? fmt::format("{} call{} of one run {} inside compiled code of the other",
-                                s.compiled_calls, s.compiled_calls == 1 ? "" : "s",
-                                s.compiled_calls == 1 ? "is" : "are")
-                  : fmt::format("{} value{} of paired calls {} another form, and what {} to agrees",
-                                s.other_forms, s.other_forms == 1 ? "" : "s",
-                                s.other_forms == 1 ? "has" : "have",
-                                s.other_forms == 1 ? "it leads" : "they lead")
-            : Clean(f_.unmatched_calls) +
-                  (f_.two_frameworks ? "; each framework records calls that the other has not"
-                                     : "; their results lead to values that agree");
-    return fmt::format("All {} values with a partner agree, but the calls are not the same: {}.",
-                       judged, what);
-  }
-  if (!f_.other_arguments.empty()) {
-    return fmt::format("All results agree, but the two runs did not make the same calls: {}.",
-                       Clean(f_.other_arguments));
-  }
+  if (s.verdict == RunVerdict::kStructure) return OtherStructure();
+  if (!f_.other_arguments.empty()) return OtherCalls();
   return s.rows[2] > 0
              ? fmt::format(
-                   "{} values differ, but none of them is data that a call takes or "
-                   "returns.",
+                   "{} values differ, and none of them is known to reach a result of the step.",
                    s.rows[2])
              : fmt::format(
                    "All {} values with a partner agree, but the results of {} call{} without a "

@@ -55,6 +55,9 @@ class FindingsScreen {
   // Lines with `label` before the first one.
   Lines Labelled(std::string_view label, std::string_view text) const;
   std::string NoDivergence() const;
+  // Why the calls are not the same although the results agree.
+  std::string OtherStructure() const;
+  std::string OtherCalls() const;
   TableWidths WidthsOf(const std::vector<Findings::OtherCall>& calls) const;
   Lines LinesOf(const Findings::OtherCall& call, const TableWidths& widths) const;
   Lines OneSideOnly(bool target, int64_t count) const;
