@@ -59,6 +59,18 @@ TEST(Changed, ACallThatLeavesItsArgumentWrongIntroducesTheError) {
   }
 }
 
+TEST(Changed, TheRoundingOfWhatIsAveragedIsNoError) {
+  // The mean of large numbers may be zero in theory.
+  const auto run = [](double error, const Tensor& mean) {
+    DumpBuilder b;
+    b.Call("Functional.batch_norm.0.forward").In(Scaled(Numbers(1000, -1000, 0, 5000), error));
+    return b.Out(kNew).Changed("input.1", mean).Take();
+  };
+  const Tensor mean = Numbers(1e-4, -1e-4, 0, 3e-4);
+  EXPECT_EQ(MustCompare(run(1e-7, Numbers(2e-4, -1e-4, 0, 5e-4)), run(0, mean)).first.pair, -1);
+  EXPECT_EQ(MustCompare(run(1e-7, Numbers(2, -1e-4, 0, 5)), run(0, mean)).first.pair, 0);
+}
+
 TEST(Changed, DumpsWithoutSuchValuesAreComparedAsBefore) {
   DumpBuilder t, g;
   t.Call("Functional.batch_norm.0.forward").In(kOld).Out(kNew).Changed("input.1", kOld);

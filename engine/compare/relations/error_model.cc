@@ -314,6 +314,10 @@ double Relations::TermsOf(ValueId v) const {
     arguments.ratio = std::max(arguments.ratio, Ratio(port.value));
   }
   if (arguments.number == 0) return 0;
+  // A running mean is a sum of what is normalised, which may cancel; a variance has no negative element.
+  if (t.made[value.port].changed && call.facts->kind == OperationClass::kNormalisation &&
+      value.moments.low < 0)
+    return Terms(arguments.first);
   return call.IsBackward() ? TermsOfBackward(v, call, arguments)
                            : TermsOfForward(v, *call.facts, arguments);
 }
