@@ -32,6 +32,8 @@ const char* Because(Proof proof) {
       return "together with other parts it is what the golden has";
     case Proof::kPieceOfWeight:
       return "together with other pieces it is what the golden has";
+    case Proof::kTransposed:
+      return "the golden holds it transposed";
     case Proof::kIndex:
       return "what is taken with it has the rows in that order";
     case Proof::kBeganSo:

@@ -69,6 +69,47 @@ void Out(DumpBuilder& b, const Matrix& m) {
   Sketch(b, m);
 }
 
+Matrix Transposed(const Matrix& m) {
+  Matrix out = m;
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kColumns; ++j) out.x[j * kColumns + i] = m.x[i * kColumns + j];
+  }
+  return out;
+}
+
+// A layer and the update of its weight. `transposed`: the run holds the weight so, and what belongs to it.
+// `loaded_so`: by mistake, and the layer computes what it can.
+Dump LayerOf(bool transposed, float gradient_factor = 1, bool loaded_so = false) {
+  const Matrix x = Matrix::Random(kRows, 1), w = Matrix::Random(kRows, 2);
+  const Matrix used = loaded_so ? Transposed(w) : w;
+  const Matrix gradient =
+      Matrix::Random(kRows, 3).Map([&](float v) { return v * gradient_factor; });
+  Matrix y = x, after = w;
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kColumns; ++j) {
+      float sum = 0;
+      for (int k = 0; k < kColumns; ++k) sum += x.x[i * kColumns + k] * used.x[k * kColumns + j];
+      y.x[i * kColumns + j] = sum;
+    }
+  }
+  for (size_t i = 0; i < after.x.size(); ++i) after.x[i] = w.x[i] - 0.1F * gradient.x[i];
+  const auto form = [&](const Matrix& m) { return transposed || loaded_so ? Transposed(m) : m; };
+  DumpBuilder b;
+  b.Call(transposed ? "Torch.addmm.0.forward" : "Functional.linear.0.forward");
+  In(b, x);
+  In(b, form(w));
+  Out(b, y);
+  b.dump().weights = {{.name = "w", .fingerprint = b.dump().leaves[1].fingerprint}};
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", form(gradient).Recorded());
+  Sketch(b, form(gradient));
+  b.Kwarg("weights.w", form(w).Recorded());
+  Sketch(b, form(w));
+  b.Value("param_groups.0.lr", "float", "0.1");
+  b.OutAt("0.weights.w", form(after).Recorded());
+  Sketch(b, form(after));
+  return b.Take();
+}
+
 struct Runs {
   Comparison c;
   std::shared_ptr<const ContentIds> content;
@@ -108,6 +149,18 @@ TEST(RowSketch, TellsRowsInAnotherOrderFromOtherElements) {
   std::swap(swapped.x[3], swapped.x[3 + 5 * kColumns]);
   const Runs other = OneCall(swapped, x);
   EXPECT_EQ(other.Result(0).strength, Strength::kNone);
+}
+
+TEST(RowSketch, AMatrixMayBeHeldTransposed) {
+  for (const bool swap : {false, true}) {
+    const Comparison calm = test::MustCompare(LayerOf(swap), LayerOf(!swap));
+    EXPECT_EQ(calm.first.pair, -1) << calm.first.why;
+    const Comparison rounded = test::MustCompare(LayerOf(swap, 1 + 1e-6F), LayerOf(!swap));
+    EXPECT_EQ(rounded.first.pair, -1) << rounded.first.why;
+    EXPECT_GE(test::MustCompare(LayerOf(swap, 1.1F), LayerOf(!swap)).first.pair, 0);
+  }
+  // Not where it gives something else: it was loaded so by mistake.
+  EXPECT_GE(test::MustCompare(LayerOf(false, 1, true), LayerOf(false)).first.pair, 0);
 }
 
 TEST(RowSketch, OrderThatTheStepChangesIsDoubtful) {

@@ -31,6 +31,7 @@ enum class Proof : uint8_t {
   kMask,         // the same mask in another coding
   kPartOfBatch,  // together with other parts it is what the golden has whole, or the other way
   kPieceOfWeight,
+  kTransposed,  // the golden holds the matrix transposed
   kIndex,       // by what is taken with it
   kBeganSo,     // a weight that the step began with
   kLeftSo,      // the step before left it with this error

@@ -1,5 +1,5 @@
-// Values that are together what others are together: pieces of a weight, parts of a batch, addends
-// (relate.h).
+// Values that are together what others are together: pieces of a weight, parts of a batch, addends; and
+// weights that are held transposed (relate.h).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -29,6 +29,13 @@ std::vector<ValueId> InSlot(const Graph& run, const std::vector<CallId>& calls, 
     }
   }
   return out;
+}
+
+bool AreTransposed(const Value& a, const Value& b) {
+  const auto mine = a.shape.extents(), other = b.shape.extents();
+  return mine.size() == 2 && other.size() == 2 && mine[0] == other[1] && mine[1] == other[0] &&
+         mine[0] > 1 && mine[1] > 1 && a.IsFloat() && b.IsFloat() && a.moments.known &&
+         b.moments.known;
 }
 
 }  // namespace
@@ -278,6 +285,71 @@ void Relations::RelateDivided(CallId call) {
       }
     }
   }
+}
+
+// A matrix that one run holds transposed: the weight of a Conv1D and that of the Linear layer in its place,
+// and with it its gradient, the state of its optimizer and what the optimizer makes of them. Its moments are
+// the golden's; the rows of which sketches tell are its columns.
+//
+// The weight of a call is the transpose of the golden's where they have the same elements, and all that the
+// call makes of it is right: what a matrix in a wrong order gives is not.
+void Relations::RelateTransposed(CallId call) {
+  const Call& each = t.calls[call];
+  if (each.kind == CallKind::kUpdate) return RelateUpdateOfTransposed(call);
+  if (!each.IsForward()) return;
+  for (const Port& port : t.Takes(call)) {
+    const ValueId v = port.value;
+    const Value& value = t.values[v];
+    if (of(v).proof == Proof::kLeftSo) transposed_[v] |= ArrivesTransposed(v);
+    if (!t.IsWeight(v) || value.maker != kNoId || IsKnown(v) || value.plain) continue;
+    const auto makes = t.Makes(call);
+    if (makes.empty() || !std::all_of(makes.begin(), makes.end(),
+                                      [this](const Port& made) { return IsKnown(made.value); }))
+      return;
+    const auto found = by_elements_.find(ElementsKey(value.moments));
+    if (found == by_elements_.end()) continue;
+    const auto same = std::find_if(found->second.begin(), found->second.end(), [&](ValueId w) {
+      return g.IsWeight(w) && g.values[w].maker == kNoId && AreTransposed(value, g.values[w]) &&
+             SameElements(value.moments, g.values[w].moments);
+    });
+    if (same != found->second.end()) SetTransposed(v, *same, 0, 0);
+  }
+}
+
+// The step before left it so: the golden's rows are not its own.
+bool Relations::ArrivesTransposed(ValueId v) const {
+  const Relation& r = of(v);
+  if (r.golden == kNoId || !AreTransposed(t.values[v], g.values[r.golden])) return false;
+  const auto apart = BySketches(v, r.golden, t.values[v].moments.Rms());
+  return apart &&
+         apart->in_order > kSurely * std::max(r.bound, kOwnRoundings * t.values[v].roundoff);
+}
+
+// What one optimizer's step takes and makes of such a weight.
+void Relations::RelateUpdateOfTransposed(CallId call) {
+  const auto transposed = [this](const Port& port) { return transposed_[port.value] != 0; };
+  const auto takes = t.Takes(call);
+  if (std::none_of(takes.begin(), takes.end(), transposed)) return;
+  for (const auto ports : {takes, t.Makes(call)}) {
+    for (const Port& port : ports) {
+      const ValueId v = port.value, w = AtPartner(port);
+      if (w == kNoId || IsKnown(v) || !AreTransposed(t.values[v], g.values[w])) continue;
+      const double bound = BoundOf(v).error;
+      const double error = Distance(t.values[v].moments, g.values[w].moments, Terms(v));
+      if (error <= std::max(bound, kOwnRoundings * t.values[v].roundoff))
+        SetTransposed(v, w, error, bound);
+    }
+  }
+}
+
+void Relations::SetTransposed(ValueId v, ValueId w, double error, double bound) {
+  Set(v, {.strength = Strength::kNear,
+          .proof = Proof::kTransposed,
+          .golden = w,
+          .error = error,
+          .bound = bound});
+  transposed_[v] = 1;
+  wrong_[v] = 0;
 }
 
 }  // namespace msprobe::compare::relations

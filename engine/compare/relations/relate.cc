@@ -82,6 +82,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       part_(target.values.size(), 0),
       covered_(golden.values.size(), 0),
       taken_(golden.values.size(), 0),
+      transposed_(target.values.size(), 0),
       compiled_(golden.calls.size(), 0),
       golden_leaf_(target.dump.leaves.size(), kNoId),
       target_leaf_(golden.dump.leaves.size(), kNoId),
@@ -232,6 +233,7 @@ void Relations::RelateCall(CallId call) {
   }
   RelateDivided(call);
   RelateIndices(call);
+  RelateTransposed(call);
 }
 
 // Integers that a call takes as indices, of a result that has the rows of its partner's: they name the

@@ -153,6 +153,10 @@ class Relations {
   void RelateDivided(CallId call);
   void RelateIndices(CallId call);
   void RelateIndex(const Port& port);
+  void RelateTransposed(CallId call);
+  bool ArrivesTransposed(ValueId value) const;
+  void RelateUpdateOfTransposed(CallId call);
+  void SetTransposed(ValueId value, ValueId w, double error, double bound);
   bool IsReordered(ValueId v, ValueId w) const;
   bool Follows(ValueId value) const;
   bool FitsOrWrong(ValueId value, ValueId w) const;
@@ -200,6 +204,8 @@ class Relations {
   std::vector<double> terms_, coarse_;  // -1: not known yet
   std::vector<char> has_, part_, covered_;
   std::vector<char> taken_;  // golden values that a value of the target is near
+  std::vector<char>
+      transposed_;  // weights that the golden holds transposed, and what belongs to them
   std::vector<char> compiled_;
   std::vector<int32_t> golden_leaf_, target_leaf_;  // the partner of each leaf
   std::vector<char> scalar_differs_;                // of each leaf of the target

@@ -133,13 +133,17 @@ void Exposure::FindSinks() {
 }
 
 // A result with the elements of w in another shape, dimensions of 1 aside, or in another kind of number.
+// What belongs to a weight has the shape that the weight had when the step began: of Conv1D it is the
+// transpose of Linear's.
 bool Exposure::HasOtherForm(const Sink& sink, ValueId w) const {
   const Leaf& mine = r_.t.dump.leaves[sink.leaf];
   const Leaf& other = r_.g.dump.leaves[r_.PartnerLeaf(sink.leaf)];
   if (!mine.dtype.dtype() || !other.dtype.dtype()) return false;
+  const CallKind kind = r_.t.calls[sink.call].kind;
+  const bool of_weight = kind == CallKind::kUpdate || kind == CallKind::kGradients;
   return r_.t.values[sink.value].IsFloat() != r_.g.values[w].IsFloat() ||
-         (r_.of(sink.value).golden == w && mine.shape.known() && other.shape.known() &&
-          !mine.shape.SameWithoutOnes(other.shape));
+         (!of_weight && r_.of(sink.value).golden == w && mine.shape.known() &&
+          other.shape.known() && !mine.shape.SameWithoutOnes(other.shape));
 }
 
 // A right value of the golden at the place of another one. What its call takes may be wrong already.
