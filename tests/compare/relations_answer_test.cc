@@ -155,6 +155,19 @@ TEST(Answer, OfModulesAloneWhatEntersOneWasMadeBetweenThem) {
   EXPECT_THAT(c.first.advice, HasSubstr("record at level mix"));
 }
 
+TEST(Answer, OfTwoStepsTheSameStepIsAdvised) {
+  const auto run = [](double error, const char* path) {
+    DumpBuilder b;
+    b.dump().path = path;
+    b.Call("Functional.linear.0.forward").In(Value(1, error)).Out(Value(2, error));
+    return b.Take();
+  };
+  const Comparison other = Related(run(kWrong, "t/step3/dump.json"), run(0, "g/step2/dump.json"));
+  EXPECT_THAT(other.first.advice, HasSubstr("compare the same step of both runs"));
+  const Comparison same = Related(run(kWrong, "t/step3/dump.json"), run(0, "g/step3/dump.json"));
+  EXPECT_THAT(same.first.advice, HasSubstr("compare the input data"));
+}
+
 TEST(Answer, ACallThatOnlyMovesMakesOtherElements) {
   const auto run = [](const char* digest) {
     DumpBuilder b;

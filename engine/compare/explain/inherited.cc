@@ -220,6 +220,12 @@ FirstDivergence ExplainOwnWeight(const Comparison& c, const OwnWeight& own, int3
   return f;
 }
 
+// What goes into the calls of another step is other data, made with other weights.
+bool AreOfOtherSteps(const Comparison& c) {
+  const int32_t target = dump::StepInPath(c.target.path), golden = dump::StepInPath(c.golden.path);
+  return target >= 0 && golden >= 0 && target != golden;
+}
+
 Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Makers& made,
                            const EarlierCalls& before) {
   if (const std::vector<OtherWeight> weights = OtherWeights(c);
@@ -313,7 +319,9 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
   f.confidence = origin->confidence * before.JudgedFactor() * pair.confidence;
   f.why =
       fmt::format("{}; {}: {}", DescribeEarlierCalls(c, before), DescribeRow(c, row), origin->why);
-  f.advice = std::move(origin->advice);
+  f.advice = AreOfOtherSteps(c) ? "compare the same step of both runs: between two steps the data "
+                                  "are others, and an optimizer moves the weights"
+                                : std::move(origin->advice);
   if (origin->code != nullptr) {
     f.module = ModuleForPeople(origin->code->module);
     f.source_line = origin->code->line;
