@@ -178,7 +178,7 @@ def pairs():
 
 def gradients():
     """A table, an array of booleans and an archive of the same bits; see gradients_fuzz.cc."""
-    folder = DATA / "gradients/target/rank0"
+    folder = recorded("gradients/target/rank0")
     table = b"param_name,max,min,norm,shape\na,1.0,-1.0,nan,[6]\n"
     booleans = (folder / "step3/b.bias.npy").read_bytes()
     for name, array in (("a", "[6]"), ("b", "[]")):

@@ -12,6 +12,9 @@ from recording import run_forked
 from msprobe import DumpError, FileError, GradComparator, UsageError
 from msprobe.core.grad_probe import pictures
 from msprobe.pytorch import PrecisionDebugger
+from recorded import recorded
+
+TARGET, GOLDEN = recorded("gradients/target"), recorded("gradients/golden")
 
 
 def table(path):
@@ -62,7 +65,7 @@ def test_R_D_G1_gradients_are_collected(tmp_path):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_R_D_G2_similarities_are_those_of_the_older_tool(data, rank, msprobe_bin, tmp_path):
-    code, _, said = run(msprobe_bin, data / "target", data / "golden", "-o", tmp_path)
+    code, _, said = run(msprobe_bin, TARGET, GOLDEN, "-o", tmp_path)
     assert (code, said) == (0, "")
     name = f"rank{rank}/similarities.csv"
     assert table(tmp_path / name) == table(data / "expected" / name)
@@ -99,25 +102,23 @@ def test_two_runs_of_one_program_are_the_same(msprobe_bin, tmp_path):
 def test_R_D_G4_the_python_call(data, tmp_path, capfd):
     names = {}
     exec("from msprobe import *", names)
-    names["GradComparator"].compare_distributed(
-        str(data / "target"), str(data / "golden"), str(tmp_path / "out")
-    )
+    names["GradComparator"].compare_distributed(str(TARGET), str(GOLDEN), str(tmp_path / "out"))
     assert "first fall  step 3, b.weight" in capfd.readouterr().out
     from msprobe.core.grad_probe.grad_compare import GradComparator as OfItsModule
 
     assert OfItsModule is names["GradComparator"] is GradComparator
-    OfItsModule.compare(data / "target/rank0", data / "golden/rank0", tmp_path / "one")
+    OfItsModule.compare(TARGET / "rank0", GOLDEN / "rank0", tmp_path / "one")
     expected = table(data / "expected/rank0/similarities.csv")
     assert table(tmp_path / "one/similarities.csv") == expected
 
 
 def test_errors_of_the_python_call(data, tmp_path):
     with pytest.raises(FileError, match="does not exist"):
-        GradComparator.compare_distributed(data / "nothing", data / "golden", tmp_path)
+        GradComparator.compare_distributed(data / "nothing", GOLDEN, tmp_path)
     with pytest.raises(DumpError, match="expected directions of gradients"):
-        GradComparator.compare(data / "target/rank0/step0", data / "golden/rank0", tmp_path)
+        GradComparator.compare(TARGET / "rank0/step0", GOLDEN / "rank0", tmp_path)
     with pytest.raises((UsageError, TypeError)):
-        GradComparator.compare_distributed(data / "target", 3, tmp_path)
+        GradComparator.compare_distributed(TARGET, 3, tmp_path)
 
 
 def test_level_L0_has_no_directions(msprobe_bin, tmp_path):
@@ -127,9 +128,9 @@ def test_level_L0_has_no_directions(msprobe_bin, tmp_path):
     assert code == 2 and "found tables only" in said and 'grad_level "L1"' in said
 
 
-def test_R_D_G5_pictures_of_the_older_tools(data, msprobe_bin, tmp_path):
+def test_R_D_G5_pictures_of_the_older_tools(msprobe_bin, tmp_path):
     out = tmp_path / "out"
-    code, said, error = run(msprobe_bin, data / "target", data / "golden", "-o", out, "--png")
+    code, said, error = run(msprobe_bin, TARGET, GOLDEN, "-o", out, "--png")
     assert code == 0, error
     for rank in (0, 1):
         folder = out / f"rank{rank}/similarities_picture"
@@ -138,9 +139,7 @@ def test_R_D_G5_pictures_of_the_older_tools(data, msprobe_bin, tmp_path):
         assert f"written: {folder}\n" in said
         for path in folder.iterdir():
             assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5000
-    GradComparator.compare_distributed(
-        data / "target", data / "golden", tmp_path / "again", pictures=True
-    )
+    GradComparator.compare_distributed(TARGET, GOLDEN, tmp_path / "again", pictures=True)
     assert (tmp_path / "again/rank1/similarities_picture/summary_similarities.png").exists()
 
 
@@ -151,11 +150,9 @@ def test_a_name_of_a_parameter_is_no_path(tmp_path):
     assert sorted(names) == [".._.._a_$b$_similarities.png", "x" * 200 + "_similarities.png"]
 
 
-def test_R_D_G5_plots_are_one_page(data, msprobe_bin, tmp_path):
+def test_R_D_G5_plots_are_one_page(msprobe_bin, tmp_path):
     page = tmp_path / "page.html"
-    code, said, _ = run(
-        msprobe_bin, data / "target", data / "golden", "-o", tmp_path / "out", "--html", page
-    )
+    code, said, _ = run(msprobe_bin, TARGET, GOLDEN, "-o", tmp_path / "out", "--html", page)
     text = page.read_text(encoding="utf-8")
     assert code == 0 and f"written: {page}" in said
     # The plots are drawn from packed data (tests/report_page/test_trends.py): parameters and ranks.
@@ -173,15 +170,15 @@ def test_R_D_G5_plots_are_one_page(data, msprobe_bin, tmp_path):
         (["--format", "csv"], "csv"),
     ],
 )
-def test_wrong_flags_are_refused(flags, message, data, msprobe_bin, tmp_path):
-    words = [data / "target", data / "golden", "-o", tmp_path / "out", *flags]
+def test_wrong_flags_are_refused(flags, message, msprobe_bin, tmp_path):
+    words = [TARGET, GOLDEN, "-o", tmp_path / "out", *flags]
     code, said, error = run(msprobe_bin, *words)
     assert (code, said) == (2, "") and message in error
     assert not (tmp_path / "out").exists()
 
 
-def test_the_rule_can_be_changed(data, msprobe_bin, tmp_path):
-    words = [data / "target", data / "golden", "-o", tmp_path, "--exit-code"]
+def test_the_rule_can_be_changed(msprobe_bin, tmp_path):
+    words = [TARGET, GOLDEN, "-o", tmp_path, "--exit-code"]
     code, said, _ = run(msprobe_bin, *words, "--largest-drop", "0.5", "--lowest-first", "0.5")
     assert code == 0
     assert said.startswith("msprobe grad_compare: SIMILAR, nothing falls\n")
@@ -189,10 +186,10 @@ def test_the_rule_can_be_changed(data, msprobe_bin, tmp_path):
 
 
 def test_a_damaged_file_does_not_hide_the_others(data, msprobe_bin, tmp_path):
-    shutil.copytree(data / "target", tmp_path / "target")
+    shutil.copytree(TARGET, tmp_path / "target")
     cut = tmp_path / "target/rank0/step1/c.bias.npy"
     cut.write_bytes(cut.read_bytes()[:-1])
-    code, said, _ = run(msprobe_bin, tmp_path / "target", data / "golden", "-o", tmp_path / "out")
+    code, said, _ = run(msprobe_bin, tmp_path / "target", GOLDEN, "-o", tmp_path / "out")
     assert code == 2
     assert f"  error       {cut}:128: expected 3 bytes of data" in said
     assert "FALLS in step 3" in said
@@ -200,4 +197,4 @@ def test_a_damaged_file_does_not_hide_the_others(data, msprobe_bin, tmp_path):
     rows = table(tmp_path / "out/rank0/similarities.csv")
     assert rows[:7] == good[:7] and rows[7] == ["c.bias", "1.0", "", "1.0", "1.0", "1.0"]
     with pytest.raises(DumpError, match="some gradients could not be compared"):
-        GradComparator.compare_distributed(tmp_path / "target", data / "golden", tmp_path / "out")
+        GradComparator.compare_distributed(tmp_path / "target", GOLDEN, tmp_path / "out")

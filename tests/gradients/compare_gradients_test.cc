@@ -36,6 +36,7 @@ Cells ReadTable(const std::string& path) {
 }
 
 const std::string kData = std::string(MSPROBE_TEST_DATA) + "/gradients";
+const std::string kRecorded = std::string(MSPROBE_RECORDED) + "/gradients";
 
 struct Parameter {
   std::string name;
@@ -80,7 +81,8 @@ class CompareGradientsTest : public ::testing::Test {
 };
 
 TEST_F(CompareGradientsTest, EqualsTheTablesOfMsprobe104CellByCell) {
-  const Result<GradientComparison> c = CompareGradients(kData + "/target", kData + "/golden", out_);
+  const Result<GradientComparison> c =
+      CompareGradients(kRecorded + "/target", kRecorded + "/golden", out_);
   ASSERT_TRUE(c.ok()) << c.status().message();
   for (const char* rank : {"/rank0", "/rank1"}) {
     const Cells expected = ReadTable(kData + "/expected" + rank + "/similarities.csv");
@@ -108,7 +110,7 @@ TEST_F(CompareGradientsTest, NormsOfRanksAreThatOfTheirElementsTogether) {
 
 TEST_F(CompareGradientsTest, AFolderOfARankIsComparedWithoutAFolderOfARank) {
   const Result<GradientComparison> c =
-      CompareGradients(kData + "/target/rank1", kData + "/golden/rank1", out_);
+      CompareGradients(kRecorded + "/target/rank1", kRecorded + "/golden/rank1", out_);
   ASSERT_TRUE(c.ok()) << c.status().message();
   EXPECT_EQ(ReadTable(out_ + "/similarities.csv"),
             ReadTable(kData + "/expected/rank1/similarities.csv"));
