@@ -21,6 +21,10 @@ class Buffers {
   Buffers& In(const Tensor& t) { return b_.In(t), *this; }
   Buffers& Out(const Tensor& t) { return b_.Out(t), *this; }
   Buffers& JunkIn(int which) { return b_.In(Junk(which)), Mark(); }
+  Buffers& ZerosIn() { return b_.In(Numbers(0, 0, 0, 0).Print("0").DType("torch.int64")), Mark(); }
+  Buffers& CountsIn() {
+    return b_.In(Numbers(9e13, 0, 2e13, 9e13).Print("9").DType("torch.int64")), Mark();
+  }
   Buffers& JunkOut(int which) { return b_.Out(Junk(which)), Mark(); }
   // Unwritten memory, copied by a call: the copy is a tensor like any other.
   Buffers& CopyOut(int which) { return b_.Out(Junk(which)), *this; }
@@ -48,6 +52,24 @@ Buffers Begin(double junk) {
   Buffers b(junk);
   b.Call("Torch.empty.0.forward").At(3).CopyOut(0);
   return b;
+}
+
+// pack_padded_sequence writes all of an empty tensor by scatter_: it may have held zeros in one run.
+TEST(UnwrittenTest, MemoryThatIsOverwrittenMayHaveHeldZeros) {
+  const auto run = [](bool zeros) {
+    Buffers b(0);
+    const Tensor order = Numbers(4, 0, 2, 5.5).DType("torch.int64");
+    b.Call("Tensor.scatter_.0.forward");
+    zeros ? b.ZerosIn() : b.CountsIn();
+    b.In(Tensor(order).Print("1")).In(Tensor(order).Print("2")).Out(Tensor(order).Print("3"));
+    b.Call("Tensor.index_select.0.forward").In(Value(1).Print("4")).In(Tensor(order).Print("3"));
+    return b.Out(Value(2).Print("5")).Take();
+  };
+  for (const bool target : {false, true}) {
+    const Comparison c = MustCompare(run(target), run(!target));
+    EXPECT_EQ(First(c), "none");
+    EXPECT_EQ(c.measures[0].reason, Reason::kOverwritten);
+  }
 }
 
 TEST(UnwrittenTest, AViewAndACopyOfUnwrittenMemoryDoNotCount) {

@@ -77,7 +77,10 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
       unwritten_leaf_(dump.leaves.size(), 0) {
   for (size_t i = 0; i < c.rows.size(); ++i) {
     const int32_t leaf = is_target_ ? c.rows[i].target : c.rows[i].golden;
-    if (leaf >= 0 && c.measures[i].reason == Reason::kUninitialised) unwritten_leaf_[leaf] = 1;
+    if (leaf < 0) continue;
+    const Reason reason = c.measures[i].reason;
+    const bool never_read = reason == Reason::kOverwritten && !dump.AllocationOf(leaf).empty();
+    if (reason == Reason::kUninitialised || never_read) unwritten_leaf_[leaf] = 1;
   }
   calls.reserve(dump.records.size());
   taken.reserve(dump.leaves.size());
