@@ -7,9 +7,9 @@
 #include <cmath>
 #include <functional>
 
+#include "engine/compare/judge/operation_facts.h"
 #include "engine/compare/ranks/rank_trace.h"
 #include "engine/compare/relations/memory.h"
-#include "engine/compare/relations/operations.h"
 #include "tests/compare/by_relations.h"
 
 namespace msprobe::compare::relations {

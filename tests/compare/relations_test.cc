@@ -7,10 +7,10 @@
 #include <functional>
 #include <numeric>
 
+#include "engine/compare/judge/operation_facts.h"
 #include "engine/compare/relations/decide.h"
 #include "engine/compare/relations/expose.h"
 #include "engine/compare/relations/graph.h"
-#include "engine/compare/relations/operations.h"
 #include "engine/compare/relations/relate.h"
 #include "tests/compare/dump_builder.h"
 #include "tests/compare/recorded.h"

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 
+#include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/judge/operation_facts.h"
 #include "engine/compare/model/optimizer_groups.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/model/names.h"
@@ -12,28 +13,6 @@
 namespace msprobe::compare {
 namespace {
 
-char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
-// Whether `part`, in lower case, occurs in `text`; the case of `text` does not matter.
-bool Mentions(std::string_view text, std::string_view part) {
-  return std::search(text.begin(), text.end(), part.begin(), part.end(),
-                     [](char a, char b) { return Lower(a) == b; }) != text.end();
-}
-bool MentionsAny(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](std::string_view p) { return Mentions(text, p); });
-}
-bool IsAny(std::string_view text, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), text) != names.end();
-}
-
-bool IsSum(std::string_view base) {
-  return IsAny(base, {"sum", "mean", "nansum", "nanmean", "cumsum", "AvgPool2d", "avg_pool2d"});
-}
-bool AddsInputs(std::string_view base) {
-  return IsAny(base, {"add", "sub", "iadd", "isub", "radd", "rsub", "subtract", "addcmul",
-                      "addcdiv", "lerp"});
-}
 bool GoesIn(const Leaf& leaf) {
   return leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg || leaf.slot == Slot::kParameter;
 }
@@ -47,35 +26,19 @@ bool DrawsRandomNumbers(std::string_view api) { return msprobe::DrawsRandomNumbe
 
 bool ReturnsUninitialised(std::string_view api) { return ReturnsUnwrittenMemory(BaseApi(api)); }
 
-bool IsContraction(std::string_view api) {
-  const std::string_view base = BaseApi(api);
-  return MentionsAny(base, {"linear", "matmul", "addmm", "bmm", "einsum", "conv", "dense",
-                            "attention", "lstm", "gru", "addmv", "tensordot"}) ||
-         IsAny(base, {"mm", "mv", "dot", "inner", "chain_matmul"});
-}
+bool IsContraction(std::string_view api) { return FactsOf(api).sums_products; }
 
 bool AmplifiesRounding(std::string_view api) {
-  const std::string_view base = BaseApi(api);
-  return AddsInputs(base) || IsSum(base) || IsOptimizerCall(api) ||
-         MentionsAny(base, {"norm", "softmax", "cross_entropy", "nll", "exp", "log", "var", "std",
-                            "rsqrt", "reciprocal", "acos", "asin", "tan", "pow", "inverse", "solve",
-                            "cholesky", "svd", "eig"});
+  const OperationFacts& facts = FactsOf(api);
+  return facts.amplifies || facts.kind == OperationClass::kSum ||
+         facts.kind == OperationClass::kReduction || IsOptimizerCall(api);
 }
 
-bool UpdatesInPlace(std::string_view api) {
-  if (IsOptimizerCall(api)) return true;
-  const std::string_view name = api.substr(api.rfind('.') + 1);
-  if (name.starts_with("__")) return name.starts_with("__i") && name != "__invert__";
-  return name.ends_with('_');
-}
-
-bool UpdatesBuffers(std::string_view api) {
-  return IsAny(BaseApi(api), {"batch_norm", "instance_norm"});
-}
+bool UpdatesBuffers(std::string_view api) { return FactsOf(api).buffers; }
 
 bool WritesFirstArgument(std::string_view api) {
   // What an optimizer's call changes has a name of its own, and is no argument.
-  return !IsOptimizerCall(api) && (UpdatesInPlace(api) || api.ends_with(".__setitem__"));
+  return !IsOptimizerCall(api) && FactsOf(api).in_place;
 }
 
 bool HasOperations(const Dump& dump) {
@@ -193,7 +156,7 @@ double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output)
       NamesOptimizerTensor(call, output, ".state.") || (gradients && backward == nullptr))
     return SizeOfGradientBeside(dump, call, output);
   const Record& record = gradients ? *backward : call;
-  const std::string_view base = BaseApi(record.api);
+  const OperationFacts& facts = FactsOf(record.api);
   const double out = Elements(output);
   if (out <= 0) return 0;
   double largest = 0;                     // absolute value among the inputs
@@ -216,13 +179,14 @@ double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output)
   const auto rms = [&dump](const Leaf& leaf) { return RootMeanSquare(dump, leaf); };
   const double terms = std::max(1.0, Elements(*a) / out);
   if (record.direction == Direction::kForward) {
-    if (AddsInputs(base)) return largest;
-    if (IsSum(base))
-      return base.ends_with("mean") ? rms(*a) / std::sqrt(terms) : rms(*a) * std::sqrt(terms);
-    if (b != nullptr && IsContraction(record.api))
+    if (facts.kind == OperationClass::kSum) return largest;
+    if (facts.kind == OperationClass::kReduction)
+      return facts.is_mean ? rms(*a) / std::sqrt(terms) : rms(*a) * std::sqrt(terms);
+    if (b != nullptr && facts.sums_products)
       return rms(*a) * rms(*b) * std::sqrt(SummedTerms(dump, record));
   } else if (record.direction == Direction::kBackward && output.shape.extents().size() <= 1 &&
-             (IsContraction(record.api) || MentionsAny(base, {"norm", "Norm"}))) {
+             (facts.sums_products ||
+              Lower(BaseApi(record.api)).find("norm") != std::string::npos)) {
     return rms(*a) * std::sqrt(terms);  // a bias' gradient is the sum of the incoming gradient
   }
   return 0;

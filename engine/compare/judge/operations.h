@@ -1,4 +1,4 @@
-// What the name of an operation tells about the rounding of its results.
+// What the name of an operation tells about the rounding of its results; operations.yaml has what is known.
 #pragma once
 
 #include <string_view>
@@ -18,13 +18,10 @@ bool IsContraction(std::string_view api);
 // Differences, normalisations, exponentials, logarithms: a small relative error of the input
 // becomes a large one of the result.
 bool AmplifiesRounding(std::string_view api);
-// Whether the call changes its first argument, as the arithmetic of optimizers does.
-bool UpdatesInPlace(std::string_view api);
-
 // Whether the call changes buffers that its results do not show: running_mean of batch_norm.
 bool UpdatesBuffers(std::string_view api);
 
-// Whether the call writes to its first argument: UpdatesInPlace, and `x[index] = y`.
+// Whether the call writes to its first argument: `add_`, `x += y`, `x[index] = y`.
 bool WritesFirstArgument(std::string_view api);
 
 // Whether operations were recorded, and not modules alone (level L0).

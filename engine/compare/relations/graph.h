@@ -22,9 +22,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/compare/judge/operation_facts.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/relations/moments.h"
-#include "engine/compare/relations/operations.h"
 #include "engine/compare/relations/sketch.h"
 
 namespace msprobe::compare::relations {

@@ -1,5 +1,4 @@
-// What is known of an operation: one row of operations.yaml, which is part of the library. A user can
-// add rows of an own file.
+// What is known of an operation: one row of operations.yaml, which is part of the library.
 //
 //   FactsOf("Functional.layer_norm").kind;   // OperationClass::kNormalisation
 #pragma once
@@ -7,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace msprobe::compare::relations {
+namespace msprobe::compare {
 
 enum class OperationClass : uint8_t {
   kUnknown,
@@ -24,6 +23,9 @@ enum class OperationClass : uint8_t {
 
 struct OperationFacts {
   OperationClass kind = OperationClass::kUnknown;
+  // By the name, also of an operation without a row: it sums products; it enlarges relative errors.
+  bool sums_products = false, amplifies = false;
+  bool buffers = false;    // changes buffers that its results do not show: running_mean
   bool draws = false;      // random numbers
   bool opaque = false;     // code of the user: a torch.autograd.Function
   bool exchanges = false;  // with other ranks
@@ -40,7 +42,7 @@ struct OperationFacts {
 };
 
 // Of Record::api. The row with the last part of the name, without underscores around it; an operation
-// without a row is kUnknown. The result lives as long as the program.
+// without a row is kUnknown, and of its name words tell. The result lives as long as the program.
 const OperationFacts& FactsOf(std::string_view api);
 
-}  // namespace msprobe::compare::relations
+}  // namespace msprobe::compare

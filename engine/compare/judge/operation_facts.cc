@@ -1,17 +1,20 @@
-#include "engine/compare/relations/operations.h"
+#include "engine/compare/judge/operation_facts.h"
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
+#include "engine/base/text.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/model/names.h"
 
-namespace msprobe::compare::relations {
+namespace msprobe::compare {
 
 extern const char* const kOperations;  // operations.yaml, made into a text by CMake
 
@@ -28,6 +31,14 @@ constexpr std::array<std::pair<const char*, OperationClass>, 9> kClasses = {{
     {"normalisation", OperationClass::kNormalisation},
     {"exponential", OperationClass::kExponential},
 }};
+
+// Whether one of the words, which are in lower case, occurs in the name.
+bool MentionsAny(std::string_view name, const std::vector<std::string>& words) {
+  const std::string lower = Lower(name);
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return lower.find(word) != std::string::npos;
+  });
+}
 
 // Rows, each with the flags that the name of a call adds to them.
 class Table {
@@ -46,15 +57,28 @@ class Table {
       optimizers_[optimizer.as<std::string>()].linear = true;
     for (const YAML::Node& operation : file["in_place"])
       writes_.insert(operation.as<std::string>());
-    for (auto& [name, facts] : rows_) facts.draws = DrawsRandomNumbers(name);
+    for (const YAML::Node& operation : file["buffers"])
+      rows_[operation.as<std::string>()].buffers = true;
+    for (const YAML::Node& word : file["sums_products"])
+      sums_products_.push_back(word.as<std::string>());
+    for (const YAML::Node& word : file["amplifies"]) amplifies_.push_back(word.as<std::string>());
+    for (auto& [name, facts] : rows_) {
+      facts.draws = DrawsRandomNumbers(name);
+      facts.sums_products =
+          facts.kind == OperationClass::kContraction || MentionsAny(name, sums_products_);
+      facts.amplifies = MentionsAny(name, amplifies_);
+    }
     for (const auto& [name, facts] : rows_) {
       OperationFacts in_place = facts;
       in_place.in_place = true;
       in_place_.emplace(name, in_place);
     }
-    for (const bool draws : {false, true})
-      unknown_[draws].draws = unknown_in_place_[draws].draws = draws;
-    for (OperationFacts& facts : unknown_in_place_) facts.in_place = true;
+    for (size_t i = 0; i < unknown_.size(); ++i) {
+      unknown_[i].draws = (i & 1) != 0;
+      unknown_[i].in_place = (i & 2) != 0;
+      unknown_[i].sums_products = (i & 4) != 0;
+      unknown_[i].amplifies = (i & 8) != 0;
+    }
     function_.opaque = true;
     exchange_.exchanges = true;
   }
@@ -73,14 +97,16 @@ class Table {
                           (!last.ends_with("__") || writes_.count(base) > 0);
     const auto& rows = in_place ? in_place_ : rows_;
     if (const auto row = rows.find(base); row != rows.end()) return row->second;
-    const bool draws = DrawsRandomNumbers(base);
-    return in_place ? unknown_in_place_[draws] : unknown_[draws];
+    return unknown_[(DrawsRandomNumbers(base) ? 1 : 0) | (in_place ? 2 : 0) |
+                    (MentionsAny(base, sums_products_) ? 4 : 0) |
+                    (MentionsAny(base, amplifies_) ? 8 : 0)];
   }
 
  private:
   std::unordered_map<std::string, OperationFacts> rows_, in_place_, optimizers_;
   std::unordered_set<std::string> writes_;
-  std::array<OperationFacts, 2> unknown_, unknown_in_place_;  // that draw nothing, that draw
+  std::vector<std::string> sums_products_, amplifies_;  // words in names
+  std::array<OperationFacts, 16> unknown_;              // by what their names tell
   OperationFacts function_, exchange_;
 };
 
@@ -91,4 +117,4 @@ const OperationFacts& FactsOf(std::string_view api) {
   return table.Of(api);
 }
 
-}  // namespace msprobe::compare::relations
+}  // namespace msprobe::compare
