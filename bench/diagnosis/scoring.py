@@ -77,7 +77,7 @@ def headline(step, rank, report) -> str:
     where = f"step {step}" + (f" rank {rank}" if rank else "")
     if first is None:  # no call shows it
         return (
-            f"{where}: the update of the weights behind step {report['wrong_update']['after_step']}"
+            f"{where}: the update of the weights after step {report['wrong_update']['after_step']}"
         )
     name = first["target_name"] or first["golden_name"]
     return f"{where}: {name} in {first['module']} at {first['source_line']}"

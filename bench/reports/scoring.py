@@ -87,7 +87,7 @@ def blaming(reports):
 def headline(step, rank, report) -> str:
     where = f"step {step}" + (f" rank {rank}" if rank else "")
     if update := report.get("wrong_update"):
-        return f"{where}: update of the weights behind step {update['after_step']}"
+        return f"{where}: update of the weights after step {update['after_step']}"
     first = report["first_divergence"]
     name = first["target_name"] or first["golden_name"]
     place = (first["source_line"] or "no line").replace(f"{HERE}/programs/", "")

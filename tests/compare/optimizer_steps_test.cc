@@ -218,9 +218,9 @@ TEST(BetweenSteps, GraphModeHasNoLevelMix) {
 
 TEST(BetweenSteps, RecordedOptimizersAreNamed) {
   const std::string text = Report({}, {}, kOtherWeight);
-  EXPECT_THAT(text, HasSubstr("loading of weights, synchronisation or other code behind the "
+  EXPECT_THAT(text, HasSubstr("loading of weights, synchronisation or other code after the "
                               "optimizer: Optimizer.clip_grad_norm_.0.forward, "
-                              "Optimizer.AdamW.step.0.forward and the weights behind them agree"));
+                              "Optimizer.AdamW.step.0.forward and the weights after them agree"));
   EXPECT_THAT(text, HasSubstr("its norm moves from 14 to 9.45 in the target"));
 }
 

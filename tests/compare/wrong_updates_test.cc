@@ -29,9 +29,10 @@ TEST(WrongUpdates, SaysWhatTheyShare) {
   const std::vector<WeightUpdate> decay = {
       Update("a.weight", 2, -1, -1), Update("a.bias", 1, -0.5, 0), Update("b.weight", 2, -1, -1),
       Update("b.bias", 1, -0.4, 0)};
-  EXPECT_EQ(DescribeWrongUpdates(decay),
-            "2 of 4 parameters moved otherwise: all those with 1 dimension and no others (a.bias, "
-            "b.bias); the golden does not move them");
+  EXPECT_EQ(
+      DescribeWrongUpdates(decay),
+      "2 of 4 parameters moved differently: all those with 1 dimension and no others (a.bias, "
+      "b.bias); the golden does not move them");
   const std::vector<WeightUpdate> skipped = {
       Update("a.weight", 2, -1, -1), Update("a.bias", 1, -1, -1), Update("b.weight", 2, 0, -1),
       Update("b.bias", 1, 0, -1)};
@@ -52,9 +53,10 @@ TEST(WrongUpdates, SaysHowFarTheyMoved) {
   const std::vector<WeightUpdate> rate = {Update("a.weight", 2, 3, 1),
                                           Update("a.bias", 1, 0.6, 0.2),
                                           Update("b.weight", 2, -1.5, -0.5)};
-  EXPECT_EQ(DescribeWrongUpdates(rate),
-            "3 of 3 parameters moved otherwise: a.weight, a.bias, b.weight; the target moves their "
-            "norms 3 times as far as the golden");
+  EXPECT_EQ(
+      DescribeWrongUpdates(rate),
+      "3 of 3 parameters moved differently: a.weight, a.bias, b.weight; the target moves their "
+      "norms 3 times as far as the golden");
 }
 
 TEST(WrongUpdates, AFactorOfOneSaysNothing) {
@@ -116,9 +118,10 @@ TEST_F(StepsTest, TheUpdateIsNamedInsteadOfTheCall) {
   NameWrongUpdates(results);
   EXPECT_EQ(results[0].wrong_update_after, -1);
   EXPECT_EQ(results[1].wrong_update_after, 0);
-  EXPECT_EQ(results[1].first_name, "update of the weights behind step 0");
-  EXPECT_THAT(results[1].first.why, HasSubstr("1 of 2 parameters moved otherwise: all those with 2 "
-                                              "dimensions and no others (fc.weight)"));
+  EXPECT_EQ(results[1].first_name, "update of the weights after step 0");
+  EXPECT_THAT(results[1].first.why,
+              HasSubstr("1 of 2 parameters moved differently: all those with 2 "
+                        "dimensions and no others (fc.weight)"));
   EXPECT_THAT(results[1].first.why, HasSubstr("It shows first in Functional.linear.0.forward"));
 }
 
@@ -379,7 +382,7 @@ TEST_F(StepsTest, TheStepAndTheParameterByWhichRanksDriftApart) {
   const std::optional<Drift> drift = FindDrift(run("a", false));
   ASSERT_TRUE(drift.has_value());
   EXPECT_EQ(DescribeDrift(*drift),
-            "behind step 1 the ranks of the target no longer have the same weights, those of the "
+            "after step 1 the ranks of the target no longer have the same weights, those of the "
             "golden have: gradients or weights were not exchanged between the ranks, or one rank "
             "changed its own; the first is "
             "`fc.weight`");

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv/bin"
 SCRIPT = Path(__file__).with_name("layer_pairs.py")
-UPDATE = r"update of the weights behind step \d"
+UPDATE = r"update of the weights after step \d"
 # At L0 no module is the loss: the backward pass of the last layer takes its gradient.
 LOSS = r"Cell\.last\.Dense\.backward"
 # case: (what is named at L0, at mix)

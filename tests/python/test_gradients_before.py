@@ -236,5 +236,5 @@ def test_ranks_that_drift_apart_are_said(tmp_path, msprobe_bin):
     drift = report["drift"]
     assert (drift["run"], drift["after_step"], drift["parameter"]) == ("target", 1, "0.weight")
     text = " ".join(compared(msprobe_bin, good, wrong).replace("\n  | ", " ").split())
-    assert "behind step 1 the ranks of the golden no longer have the same weights" in text
+    assert "after step 1 the ranks of the golden no longer have the same weights" in text
     assert "`0.weight` had another gradient before this backward pass" in text

@@ -126,7 +126,7 @@ def test_a_buffer_of_the_model_itself_is_seen_at_the_next_step(tmp_path, msprobe
     run_forked(train, tmp_path / "good", "L0")
     run_forked(train, tmp_path / "bad", "L0", shift=1)
     text, steps = compared(msprobe_bin, tmp_path, "bad")
-    assert "step 1, update of the weights behind step 0" in text
+    assert "step 1, update of the weights after step 0" in text
     assert steps["1"]["wrong_update"]["after_step"] == 0
     why = steps["1"]["wrong_update"]["why"]
     assert "1 of the values that no optimizer moves differs: cache" in why
@@ -152,7 +152,7 @@ def test_a_wrong_update_is_named_as_the_step(fault, level, tmp_path, msprobe_bin
     run_forked(train, tmp_path / "good", level)
     run_forked(train, tmp_path / "bad", level, update=update)
     text, steps = compared(msprobe_bin, tmp_path, "bad")
-    assert "FIRST DIVERGENCE  step 1, update of the weights behind step 0" in text
+    assert "FIRST DIVERGENCE  step 1, update of the weights after step 0" in text
     assert "wrong_update" not in steps["0"] and "wrong_update" not in steps["2"]
     why = steps["1"]["wrong_update"]["why"]
     assert why.startswith("step 0 agrees, gradients included, and step 1 begins with other weights")

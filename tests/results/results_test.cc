@@ -181,7 +181,7 @@ TEST(FindingJson, StepsCountAsTheReportOfAllStepsSays) {
   EXPECT_LT(first.first.pair, 0);
   EXPECT_EQ(second.rounding_of_step, -1);
   EXPECT_EQ(second.wrong_update_after, 1);
-  EXPECT_EQ(second.first_name, "update of the weights behind step 1");
+  EXPECT_EQ(second.first_name, "update of the weights after step 1");
   EXPECT_EQ(second.first.why, "no decay");
 }
 

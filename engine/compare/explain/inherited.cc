@@ -242,7 +242,7 @@ Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Make
   }
   if (IsGradientOfOptimizer(RecordOf(c, in.pair), in.target)) {
     return {kUnrecordedConfidence,
-            "no recorded operation made the gradient: something changed it behind the backward "
+            "no recorded operation made the gradient: something changed it after the backward "
             "pass, or a backward call that is not recorded made it",
             "compare what the two programs do with .grad between the backward pass and this call: "
             "the exchange between ranks (no_sync), clipping, scaling"};

@@ -26,7 +26,7 @@ std::vector<HyperParameter> DifferingHyperParameters(const Comparison& compariso
 // are. "" when all agree, and for other calls.
 std::string DescribeHyperParameters(const Comparison& comparison, int32_t pair);
 
-// Which weights the call of an optimizer moved otherwise, and what they share (update_pattern.h); ""
+// Which weights the call of an optimizer moved differently, and what they share (update_pattern.h); ""
 // for other calls, and where none or all that is known is as expected.
 std::string DescribeUpdates(const Comparison& comparison, int32_t pair);
 

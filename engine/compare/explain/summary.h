@@ -40,7 +40,7 @@ struct Summary {
   int64_t compiled_calls = 0;
   int64_t aligned_calls = 0;    // paired under different names
   int64_t unreadable_rows = 0;  // tensor files missing or damaged
-  // Calls without a partner whose results are compared nowhere, and the first of them (an index
+  // Calls without a partner whose results are not compared, and the first of them (an index
   // into Comparison::pairs; -1: there is none). Counted when no value differs.
   int64_t calls_compared_nowhere = 0;
   int32_t first_compared_nowhere = -1;

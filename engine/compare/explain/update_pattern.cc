@@ -149,8 +149,8 @@ std::string DescribeWrongUpdates(std::span<const WeightUpdate> updates) {
   std::string text;
   if (!wrong.empty()) {
     const bool one = wrong.size() == 1 && trained == 1;
-    text =
-        fmt::format("{} of {} parameter{} moved otherwise", wrong.size(), trained, one ? "" : "s");
+    text = fmt::format("{} of {} parameter{} moved differently", wrong.size(), trained,
+                       one ? "" : "s");
     std::string shared = Shared(wrong, right);
     if (shared.empty()) {
       // Weight decay leaves a zero as it is.

@@ -1,5 +1,5 @@
 // Which parameters an update changed otherwise, and what they have in common: "5 of 10 parameters
-// moved otherwise: all those with 1 dimension and no others (a.bias, norm.weight and 3 more); the
+// moved differently: all those with 1 dimension and no others (a.bias, norm.weight and 3 more); the
 // golden does not move them".
 //
 //   std::vector<WeightUpdate> updates;                // all parameters, the right ones included

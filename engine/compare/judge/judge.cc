@@ -378,7 +378,7 @@ std::string_view ReasonText(Reason reason) {
     case Reason::kRewritten:
       return "computed by other operations, and the results agree";
     case Reason::kWithoutEffect:
-      return "differs, and no result of the call depends on it";
+      return "differs, and no result of the step depends on it";
     case Reason::kOneFramework:
       return "only one of the two frameworks records it";
     case Reason::kTransposed:

@@ -30,7 +30,7 @@ struct WeightMovement {
   uint8_t statistic = 0;           // 0: norm; 1: maximum; 2: minimum
 };
 
-// What all weights that moved otherwise have in common.
+// What all weights that moved differently have in common.
 struct UpdateFault {
   enum class Kind : uint8_t {
     kNone,

@@ -239,8 +239,8 @@ std::string DescribeCause(const StepOfRank& earlier) {
         "recorded and equal: {}",
         calls);
   return fmt::format(
-      "loading of weights, synchronisation or other code behind the optimizer: {} "
-      "and the weights behind them agree",
+      "loading of weights, synchronisation or other code after the optimizer: {} "
+      "and the weights after them agree",
       calls);
 }
 

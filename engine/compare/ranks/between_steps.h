@@ -75,7 +75,7 @@ bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later,
 UpdateFault FaultOfUpdate(const StepOfRank& earlier, const StepOfRank& later,
                           const StepOfRank* first = nullptr);
 
-// What changed the weights behind a step that agrees, as far as what it recorded tells.
+// What changed the weights after a step that agrees, as far as what it recorded tells.
 std::string DescribeCause(const StepOfRank& earlier);
 
 // Why `later` begins with other weights although `earlier` agrees; "" when this is not so.

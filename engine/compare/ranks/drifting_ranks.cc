@@ -121,7 +121,7 @@ std::optional<Drift> FindDrift(std::span<const RankResult> results) {
 
 std::string DescribeDrift(const Drift& drift) {
   return fmt::format(
-      "behind step {} the ranks of the {} no longer have the same weights, those of the {} have: "
+      "after step {} the ranks of the {} no longer have the same weights, those of the {} have: "
       "gradients or weights were not exchanged between the ranks, or one rank changed its own; the "
       "first is `{}`",
       drift.after_step, drift.in_target ? "target" : "golden",

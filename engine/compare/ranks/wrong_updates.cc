@@ -107,7 +107,7 @@ UpdateAgreement AgreementOf(const std::vector<WeightUpdate>& updates) {
   return agreement;
 }
 
-// Whether a buffer, or another value that no optimizer moves, moved otherwise by far more than
+// Whether a buffer, or another value that no optimizer moves, moved differently by far more than
 // rounding: nothing enlarges the rounding of a running statistic.
 bool ABufferMovedOtherwise(const std::vector<WeightUpdate>& updates) {
   constexpr double kOfMovement = 0.01;
@@ -208,7 +208,7 @@ void NameWrongUpdate(int32_t after_step, std::string why, RankResult* r) {
               .confidence = kConfidence,
               .why = std::move(why),
               .advice = kAdvice};
-  r->first_name = fmt::format("update of the weights behind step {}", after_step);
+  r->first_name = fmt::format("update of the weights after step {}", after_step);
   r->trace = {.rank = rank, .first = 0};
   r->wrong_update_after = after_step;
   r->summary.verdict = RunVerdict::kDiffers;

@@ -25,7 +25,7 @@ void NameWrongUpdates(std::span<RankResult> results);
 // by this, so that all name the same place.
 void JudgeSteps(std::span<RankResult> results);
 
-// Makes the update of the weights behind the step the first divergence of the result.
+// Makes the update of the weights after the step the first divergence of the result.
 void NameWrongUpdate(int32_t after_step, std::string why, RankResult* result);
 
 // All weights that both runs have in both steps. `bits`: any other fingerprint is wrong, else only

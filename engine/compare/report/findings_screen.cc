@@ -224,7 +224,7 @@ std::string FindingsScreen::NoDivergence() const {
                    s.rows[2])
              : fmt::format(
                    "All {} values with a partner agree, but the results of {} call{} without a "
-                   "partner are compared nowhere, first {}.",
+                   "partner are not compared, first {}.",
                    judged, s.calls_compared_nowhere, s.calls_compared_nowhere == 1 ? "" : "s",
                    Clean(f_.compared_nowhere));
 }

@@ -267,7 +267,7 @@ class Screen {
       if (const int64_t calls = r.summary.calls_compared_nowhere; calls > 0)
         return Fold(fmt::format(
             "{}all values with a partner agree, but the results of {} call{} without a partner are "
-            "compared nowhere, so an error in them would not show: {}",
+            "not compared, so an error in them would not show: {}",
             where, calls, calls == 1 ? "" : "s", r.otherwise));
       return Fold(
           fmt::format("{}all results agree, but the two runs did not make the same calls: {}",
