@@ -26,7 +26,7 @@ def large(tmp_path_factory):
 
 def await_part(process, out):
     """Waits until the table is being written."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (list(out.glob("*.part")) if out.exists() else []):
         assert process.poll() is None, f"it ended too early: {process.communicate()}"
         assert time.monotonic() < deadline, "it never began to write"
