@@ -69,6 +69,13 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
     return complete[call.path] == id &&
            (!stepped || (found != updated.end() && found->second < id));
   };
+  // Asked once for each value: one content may be made and taken by all calls.
+  constexpr char kNotAsked = 2;
+  std::vector<char> left(run.values.size(), kNotAsked);
+  const auto is_left = [&](ValueId v) {
+    if (left[v] == kNotAsked) left[v] = run.IsLeft(v) ? 1 : 0;
+    return left[v] == 1;
+  };
   std::vector<Sink> out;
   for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
     const Call& call = run.calls[id];
@@ -82,7 +89,7 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
     }
     for (const Port& port : run.Makes(id)) {
       // Where no gradients of parameters were recorded, what nobody takes is a result of the step.
-      const bool last = complete.empty() && !stepped && run.IsLeft(port.value) &&
+      const bool last = complete.empty() && !stepped && is_left(port.value) &&
                         (call.IsForward() || call.IsBackward()) && !FillsNewMemory(run, id);
       const Value& value = run.values[port.value];
       // A number that a program may show; of a loss AddLosses knows more.
