@@ -77,7 +77,7 @@ class RunUt : public Verb {
   RunUt(std::string_view name, bool many) : name_(name), many_(many) {}
   std::string_view name() const override { return name_; }
   std::string_view summary() const override {
-    return many_ ? "the same in several processes, on one or more devices"
+    return many_ ? "run_ut in several processes, on one or more devices"
                  : "execute the recorded calls again, and judge each against a float64 golden";
   }
 

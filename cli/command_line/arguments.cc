@@ -113,12 +113,12 @@ std::vector<std::string> NormalizeArguments(const std::vector<std::string>& argu
   return out;
 }
 
-Status UnknownFlag(std::string_view flag, std::string_view verb,
+Status UnknownFlag(std::string_view flag, std::string_view program,
                    std::span<const std::string> known) {
   flag = flag.substr(0, flag.find('='));
-  const std::string help = fmt::format("msprobe {} --help", verb);
+  const std::string help = fmt::format("{} --help", program);
   for (const Missing& m : kMissing) {
-    if (verb == "compare" && m.flag == flag)
+    if (program == "msprobe compare" && m.flag == flag)
       return Unsupported(fmt::format("{}: {}", m.flag, m.why)).Hint(help);
   }
   std::vector<std::string_view> candidates(known.begin(), known.end());
@@ -129,7 +129,7 @@ Status UnknownFlag(std::string_view flag, std::string_view verb,
   // Every flag of one letter is near every other one: "-h" for "-i" would help nobody.
   const std::string_view nearest =
       flag.size() <= 2 ? std::string_view() : NearestSpelling(flag, candidates);
-  Status status = InvalidArgument(fmt::format("msprobe {} has no flag {}", verb, Excerpt(flag)));
+  Status status = InvalidArgument(fmt::format("{} has no flag {}", program, Excerpt(flag)));
   return nearest.empty()
              ? std::move(status).Hint(help)
              : std::move(status).Hint(fmt::format("did you mean {}?  ({})", nearest, help));

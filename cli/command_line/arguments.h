@@ -28,8 +28,8 @@ std::vector<std::string> NormalizeArguments(const std::vector<std::string>& argu
 
 // The error for an unknown flag, named as the user typed it. When an older tool had the flag, the
 // error says what became of it; otherwise it names the most similar one of `known`, if there is
-// one.
-Status UnknownFlag(std::string_view flag, std::string_view verb,
+// one. `program`: how messages call the verb, "msprobe compare".
+Status UnknownFlag(std::string_view flag, std::string_view program,
                    std::span<const std::string> known);
 
 // The error for an unknown verb.

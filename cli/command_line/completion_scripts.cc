@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "cli/command_line/language_flag.h"
+#include "engine/base/language.h"
 
 namespace msprobe::cli {
 namespace {
@@ -229,6 +232,8 @@ std::vector<VerbCompletion> Completions(const std::vector<std::unique_ptr<Verb>>
     completion.flags.push_back(
         {.names = {"-h", "--help"}, .help = "the flags that people use first"});
     completion.flags.push_back({.names = {"--help-all"}, .help = "all flags"});
+    completion.summary = Translated(std::move(completion.summary));
+    for (auto& flag : completion.flags) flag.help = Translated(std::move(flag.help));
   }
   return all;
 }

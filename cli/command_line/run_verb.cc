@@ -71,7 +71,7 @@ Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_
       if (token.size() < 2 || token[0] != '-' || (token[1] >= '0' && token[1] <= '9')) continue;
       const std::string flag = token.substr(0, token.find('='));
       if (std::find(known.begin(), known.end(), flag) == known.end())
-        return UnknownFlag(flag, verb.name(), known);
+        return UnknownFlag(flag, program, known);
     }
     const std::string missing = flags.FirstMissing();
     if (parsed.error.ends_with(" is required") && !missing.empty())
@@ -82,7 +82,7 @@ Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_
                                      : fmt::format("did you mean {}?  ({})", parsed.nearest, help));
   }
   for (const std::string& extra : parsed.extra) {
-    if (extra.size() > 1 && extra[0] == '-') return UnknownFlag(extra, verb.name(), known);
+    if (extra.size() > 1 && extra[0] == '-') return UnknownFlag(extra, program, known);
     return Misplaced(fmt::format("{}: unexpected argument {}", program, Excerpt(extra)),
                      flags.Completed(given, parsed.extra), program);
   }

@@ -29,23 +29,25 @@ TEST(Arguments, HelpShowsTheShortSpelling) {
 
 TEST(Arguments, AFlagOfAnotherVerbIsUnknown) {
   const std::vector<std::string> known = {"--data", "--db"};
-  EXPECT_THAT(UnknownFlag("-i", "data2db", known).ToString(), Not(HasSubstr("compare")));
-  EXPECT_THAT(UnknownFlag("--db_path", "data2db", known).ToString(), Not(HasSubstr("csv_path")));
+  EXPECT_THAT(UnknownFlag("-i", "msprobe data2db", known).ToString(), Not(HasSubstr("compare")));
+  EXPECT_THAT(UnknownFlag("--db_path", "msprobe data2db", known).ToString(),
+              Not(HasSubstr("csv_path")));
 }
 
 TEST(Arguments, UnknownFlagNamesTheNearest) {
   const std::vector<std::string> known = {"--xlsx", "--format"};
-  EXPECT_THAT(UnknownFlag("--xslx", "compare", known).ToString(),
+  EXPECT_THAT(UnknownFlag("--xslx", "msprobe compare", known).ToString(),
               HasSubstr("did you mean --xlsx?"));
-  EXPECT_THAT(UnknownFlag("--zzzzzz", "compare", known).ToString(),
+  EXPECT_THAT(UnknownFlag("--zzzzzz", "msprobe compare", known).ToString(),
               ::testing::Not(HasSubstr("did you mean")));
   for (const char* flag : {"-i", "--"})
-    EXPECT_THAT(UnknownFlag(flag, "compare", std::vector<std::string>{"-h", "-o"}).ToString(),
-                Not(HasSubstr("did you mean")));
+    EXPECT_THAT(
+        UnknownFlag(flag, "msprobe compare", std::vector<std::string>{"-h", "-o"}).ToString(),
+        Not(HasSubstr("did you mean")));
 }
 
 TEST(Arguments, FlagsOfOlderToolsSayWhy) {
-  const Status status = UnknownFlag("--backend", "compare", {});
+  const Status status = UnknownFlag("--backend", "msprobe compare", {});
   EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
   EXPECT_THAT(status.ToString(), HasSubstr("training is not compared with inference"));
 }

@@ -190,3 +190,31 @@ def test_errors_of_readers_are_chinese(said, tmp_path):
         done = said("show", name, "--lang", "zh")
         assert done.returncode == 2 and text in done.stderr, done.stderr
         assert "expected" not in done.stderr and "found" not in done.stderr
+
+
+def test_sentences_around_names_and_numbers_are_chinese(said, tmp_path):
+    for rank, time in (("0", "20260102030405"), ("0", "20260102030406"), ("1", "20260102030405")):
+        name = "Torch.relu.0.forward.output.0"
+        table = f"NPU Name,Bench Name,Max diff\n{name},{name},0\n"
+        (tmp_path / f"compare_result_rank{rank}_{time}.csv").write_text(table)
+    (tmp_path / "merge.yaml").write_text(
+        "api:\n  - Torch.relu.0.forward\ncompare_index:\n  - Max diff\n"
+    )
+    done = said("merge_result", "-i", ".", "-o", "out", "-config", "merge.yaml", "--lang", "zh")
+    assert "newer" not in done.stderr and "compare_result_rank0_20260102030405.csv" in done.stderr
+    done = said("multi_run_ut", "-api_info", ".", "-n", "0", "--lang", "zh")
+    assert "--num_splits" in done.stderr and "不小于 1 的数" in done.stderr
+    assert "a number" not in done.stderr
+    assert " run_ut" in said("multi_run_ut", "--help", "--lang", "zh").stdout.splitlines()[0]
+
+
+def test_the_descriptions_of_a_completion_are_in_the_language(said):
+    for shell in ("zsh", "fish"):
+        assert "打印版本号" in said("completion", shell, "--lang", "zh").stdout
+        assert "print the version" in said("completion", shell, "--lang", "en").stdout
+
+
+def test_a_wrong_flag_of_a_command_of_parse_names_the_command(said):
+    done = said("parse", "dc", "-n", "a.npy", "--nosuch", "1", "--lang", "en")
+    assert 'dc has no flag "--nosuch"' in done.stderr and "msprobe dc" not in done.stderr
+    assert "dc 没有选项" in said("parse", "dc", "--nosuch", "--lang", "zh").stderr

@@ -321,3 +321,15 @@ def test_an_argument_that_differs_is_no_distance(open_page, tmp_path, msprobe_bi
     page = open_page(run_compare(msprobe_bin, tmp_path))
     assert "approximate is" in page.locator("body").inner_text()
     assert "\u221e" not in page.locator("body").inner_text()
+
+
+def test_a_wide_table_shows_the_whole_dtype(open_page, tmp_path, msprobe_bin):
+    for side in ("target", "golden"):
+        write_dump(tmp_path / side)
+        path = tmp_path / side / "dump.json"
+        path.write_text(path.read_text().replace("torch.float32", "torch.complex64"))
+    page = open_page(run_compare(msprobe_bin, tmp_path))
+    page.set_viewport_size({"width": 1920, "height": 1080})
+    until(page, "document.querySelector('.row .c-dtype')?.offsetWidth > 100")
+    for cell in page.locator(".row .c-dtype").all():
+        assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
