@@ -217,9 +217,9 @@ compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoin
                             ? compare::CallClass::kIntroduced
                             : compare::CallClass::kUnknown);
   }
+  // A parameter that only one checkpoint has agrees with nothing.
   c.decided.emplace();
-  for (size_t p = 0; p < c.pairs.size();
-       ++p) {  // a parameter of one checkpoint agrees with nothing
+  for (size_t p = 0; p < c.pairs.size(); ++p) {
     if (!c.pairs[p].matched()) c.decided->compared_nowhere.push_back(static_cast<int32_t>(p));
   }
   NoteReorderings(target, golden, options, pool, &c);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <unordered_set>
 #include <vector>
 
 #include "engine/compare/explain/classify.h"

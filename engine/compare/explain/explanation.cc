@@ -170,8 +170,7 @@ std::string AdviceToLookInside(const Comparison& c, int32_t p) {
 std::string AdviceToLookBefore(const Comparison& c, int32_t p) {
   return IsCompiledCell(c, p) ? AdviceToLookInside(c, p)
                               : "only modules were recorded; record at level mix to see the "
-                                "operation before it, and "
-                                "compare the data that enter here";
+                                "operation before it, and compare the data that enter here";
 }
 
 std::string OtherWeightInModule(const Comparison& c, int32_t p) {

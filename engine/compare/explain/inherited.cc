@@ -255,8 +255,7 @@ Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Make
   if (!weight && (c.target.level == Level::kL0 || c.golden.level == Level::kL0)) {
     return {kUnrecordedConfidence,
             "no module made the value, but an operation that level L0 does not record, or it comes "
-            "from "
-            "outside",
+            "from outside",
             AdviceToLookBefore(c, in.pair)};
   }
   return {weight ? 0.85 : kUnrecordedConfidence,

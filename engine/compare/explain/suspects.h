@@ -1,6 +1,5 @@
 // Calls in which the error may have begun, other than the first wrong call: a call without a
-// partner, the module around the wrong call, the call where rounding grew. Only places are found
-// here; explain.h says what they mean.
+// partner, the module around the wrong call. Only places are found here; explain.h says what they mean.
 #pragma once
 
 #include "engine/compare/model/comparison.h"

@@ -114,8 +114,7 @@ class Decision {
     c_.first.confidence = std::max(c_.first.confidence, kOfFactor);
     c_.first.advice =
         "compare what the loss or its gradient is multiplied by: a sum for a mean, another number "
-        "of "
-        "micro-batches, a loss scale, clipping";
+        "of micro-batches, a loss scale, clipping";
   }
 
   // What a candidate makes, or what no call made, is wrong, also where its value has the elements of the
