@@ -5,13 +5,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import case
 import composed
 from case import Fault
 from scoring import MODES
 from tables import table
 
 WHOLE_STEPS = "whole step"
-BLIND = Path(__file__).resolve().parent / "blind"
 HEADING = ["mode", "cases", "first", "first three", "harmless", "false alarms", "s a pair"]
 
 
@@ -84,8 +84,8 @@ def show(cases, scores, seconds):
 
 
 def show_blind(cases, scores, seconds):
-    """Totals of both halves of blind/; blind_a.txt lists the first."""
-    listed = set((BLIND / "blind_a.txt").read_text().split())
+    """Totals of both halves of a set of blind/; its blind_a.txt lists the first."""
+    listed = set((case.folder / "blind_a.txt").read_text().split())
     scores = sorted(scores, key=lambda each: (each.kind, each.level))
     made = [HEADING]
     for name, first_half in (("blind_a", True), ("blind_b", False)):

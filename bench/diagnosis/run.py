@@ -23,14 +23,36 @@ import report  # noqa: E402
 import scoring  # noqa: E402
 from recordings import Recordings  # noqa: E402
 
-FRESH_MODES = [("statistics", "L1"), ("statistics", "mix")]  # for which places are declared
+# Further sets of pairs: their levels, for which places are declared.
+SETS = {
+    "blind": [("statistics", level) for level in ("L0", "L1", "mix")],
+    "fresh": [("statistics", level) for level in ("L1", "mix")],
+}
+CLOSED = ("blind/second",)  # nobody looks at what is said of their pairs
 
 
 def refuse(parser, options, switch, others):
     given = [name for name in others if getattr(options, name) != parser.get_default(name)]
     told = ", ".join(f"--{name.replace('_', '-')}" for name in given)
     if told:
-        parser.error(f"--{switch} prints totals: expected none of {told} with it")
+        parser.error(f"{switch} prints totals: expected none of {told} with it")
+
+
+def sets_of(kind) -> list[str]:
+    return sorted(path.parent.name for path in (HERE / kind).glob("*/cases"))
+
+
+def chosen_set(parser, options) -> str:
+    """The folder of the further set that is asked for, for example "fresh/first"; "" for none."""
+    names = [f"{kind}/{getattr(options, kind)}" for kind in SETS if getattr(options, kind)]
+    if len(names) > 1:
+        parser.error("expected one of --blind and --fresh, found both")
+    if not names:
+        return ""
+    own = ("json", "add", "misses", "docs", "peer", "check", "no_peer", "write_held_out")
+    telling = ("only", "verbose") if names[0] in CLOSED else ()
+    refuse(parser, options, f"--{names[0].replace('/', ' ')}", (*telling, *own))
+    return names[0]
 
 
 def arguments():
@@ -49,19 +71,14 @@ def arguments():
     parser.add_argument("--no-peer", action="store_true", help="say nothing of the peer")
     parser.add_argument("--check", action="store_true", help="check held_out.txt and the places")
     parser.add_argument("--write-held-out", action="store_true", help="write held_out.txt")
-    parser.add_argument(
-        "--blind", action="store_true", help="the cases of blind/: totals, no names"
-    )
     parser.add_argument("--verbose", action="store_true", help="one line for each case and mode")
-    parser.add_argument(
-        "--fresh", choices=("first", "second"), help="the pairs of fresh/: names of one half alone"
-    )
+    for kind, words in (
+        ("blind", "the pairs of blind/first, or totals alone of blind/second"),
+        ("fresh", "the pairs of a set of fresh/: names of one half alone"),
+    ):
+        parser.add_argument(f"--{kind}", choices=sets_of(kind), help=words)
     options = parser.parse_args()
-    written = ("json", "add", "misses", "docs", "peer", "check")
-    if options.blind:
-        refuse(parser, options, "blind", ("only", "verbose", "fresh", *written))
-    if options.fresh:
-        refuse(parser, options, "fresh", ("no_peer", "write_held_out", *written))
+    options.set = chosen_set(parser, options)
     return options
 
 
@@ -130,30 +147,24 @@ def measure(cases, modes, options):
     return scores, failed, recordings.seconds
 
 
-def blind(options) -> int:
-    """Totals of the cases that nobody looks at; their dumps are removed."""
-    case.use("blind")
-    options.cache = options.cache.with_name("blind")
+def further_set(options) -> int:
+    """Totals of both halves of a set; --verbose names the pairs that may be read."""
+    case.use(options.set)
+    options.cache = options.cache.with_name(options.set.replace("/", "-"))
     cases, modes = chosen(options)
-    modes = [mode for mode in modes if mode[0] == "statistics"]
-    scores, failed, seconds = measure(cases, modes, options)
-    shutil.rmtree(options.cache)
-    report.show_blind(case.all_cases(), scores, seconds)
-    print(f"{len(failed)} not measured: type bench/diagnosis/blind/check.py --record")
-    return 1 if failed else 0
-
-
-def fresh(options) -> int:
-    """A set of fresh/: totals of both halves; --verbose names the pairs that are not held out."""
-    case.use(f"fresh/{options.fresh}")
-    options.cache = options.cache.with_name(f"fresh-{options.fresh}")
-    cases, modes = chosen(options)
-    modes = [mode for mode in modes if mode in FRESH_MODES]
+    modes = [mode for mode in modes if mode in SETS[case.folder.parent.name]]
     if absent := libraries.missing({each.program for each in cases}):
         print(f"LEFT OUT, type make test-real for their libraries: {', '.join(absent)}")
         cases = [each for each in cases if each.program not in absent]
     scores, failed, seconds = measure(cases, modes, options)
-    report.show_fresh(case.all_cases(), scores, seconds)
+    if options.fresh:
+        report.show_fresh(case.all_cases(), scores, seconds)
+    else:
+        report.show_blind(case.all_cases(), scores, seconds)
+    if options.set in CLOSED:
+        shutil.rmtree(options.cache)  # the dumps have names
+        print(f"{len(failed)} not measured: type bench/diagnosis/blind/check.py second --record")
+        return 1 if failed else 0
     for text in failed:
         print(f"not measured: {text}")
     return 1 if failed else 0
@@ -161,10 +172,8 @@ def fresh(options) -> int:
 
 def main():
     options = arguments()
-    if options.blind:
-        return blind(options)
-    if options.fresh:
-        return fresh(options)
+    if options.set:
+        return further_set(options)
     cases, modes = chosen(options)
     if options.write_held_out:
         (HERE / "held_out.txt").write_text(held_out())

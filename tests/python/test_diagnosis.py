@@ -44,7 +44,7 @@ def test_a_harmless_change_is_blamed_on_nothing(name, scores):
     [
         "diagnosis/run.py --check",
         "reports/run.py --check",
-        "diagnosis/blind/check.py --quick",
+        "diagnosis/blind/check.py first --quick",
         pytest.param("diagnosis/fresh/check.py first --quick", marks=pytest.mark.campaign),
         pytest.param("diagnosis/fresh/check.py second --quick", marks=pytest.mark.campaign),
     ],

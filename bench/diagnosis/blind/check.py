@@ -1,11 +1,11 @@
-"""Are the blind cases what they claim? Trains both sides of each, without recording or comparing.
+"""Are the pairs of a set of blind/ what they claim? Trains both sides of each, without recording.
 
 A harmless change ends where the right program ends, within rounding in float64 (in float32, by the
 program's ROUNDING, where it names dtypes); a fault does not. `--record`: the recorder takes each
 side as well, and no side takes longer than SECONDS. `--write`: writes blind_a.txt, half of the
 cases of each program, chosen by a hash. Nothing here asks `msprobe compare`.
 
-    python bench/diagnosis/blind/check.py --only packing/
+    python bench/diagnosis/blind/check.py first --only packing/
 """
 
 import argparse
@@ -19,10 +19,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import case  # noqa: E402
-
-case.use("blind")
-
 import checks  # noqa: E402
+import libraries  # noqa: E402
 from recordings import Recordings  # noqa: E402
 
 SECONDS = 2.0
@@ -93,30 +91,38 @@ def lists(cases) -> list[str]:
     ]
     if len(cases) != 100:
         wrong.append(f"expected 100 cases, found {len(cases)}")
-    if (HERE / "blind_a.txt").read_text() != halves(cases):
-        wrong.append("blind_a.txt does not fit the cases; type: blind/check.py --write")
+    if (case.folder / "blind_a.txt").read_text() != halves(cases):
+        wrong.append("blind_a.txt does not fit the cases; type: blind/check.py SET --write")
     return wrong
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("set", choices=("first", "second"))
     parser.add_argument("--only", nargs="*", default=[""], help="parts of names of cases")
     parser.add_argument("--record", action="store_true", help="record them at mix, too")
     parser.add_argument("--quick", action="store_true", help="check only that all can be made")
     parser.add_argument("--write", action="store_true", help="write blind_a.txt")
     options = parser.parse_args()
+    case.use(f"blind/{options.set}")
     cases = list(case.all_cases().values())
     if options.write:
-        (HERE / "blind_a.txt").write_text(halves(cases))
+        (case.folder / "blind_a.txt").write_text(halves(cases))
         return 0
+    absent = libraries.missing({each.program for each in cases})
+    if absent:
+        print(f"LEFT OUT, type make test-real for their libraries: {', '.join(absent)}")
+    here = [each for each in cases if each.program not in absent]
+    for program in dict.fromkeys(each.program for each in here):
+        libraries.load(program)
     if options.quick:
-        wrong = [text for text in map(checks.problem, cases) if text] + lists(cases)
+        wrong = [text for text in map(checks.problem, here) if text] + lists(cases)
         print("\n".join(wrong) or "every case is complete")
         return 1 if wrong else 0
     problems = 0
     with tempfile.TemporaryDirectory() as folder:
         recordings = Recordings(Path(folder))
-        for each in cases:
+        for each in here:
             if not any(part in each.name for part in options.only):
                 continue
             problem, said = found(each)
