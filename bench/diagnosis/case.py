@@ -163,7 +163,7 @@ def harmless(kind, program, **fields):
 
 
 def use(name: str):
-    """The cases and programs of "blind/first" or "fresh/first" in place of ours: before all_cases()."""
+    """Cases and programs of "blind/first" or "fresh/first" in place of ours: before all_cases()."""
     global folder
     folder = HERE / name
     sys.path.insert(0, str(folder))

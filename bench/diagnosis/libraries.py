@@ -1,4 +1,4 @@
-"""Programs of fresh/ that need more than PyTorch: libraries of `make test-real`, in .cache/real.
+"""Programs of sets that need more than PyTorch: libraries of `make test-real`, in .cache/real.
 
 They stand after our own environment in the search path, and only where such a program is used.
 """
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / ".cache" / "real"
-PROGRAMS = ("dpo", "t5lora", "vit")
+PROGRAMS = ("dpo", "t5lora", "vit", "latent", "links", "retriever")
 _declared = []
 
 

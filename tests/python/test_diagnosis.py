@@ -45,6 +45,7 @@ def test_a_harmless_change_is_blamed_on_nothing(name, scores):
         "diagnosis/run.py --check",
         "reports/run.py --check",
         "diagnosis/blind/check.py first --quick",
+        "diagnosis/blind/check.py second --quick",
         pytest.param("diagnosis/fresh/check.py first --quick", marks=pytest.mark.campaign),
         pytest.param("diagnosis/fresh/check.py second --quick", marks=pytest.mark.campaign),
     ],
@@ -56,3 +57,11 @@ def test_the_cases_are_complete(command, root):
     command = [sys.executable, str(root / "bench" / program), *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("option", ["--verbose", "--only=mae/", "--json=scores.json"])
+def test_a_closed_set_takes_no_option_that_tells_names(option, root):
+    command = [sys.executable, str(root / "bench/diagnosis/run.py"), "--blind", "second", option]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--blind second prints totals: expected none of" in done.stderr
