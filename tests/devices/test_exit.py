@@ -13,9 +13,9 @@ debugger.stop()
 """
 
 
-# One run of three aborted. Beside much other work one of ten still does, for an unknown reason.
-@pytest.mark.campaign
-def test_a_script_ends_right_after_backward_and_stop(npu_program):
-    for _ in range(20):
+# PyTorch 2.13 on CPython 3.11 aborts in half of the runs of such a script, also without the tool.
+@pytest.mark.parametrize("times", [4, pytest.param(30, marks=pytest.mark.campaign)])
+def test_a_script_ends_right_after_backward_and_stop(npu_program, times):
+    for _ in range(times):
         done = npu_program(EXIT)
         assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 
 import pytest
 import torch
@@ -270,3 +271,25 @@ def test_streams(on_npu, tmp_path):
     on_npu(two_streams, tmp_path / "out", SIMNPU_ASYNC="1")
     norms = [entry["output"][0]["Max"] for entry in numbers(tmp_path / "out").values()]
     assert norms == pytest.approx([1, 0.76159416, -1])
+
+
+def two_threads(folder):
+    ours = debugger(folder, STATISTICS)
+    tensors = [torch.full((50,), float(value)).npu() for value in range(1, 401)]
+    threads = [
+        threading.Thread(target=lambda mine: [torch.relu(x) for x in mine], args=(tensors[i::2],))
+        for i in range(2)
+    ]
+    ours.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ours.stop()
+
+
+def test_two_threads(on_npu, tmp_path):
+    on_npu(two_threads, tmp_path / "out")
+    entries = numbers(tmp_path / "out").values()
+    pairs = [(entry["input_args"][0]["Max"], entry["output"][0]["Max"]) for entry in entries]
+    assert sorted(pairs) == [(value, value) for value in range(1, 401)]

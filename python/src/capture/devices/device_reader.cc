@@ -18,8 +18,9 @@ namespace msprobe::capture {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
-constexpr size_t kMostPieces = 64;  // of a chunk: what a kill may lose
-constexpr size_t kAlignment = 16;   // of a piece: that of the largest element
+constexpr size_t kMostPieces = 64;   // of a chunk: what a kill may lose
+constexpr size_t kMostParts = 1024;  // of a chunk that are kept as tensors, some 500 bytes each
+constexpr size_t kAlignment = 16;    // of a piece: that of the largest element
 constexpr size_t kParallelBytes = size_t{1} << 19;
 constexpr size_t kReleaseGilBytes = size_t{1} << 20;
 // A chunk that is not full is sent after this time, and events are asked no more often than that.
@@ -142,9 +143,19 @@ void DeviceReader::Fail(Device* device, const std::string& why) {
   }
 }
 
+std::unique_lock<std::mutex> DeviceReader::Alone() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) {
+    const ReleasedGil released;
+    lock.lock();
+  }
+  return lock;
+}
+
 int64_t DeviceReader::Ask(PyObject* tensor, const Request& request) {
   const Interposer::Pause pause;
   const QuietTransforms quiet;
+  const std::unique_lock alone = Alone();
   const PyRef object = PyRef::Borrow(tensor);
   const size_t bytes = BytesOf(request.dtype, request.shape);
   const auto count = static_cast<int64_t>(bytes / DTypeSize(request.dtype));
@@ -237,12 +248,16 @@ DeviceReader::Chunk* DeviceReader::ChunkFor(Device* device, TorchCalls* torch, s
 }
 
 PyRef DeviceReader::Part(Chunk* chunk, TorchCalls* torch, DType dtype,
-                         std::span<const int64_t> shape, size_t offset) {
+                         const std::vector<int64_t>& shape, size_t offset) {
   static PyObject* const as_strided = Interned("as_strided");
+  if (chunk->parts.size() >= kMostParts) chunk->parts.clear();
+  PyRef& part = chunk->parts[{offset, dtype, shape}];
+  if (part) return part;
   PyRef& memory = chunk->views[dtype];
   if (!memory) memory = torch->Call(chunk->device, "view", DTypeObject(torch, dtype));
-  return torch->CallFast(memory.get(), as_strided, IntTuple(shape),
+  part = torch->CallFast(memory.get(), as_strided, IntTuple(shape),
                          IntTuple(ContiguousStrides(shape)), Number(offset / DTypeSize(dtype)));
+  return part;
 }
 
 void DeviceReader::Append(Chunk* chunk, Piece piece, size_t bytes) {
@@ -264,13 +279,13 @@ bool DeviceReader::Stage(Device* device, TorchCalls* torch, const PyRef& tensor,
 
 bool DeviceReader::Reduce(Device* device, const PyRef& tensor, const Request& request,
                           int64_t count) {
-  constexpr int64_t kTwo[] = {2};
+  const std::vector<int64_t> two = {2};
   TorchCalls torch;
   const PyRef plain = Plain(&torch, tensor.get());
   Chunk* const chunk = plain ? ChunkFor(device, &torch, kReducedBytes) : nullptr;
   if (chunk == nullptr) return false;
-  const PyRef extremes = Part(chunk, &torch, request.dtype, kTwo, chunk->used);
-  const PyRef sums = Part(chunk, &torch, DType::kFloat32, kTwo, chunk->used + 8);
+  const PyRef extremes = Part(chunk, &torch, request.dtype, two, chunk->used);
+  const PyRef sums = Part(chunk, &torch, DType::kFloat32, two, chunk->used + 8);
   if (!ReduceThere(&torch, plain, extremes, sums)) return false;
   Append(chunk,
          {.ticket = next_ticket_,
@@ -396,6 +411,8 @@ void DeviceReader::Read(const Piece& piece, const char* data) {
 }
 
 std::vector<DeferredNumbers> DeviceReader::Arrived() {
+  const std::unique_lock alone(mutex_, std::try_to_lock);
+  if (!alone) return {};
   if (in_flight_.empty() && devices_.empty()) return std::exchange(arrived_, {});
   const Clock::time_point now = Clock::now();
   if (now - asked_ < kBetweenQuestions) return std::exchange(arrived_, {});
@@ -419,6 +436,7 @@ std::vector<DeferredNumbers> DeviceReader::Arrived() {
 std::vector<DeferredNumbers> DeviceReader::Finish() {
   const Interposer::Pause pause;
   const QuietTransforms quiet;
+  const std::unique_lock alone = Alone();
   for (const auto& [name, device] : devices_) {
     if (device->filling != nullptr && !device->filling->pieces.empty() && !Send(device.get()))
       Fail(device.get(), "a transfer failed");

@@ -19,9 +19,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -37,7 +39,8 @@ namespace msprobe::capture {
 // "npu", "cpu"; "" of an object without a device. Leaves no Python error set.
 std::string DeviceTypeOf(PyObject* tensor);
 
-// Needs the GIL. Never leaves a Python error set.
+// Needs the GIL, and leaves it to other threads now and then: several threads may use one reader (each device has a
+// thread for its backward pass). Never leaves a Python error set.
 class DeviceReader {
  public:
   // A tensor of at most so many bytes shares a transfer with others.
@@ -76,7 +79,7 @@ class DeviceReader {
   // A ticket under which the numbers come; -1: the tensor has to be copied while the program waits, which is logged
   // once for each device.
   int64_t Ask(PyObject* tensor, const Request& request);
-  std::vector<DeferredNumbers> Arrived();
+  std::vector<DeferredNumbers> Arrived();  // nothing, while another thread uses the reader
   std::vector<DeferredNumbers> Finish();
 
   // How often the program had to wait for a device in this step, and why.
@@ -106,7 +109,9 @@ class DeviceReader {
     PyRef device, host;
     const char* data = nullptr;    // of `host`
     std::map<DType, PyRef> views;  // the device's memory as elements of another dtype
-    PyRef stream, mark;            // of the pieces; Accelerator::StreamMark
+    // Parts of it as tensors. A step asks for the same parts as the step before.
+    std::map<std::tuple<size_t, DType, std::vector<int64_t>>, PyRef> parts;
+    PyRef stream, mark;  // of the pieces; Accelerator::StreamMark
     size_t used = 0;
     Clock::time_point begun;
     std::vector<Piece> pieces;
@@ -125,6 +130,8 @@ class DeviceReader {
     size_t bytes;
   };
 
+  // The lock. Who waits for it has released the GIL, which the owner needs to go on.
+  std::unique_lock<std::mutex> Alone();
   Device* DeviceOf(PyObject* tensor);
   int64_t AskHost(const PyRef& tensor, const Request& request, int64_t count);
   bool Stage(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece);
@@ -133,7 +140,7 @@ class DeviceReader {
                int64_t count);
   // Where the next piece goes; null after a failure. A view of a part of it; the piece, when its memory is written.
   Chunk* ChunkFor(Device* device, TorchCalls* torch, size_t bytes);
-  static PyRef Part(Chunk* chunk, TorchCalls* torch, DType dtype, std::span<const int64_t> shape,
+  static PyRef Part(Chunk* chunk, TorchCalls* torch, DType dtype, const std::vector<int64_t>& shape,
                     size_t offset);
   static void Append(Chunk* chunk, Piece piece, size_t bytes);
   bool Copy(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece);
@@ -145,6 +152,7 @@ class DeviceReader {
   void Read(const Piece& piece, const char* data);
   void Fail(Device* device, const std::string& why);
 
+  std::mutex mutex_;  // of all that follows
   Store store_;
   std::function<void()> first_asked_;
   std::string type_;

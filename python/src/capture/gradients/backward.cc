@@ -1,14 +1,17 @@
 #include "capture/gradients/backward.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <exception>
 #include <list>
 #include <map>
+#include <string_view>
 #include <unordered_set>
 
 #include "capture/calls/interpose.h"
 #include "capture/calls/module_calls.h"
+#include "capture/devices/idle_threads.h"
 #include "capture/gradients/node_hooks.h"
 #include "capture/python/callable_type.h"
 #include "capture/python/framework.h"
@@ -108,7 +111,6 @@ struct Tasks {
 struct Hook {
   PyObject_HEAD vectorcallfunc call;
   Tasks* all;
-  unsigned long thread;  // that armed it
 };
 
 // The hooks that later calls may share, by their places. A hook lives as long as its node, and
@@ -122,25 +124,6 @@ std::map<HookPlace, Hook*>& SharedHooks() {
 std::vector<PyRef>& TensorHooks() {
   static auto* handles = new std::vector<PyRef>;
   return *handles;
-}
-
-// Threads that have run a hook and not armed it, each with a device (torch.device) whose backward pass it runs.
-std::map<unsigned long, PyRef>& DevicesWithThreads() {
-  static auto* devices = new std::map<unsigned long, PyRef>;
-  return *devices;
-}
-
-void NoteThread(unsigned long thread, PyObject* gradients) {
-  const auto [known, is_new] = DevicesWithThreads().try_emplace(thread);
-  if (!is_new) return;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(gradients); ++i) {
-    PyObject* const gradient = PyTuple_GET_ITEM(gradients, i);
-    if (!Framework::Get().IsTensor(gradient)) continue;
-    known->second = PyRef::Steal(PyObject_GetAttrString(gradient, "device"));
-    break;
-  }
-  ClearError();
-  if (!known->second) DevicesWithThreads().erase(known);
 }
 
 void AddShare(Pending& p, size_t slot, PyObject* gradient) {
@@ -222,8 +205,6 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   if (!incoming || !PyTuple_Check(incoming.get()) || (after && count < 2) ||
       (outgoing != nullptr && !PyTuple_Check(outgoing)))
     Py_RETURN_NONE;
-  const unsigned long thread = PyThread_get_thread_ident();
-  if (reinterpret_cast<Hook*>(self)->thread != thread) NoteThread(thread, incoming.get());
   for (size_t i = 0; i < all.tasks.size(); ++i) RunTask(all.tasks[i], incoming.get(), outgoing);
   Py_RETURN_NONE;
 }
@@ -246,7 +227,7 @@ PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyRef NewHook(Task task) {
   Hook* hook = PyObject_New(Hook, &hook_type);
   if (hook == nullptr) return ClearError(), PyRef();
-  hook->call = CallHook, hook->all = nullptr, hook->thread = PyThread_get_thread_ident();
+  hook->call = CallHook, hook->all = nullptr;
   PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
   hook->all = new Tasks;
   hook->all->tasks.push_back(std::move(task));
@@ -493,23 +474,10 @@ void FlushBackward() {
     Framework::Get().Unhook(handle.get());
 }
 
-void AwaitFreedHooks() {
-  if (!Framework::Get().is_torch()) return;
-  const Interposer::Pause pause;
-  for (const auto& [thread, device] : DevicesWithThreads()) {
-    const PyRef torch = PyRef::Steal(PyImport_ImportModule("torch"));
-    const PyRef names =
-        PyRef::Steal(Py_BuildValue("{s:O,s:O}", "device", device.get(), "requires_grad", Py_True));
-    const PyRef ones = PyRef::Steal(torch ? PyObject_GetAttrString(torch.get(), "ones") : nullptr);
-    const PyRef none = PyRef::Steal(Py_BuildValue("(())"));
-    const PyRef one = PyRef::Steal(
-        ones && names && none ? PyObject_Call(ones.get(), none.get(), names.get()) : nullptr);
-    const PyRef result =
-        PyRef::Steal(one ? PyObject_CallMethod(one.get(), "add", "i", 1) : nullptr);
-    const PyRef done =
-        PyRef::Steal(result ? PyObject_CallMethod(result.get(), "backward", nullptr) : nullptr);
-    ClearError();
-  }
+void AwaitBackwardThreads() {
+  constexpr std::string_view kNamedByPyTorch = "pt_autograd";
+  const ReleasedGil released;
+  (void)AwaitIdleThreads(kNamedByPyTorch, std::chrono::seconds(2));
 }
 
 void WatchBackward(bool on) {

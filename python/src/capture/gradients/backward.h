@@ -87,12 +87,11 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
 // gradient, and removes the hooks on tensors.
 void FlushBackward();
 
-// At the end of the process. A device runs the backward pass in a thread of its own, and frees the graph there after
-// backward() has returned; to free our hooks, and tensors that Python has seen, it needs the GIL. From a finalized
-// interpreter it does not come back: PyTorch ends the process with abort(). So that thread is given one more backward
-// pass, of a number: when that has ended, the graph before it is freed. Does nothing where no other thread has run a
-// hook.
-void AwaitFreedHooks();
+// At the end of the process. A device runs the backward pass in a thread of its own, which frees the graph, our hooks,
+// and what PyTorch keeps of the pass (a context of Python) after backward() has returned. For that it needs the GIL, and
+// from a finalized interpreter it does not come back: PyTorch ends the process with abort(), with our hooks and without.
+// So the threads of devices get the GIL until they sleep, for two seconds at most.
+void AwaitBackwardThreads();
 
 // While on, hooks are registered the fast way (node_hooks.h). To be on while calls are armed.
 void WatchBackward(bool on);
