@@ -266,6 +266,10 @@ void BindCapture(nb::module_& m) {
       "step_is_wanted", [=] { return collector().session().StepIsWanted(); },
       "Whether start() would begin to record now.");
   m.def(
+      "note_failed_start",
+      [=](std::string error) { collector().session().NoteFailedStart(std::move(error)); },
+      "error"_a, "start() raises this error: the end of an empty recording says so.");
+  m.def(
       "say_end",
       [=] {
         collector().Guarded([&] {

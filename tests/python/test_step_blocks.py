@@ -111,6 +111,15 @@ def test_steps_that_the_run_did_not_reach(tmp_path, wanted, steps, sentence):
     ("program", "sentence"),
     [
         ("PrecisionDebugger(dump_path='d')", "nothing was recorded: start() was never called"),
+        (
+            "try:\n    PrecisionDebugger(dump_path='d').start(rank_id=-1)\nexcept Exception: pass",
+            "nothing was recorded: start() raised UsageError: start: rank_id; expected a number",
+        ),
+        (
+            "try:\n    PrecisionDebugger(dump_path='d').start(token_range=[0, 1])\n"
+            "except Exception: pass",
+            "nothing was recorded: start() raised UsageError: level L0 and mix record modules",
+        ),
         ("train(PrecisionDebugger(dump_path='d', task='grad_probe'), 1)", "task grad_probe reads"),
         ("train(PrecisionDebugger(dump_path='d', level='L1'), 1)", None),
     ],

@@ -29,6 +29,10 @@ void Session::SayUnmet() {
       config_.level == Level::kL2 || config_.task == Task::kGradProbe ||
       std::exchange(said_unmet_, true))
     return;
+  if (!extent_.collected && !extent_.recorded && !failed_start_.empty()) {
+    Log(LogLevel::kWarning, fmt::format("nothing was recorded: start() raised {}", failed_start_));
+    return;
+  }
   if (extent_.last_step < 0 && !extent_.recorded)
     Log(LogLevel::kWarning, "nothing was recorded: start() was never called");
   const std::vector<std::string> lines = UnmetRequests(config_, filter_, extent_);

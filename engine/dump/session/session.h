@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/dump/config/config.h"
@@ -46,6 +47,8 @@ class Session {
 
   // Whether Start would record anything now. Cheap, so that steps that are not recorded cost little.
   bool StepIsWanted();
+  // start() of the front ended with an error, "UsageError: ...", which the program may have caught.
+  void NoteFailedStart(std::string error) { failed_start_ = std::move(error); }
   // At the end of the run: logs what the configuration asked for and the run did not have. Once.
   void SayUnmet();
   // Begins to collect the current step, or goes on with it. False: the step, the rank or the request
@@ -196,6 +199,7 @@ class Session {
   bool disabled_ = false;
   bool collecting_ = false, failed_ = false, concluded_ = false;
   RunExtent extent_;
+  std::string failed_start_;                          // the last error; "": none
   std::map<std::string, std::string> waiting_files_;  // for WriteBeside: name -> text
   bool started_ = false;                              // a start was asked for the current step
   bool after_empty_step_ = false;

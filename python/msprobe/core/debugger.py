@@ -39,7 +39,20 @@ def method(function):
                 )
             return function(cls, *args, **kwargs)
 
-    return classmethod(locked)
+    if function.__name__ != "start":
+        return classmethod(locked)
+
+    @functools.wraps(function)
+    def start(cls, *args, **kwargs):
+        try:
+            return locked(cls, *args, **kwargs)
+        except Exception as error:
+            if cls.instance is not None:
+                text = str(error).partition("\n")[0]
+                _engine.note_failed_start(f"{type(error).__name__}: {text}")
+            raise
+
+    return classmethod(start)
 
 
 def _is_count(value):
