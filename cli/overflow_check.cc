@@ -5,6 +5,7 @@
 #include "cli/verbs.h"
 #include "engine/anomaly/anomaly_report.h"
 #include "engine/base/file.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/dump/read/reader.h"
 
 namespace msprobe::cli {
@@ -37,6 +38,7 @@ class OverflowCheck : public Verb {
   }
 
   Result<int> Run(Console& out) override {
+    if (checkpoint::LooksLikeCheckpoint(input_)) return NoCalls(input_);
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<dump::DumpLocation> dumps, dump::FindDumps(input_));
     if (dumps.empty()) {
       return NotFound(input_)
@@ -45,6 +47,7 @@ class OverflowCheck : public Verb {
           .Hint("-i is the folder of a step: -i runs/a/step0");
     }
     anomaly::FirstAnomalies found;
+    search_.verb = name_;
     search_.steps = search_.all_steps = 0;
     for (size_t i = 0; i < dumps.size(); ++i)
       search_.all_steps += i == 0 || dumps[i].step != dumps[i - 1].step;
@@ -63,6 +66,17 @@ class OverflowCheck : public Verb {
   }
 
  private:
+  // Tensors of no call: nothing begins in them, which would read as a pass.
+  static Status NoCalls(const std::string& path) {
+    const bool checkpoint = checkpoint::LooksLikeCheckpoint(path);
+    return InvalidArgument()
+        .At(path)
+        .Expected("dumps of calls (step0/rank0/dump.json)")
+        .Found(checkpoint ? "a checkpoint" : "tensor files")
+        .Hint(checkpoint ? "msprobe compare TARGET GOLDEN compares two checkpoints"
+                         : "msprobe compare TARGET GOLDEN compares two folders of tensor files");
+  }
+
   // The first anomaly of one step. `step`: "step0/", or "" when there is only one.
   anomaly::FirstAnomalies Search(std::span<const dump::DumpLocation> dumps, const std::string& step,
                                  Console& out) {
@@ -71,6 +85,7 @@ class OverflowCheck : public Verb {
       out.ProgressOf("reading", ranks.size(), dumps.size());
       const std::string folder = step + BaseName(DirectoryName(at.path));
       Result<Dump> dump = at.refused.ok() ? dump::ReadDump(at.path) : Result<Dump>(at.refused);
+      if (dump.ok() && FactsOf(dump->dialect).has_no_calls) dump = NoCalls(at.path);
       if (!dump.ok()) {
         // One bad rank does not hide the others.
         notes_.push_back(fmt::format("{} is left out: {}",

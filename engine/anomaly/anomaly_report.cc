@@ -196,14 +196,13 @@ std::string AnomalyText(const FirstAnomalies& found, const AnomalySearch& search
                   Count(static_cast<size_t>(search.entries), "entry", "entries"));
   const std::string_view unread = search.complete ? "" : "; not every rank could be read";
   if (found.answer.empty()) {
-    return Translated(
-        fmt::format("msprobe overflow_check: no NaN or infinity begins in what was read ({}){}\n",
-                    looked, unread));
+    return Translated(fmt::format("msprobe {}: no NaN or infinity begins in what was read ({}){}\n",
+                                  search.verb, looked, unread));
   }
   const RankAnomaly& rank = found.RankOf(found.answer[0]);
   const std::string kinds = KindsMade(rank);
   const std::string_view begins = kinds == "NaN and Inf" ? "begin" : "begins";
-  std::string out = Translated(fmt::format("msprobe overflow_check: {} {} on {}, {}\n", kinds,
+  std::string out = Translated(fmt::format("msprobe {}: {} {} on {}, {}\n", search.verb, kinds,
                                            begins, rank.label, rank.name));
   for (size_t i = 0; i < found.answer.size(); ++i) {
     if (i == kMostLines) {

@@ -7,6 +7,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "engine/anomaly/first_anomaly.h"
 
@@ -14,6 +15,7 @@ namespace msprobe::anomaly {
 
 // What was read. Steps are read up to the first that has an anomaly.
 struct AnomalySearch {
+  std::string_view verb = "overflow_check";  // as it was typed
   size_t steps = 1, all_steps = 1;
   int64_t entries = 0;   // of these steps, of all ranks
   bool complete = true;  // false: a rank could not be read

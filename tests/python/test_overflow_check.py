@@ -422,6 +422,27 @@ def test_bad_input_is_one_clear_line(kind, tmp_path, msprobe_bin):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["model.pt", "weights.pt"])
+def test_weights_are_no_dump(name, tmp_path, msprobe_bin):
+    """They have no calls: that nothing begins in them would say nothing."""
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    torch.save({"weight": torch.full([2], math.nan)}, folder / name)
+    command = [msprobe_bin, "nan_analyze", "-i", folder, "-o", tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = "a checkpoint" if name == "model.pt" else "tensor files"
+    assert done.returncode == 2 and f"found {found}" in done.stderr
+    assert "msprobe compare TARGET GOLDEN" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["nan_analyze", "overflow_check"])
+def test_the_verb_has_the_name_that_was_typed(verb, tmp_path, msprobe_bin):
+    write(tmp_path / "run", {"Torch.log.0.forward": entry([GOOD], [BAD])}, {}, {})
+    command = [msprobe_bin, verb, "-i", tmp_path / "run", "-o", tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.startswith(f"msprobe {verb}: NaN begins"), done.stderr
+
+
 def weights_with_nan(rank):
     """The weights were spoiled before: the modules show clean inputs only."""
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
