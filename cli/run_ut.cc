@@ -39,7 +39,11 @@ struct CheckSummary {
   int64_t lost = 0;                      // calls whose worker crashed, hung or took too much memory
   int64_t unreadable = 0;                // calls whose data are missing or damaged
   std::string first_unreadable;
-  std::map<std::string, int64_t, std::less<>> skips;  // why -> calls
+  struct Skips {
+    int64_t calls = 0;
+    std::string first;
+  };
+  std::map<std::string, Skips, std::less<>> skips;  // by their reason
   std::string log;  // what the workers printed; "" when nothing was lost
 
   void Add(const CheckedCall& call) {
@@ -51,7 +55,10 @@ struct CheckSummary {
       const bool unread = call.message.starts_with(accuracy::kUnreadable);
       if (unread && unreadable++ == 0) first_unreadable = call.message;
       // What follows the colon is about the one call.
-      if (!unread) ++skips[call.message.substr(0, call.message.find(": "))];
+      if (!unread) {
+        Skips& of_reason = skips[call.message.substr(0, call.message.find(": "))];
+        if (of_reason.calls++ == 0) of_reason.first = call.name;
+      }
     }
     if (is_bad && std::count_if(bad.begin(), bad.end(), same) < static_cast<int>(kWorst))
       bad.push_back(call);
@@ -264,12 +271,16 @@ class RunUt : public Verb {
   }
 
   static void PrintSkips(const CheckSummary& s, Console& out) {
-    std::vector<std::pair<int64_t, std::string_view>> most;
-    for (const auto& [why, calls] : s.skips) most.emplace_back(calls, why);
-    std::stable_sort(most.begin(), most.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    for (size_t i = 0; i < std::min(most.size(), kReasons); ++i)
-      out.Print("  SKIP {:>4}  {}\n", most[i].first, Translated(MakePrintable(most[i].second)));
+    std::vector<std::pair<std::string_view, const CheckSummary::Skips*>> most;
+    for (const auto& [why, skips] : s.skips) most.emplace_back(why, &skips);
+    std::stable_sort(most.begin(), most.end(), [](const auto& a, const auto& b) {
+      return a.second->calls > b.second->calls;
+    });
+    for (size_t i = 0; i < std::min(most.size(), kReasons); ++i) {
+      const auto& [why, skips] = most[i];
+      out.Print("  SKIP {:>4}  {} ({})\n", skips->calls, Translated(MakePrintable(why)),
+                MakePrintable(skips->first));
+    }
     if (most.size() > kReasons) out.Tell("  and others, see the result file\n");
     if (s.unreadable > 0) {
       out.Tell("{} {}, the first: {}\n", s.unreadable,

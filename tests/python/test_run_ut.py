@@ -15,6 +15,8 @@ import torch
 from recording import run_forked, wait_for_new_names
 from test_replay import recorded
 
+from msprobe.pytorch import PrecisionDebugger
+
 
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory):
@@ -311,6 +313,24 @@ def test_memory_that_is_not_there_is_not_an_error_of_the_operation(run_ut):
     assert report["error"] == 0
     (row,) = [r for r in rows(report["result_csv"]) if r[0] == "Functional.linear.0"]
     assert row[1] == "SKIP" and "not enough memory" in row[3]
+
+
+def packed_sequence(folder):
+    debugger = PrecisionDebugger(dump_path=str(folder), task="statistics", level="L1")
+    debugger.start()
+    lengths = torch.tensor([5, 3, 2])
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.randn(5, 3, 4), lengths)
+    torch.nn.GRU(4, 4)(packed)[0].data.sum().backward()
+    debugger.stop()
+
+
+def test_a_call_that_statistics_cannot_make_again_is_named(forking_msprobe, tmp_path):
+    run_forked(packed_sequence, tmp_path / "dump")
+    command = [forking_msprobe, "run_ut", "-api_info", tmp_path / "dump", "-o", tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "SKIP    1" in line]
+    assert line.endswith("do not fit each other, record it with task tensor (Torch.gru.0)")
 
 
 def test_data_that_cannot_be_saved_costs_a_message(run_ut):

@@ -117,7 +117,11 @@ class Worker:
             return
         except Exception as error:
             # Elements that were made fit the statistics, not each other: lengths of sequences.
-            self.check.skip(f"the golden cannot be computed: {_first_line(error)}")
+            why = "the golden cannot be computed"
+            if call.makes_elements():
+                why = "elements made from statistics do not fit each other"
+                why += ", record it with task tensor"
+            self.check.skip(f"{why}: {_first_line(error)}")
             return
         try:
             results, gradients = call.run(self.device, None)
