@@ -136,6 +136,24 @@ def test_names_are_told_apart_by_their_ends(open_page, compare_page):
     assert names(page) == ends
 
 
+@pytest.mark.parametrize("width", [1280, 1024, 700, 360])
+def test_names_are_told_apart_by_what_is_in_their_middle(open_page, compare_page, width):
+    stem = "Module.transformer.encoder_with_a_long_name.layers"
+    rest = "self_attention_with_a_long_name.out_projection.Linear.forward.0"
+    middles = [f"{stem}.{n}.{rest}" for n in (8, 9, 10, 11)]
+    rest = "coder.layers_of_it.1.mlp.fc.out_projection.Linear.forward.0"
+    beginnings = [f"Module.{side}{rest}" for side in ("en", "de")]
+    wanted = middles + beginnings
+    page = open_page(compare_page({"hostile": wanted}, {"hostile": wanted}))
+    page.set_viewport_size({"width": width, "height": 800})
+    page.fill("#query", "out_projection")
+    until(page, "document.querySelector('.row .c-name')?.title.includes('out_projection')")
+    shown = page.locator(".row .c-name").all_inner_texts()
+    assert len(set(shown)) == len(wanted), shown
+    for cell in page.locator(".row .c-name").all():
+        assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+
+
 def drag(page, edge, by):
     box = page.locator(edge).first.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2

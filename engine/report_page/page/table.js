@@ -2,7 +2,7 @@
 // The table of calls. Only the rows in sight exist as elements.
 import { sideWords } from "./calls.js";
 import { edge } from "./drag.js";
-import { charactersIn, clean, cutMiddle, cutPath, el, grouped, named, short } from "./text.js";
+import { charactersIn, clean, cutName, cutPath, el, grouped, named, short, tellApart } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
 
@@ -150,7 +150,10 @@ export class Table {
     while (this.window.children.length < to - from) this.window.append(this.emptyRow());
     if (first) this.measure();
     while (this.window.children.length > to - from) this.window.lastElementChild?.remove();
-    for (let k = from; k < to; k++) this.fill(/** @type {HTMLElement} */ (this.window.children[k - from]), k);
+    const calls = this.calls, seen = [...this.rows.subarray(from, to)], paths = seen.map((i) => clean(calls.path(calls.module[i]), 200));
+    const names = tellApart(seen.map((i) => calls.title(i)), seen.map((i) => this.roomOf(i)), cutName);
+    const places = tellApart(paths, paths.map(() => this.room.module), cutPath);
+    for (let k = from; k < to; k++) this.fill(/** @type {HTMLElement} */ (this.window.children[k - from]), k, names[k - from], places[k - from]);
     this.window.style.transform = `translateY(${this.scaled() ? this.scroll.scrollTop : from * rowHeight}px)`;
     if (this.selected >= 0) this.scroll.setAttribute("aria-activedescendant", "row" + this.selected);
   }
@@ -161,10 +164,20 @@ export class Table {
     return el("div", { class: "row", role: "row" }, ...cells);
   }
   /**
+   * Characters for the name of a call, beside the side that has it.
+   * @param {number} i
+   */
+  roomOf(i) {
+    const side = sideWords[/** @type {Calls} */ (this.calls).sides[i]];
+    return Math.max(this.room.name - (side ? side.length + 3 : 0), 0.7 * this.room.name);
+  }
+  /**
    * @param {HTMLElement} row
    * @param {number} k
+   * @param {string} name as it is cut
+   * @param {string} place the path of the module, as it is cut
    */
-  fill(row, k) {
+  fill(row, k, name, place) {
     const calls = /** @type {Calls} */ (this.calls), i = this.rows[k], look = calls.classOf(i);
     const side = sideWords[calls.sides[i]];
     row.id = "row" + i;
@@ -176,9 +189,9 @@ export class Table {
     cells[0].textContent = grouped(i);
     cells[1].textContent = `${look.sign} ${look.name}`;
     const title = calls.title(i), path = clean(calls.path(calls.module[i]), 200);
-    /** @type {Element} */ (cells[2].firstElementChild).textContent = cutMiddle(title, Math.max(this.room.name - (side ? side.length + 3 : 0), 0.7 * this.room.name));
+    /** @type {Element} */ (cells[2].firstElementChild).textContent = name;
     /** @type {Element} */ (cells[2].lastElementChild).textContent = side ? ` (${side})` : "";
-    cells[3].textContent = cutPath(path, this.room.module);
+    cells[3].textContent = place;
     cells[2].setAttribute("title", named(title) + (side ? ` (${side})` : ""));
     cells[3].setAttribute("title", path);
     cells[4].textContent = clean(calls.texts.dtypes[calls.dtype[i]], 40).replace("torch.", "");

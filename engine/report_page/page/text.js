@@ -83,6 +83,59 @@ export function cutPath(path, room) {
 }
 
 /**
+ * The name of a call or of a weight for such a place: its long words give way, its numbers and its last words do not,
+ * "Module.enc…er.layers.10.self…attn.Linear.forward.0".
+ * @param {string} name
+ * @param {number} room
+ */
+export function cutName(name, room) {
+  const words = name.split("."), last = words.length - 3;
+  if (name.length <= room || last < 1) return cutMiddle(name, room);
+  let most = 24;
+  const size = () => words.reduce((sum, word, i) => sum + 1 + (i < last ? Math.min(word.length, most) : word.length), -1);
+  while (most >= 4 && size() > room) most--;
+  return most < 4 ? cutMiddle(name, room) : words.map((word, i) => (i < last ? cutMiddle(word, most) : word)).join(".");
+}
+
+/**
+ * Names that stand below each other: where two of them would be cut to the same text, each is cut elsewhere, so that the
+ * place stays in which they are not the same.
+ * @param {string[]} names
+ * @param {number[]} rooms one for each name
+ * @param {(name: string, room: number) => string} cut
+ */
+export function tellApart(names, rooms, cut) {
+  const shown = names.map((name, i) => cut(name, rooms[i]));
+  for (let again = 0; again < 3; again++) {
+    /** @type {Map<string, number[]>} */ const alike = new Map();
+    shown.forEach((text, i) => { if (text !== names[i]) alike.set(text, [...(alike.get(text) ?? []), i]); });
+    for (const rows of alike.values()) {
+      const first = names[rows[0]];
+      let at = Infinity;
+      for (const i of rows) {
+        let same = 0;
+        while (same < first.length && names[i][same] === first[same]) same++;
+        if (names[i] !== first) at = Math.min(at, same);
+      }
+      if (at < Infinity) for (const i of rows) shown[i] = cutAround(names[i], at, rooms[i]);
+    }
+  }
+  return shown;
+}
+
+/**
+ * What stands at a place of a name, and its end.
+ * @param {string} name
+ * @param {number} at
+ * @param {number} room
+ */
+function cutAround(name, at, room) {
+  const end = Math.floor((room - 2) * 0.5), begin = Math.max(0, at - 4), size = room - 1 - end - (begin > 0 ? 1 : 0);
+  if (begin + size >= name.length - end - 1) return "…" + name.slice(1 - room);
+  return (begin > 0 ? "…" : "") + name.slice(begin, begin + size) + "…" + name.slice(-end);
+}
+
+/**
  * How many characters of the font of an element stand side by side in `pixels`.
  * @param {Element} element of a font in which all characters have one width
  * @param {number} pixels

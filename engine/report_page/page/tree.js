@@ -27,9 +27,27 @@ export class Tree {
     const next = this.begin.slice();
     this.children = new Uint32Array(parents.length);
     for (let k = 1; k < parents.length; k++) this.children[next[parents[k]]++] = k;
+    this.kept = this.endsThatTell(calls.texts.modules);
     this.open = new Set([0]);
     for (let k = calls.head.first >= 0 ? calls.module[calls.head.first] : 0; k; k = parents[k]) this.open.add(k);
     this.unfold();
+  }
+  /**
+   * How many characters of the end of each module's name tell it from the other modules of its parent.
+   * @param {string[]} names
+   */
+  endsThatTell(names) {
+    const kept = new Uint8Array(names.length).fill(9), most = 40, begin = /** @type {Uint32Array} */ (this.begin), children = /** @type {Uint32Array} */ (this.children);
+    for (let node = 0; node + 1 < begin.length; node++) {
+      const siblings = [...children.subarray(begin[node], begin[node + 1])].map((k) => ({ k, back: [...clean(names[k], 80)].reverse().join("") })).sort((a, b) => (a.back < b.back ? -1 : 1));
+      for (let s = 1; s < siblings.length; s++) {
+        const one = siblings[s - 1], two = siblings[s];
+        let same = 0;
+        while (same < most && same < one.back.length && one.back[same] === two.back[same]) same++;
+        for (const k of [one.k, two.k]) kept[k] = Math.max(kept[k], Math.min(most, same + 2));
+      }
+    }
+    return kept;
   }
   unfold() {
     this.lines = [];
@@ -97,7 +115,7 @@ export class Tree {
       const label = node === 0 ? "model" : clean(calls.texts.modules[node], 80), kind = clean(calls.texts.moduleClasses[node], 60);
       const leaf = this.isLeaf(node), open = this.open.has(node);
       const line = el("div", { class: `line color${look.color}${k === this.at ? " at" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-expanded": leaf ? null : open, "data-line": k, title: `${named(calls.path(node), 200) || "the whole model"}${kind ? ` (${named(kind, 60)})` : ""}: ${counted.map((one) => `${grouped(one.count)} ${one.name}`).join(", ")}` },
-        el("span", { class: "fold" }, leaf ? "" : open ? "▾" : "▸"), el("span", { class: "mark" }, look.sign), node === 0 ? el("span", { class: "word" }, label) : ends(label), el("small", { translate: "no" }, kind), el("em", {}, look.rank > 0 ? grouped(counts[worst]) : "", this.shares(counted)));
+        el("span", { class: "fold" }, leaf ? "" : open ? "▾" : "▸"), el("span", { class: "mark" }, look.sign), node === 0 ? el("span", { class: "word" }, label) : ends(label, this.kept?.[node]), el("small", { translate: "no" }, kind), el("em", {}, look.rank > 0 ? grouped(counts[worst]) : "", this.shares(counted)));
       line.style.top = k * lineHeight + "px";
       line.style.paddingLeft = depth * 12 + 4 + "px";
       drawn.push(line);

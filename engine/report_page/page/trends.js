@@ -3,7 +3,7 @@
 // the chosen cell's parameter small charts of its norm and of the distance (trends.h).
 import { column, json } from "./data.js";
 import { chart, tick } from "./chart.js";
-import { byId, charactersIn, clean, cutMiddle, el, grouped, named, short } from "./text.js";
+import { byId, charactersIn, clean, cutName, el, grouped, named, short, tellApart } from "./text.js";
 
 /** @typedef {{title: string, measure: string, steps: number[], ranks: number[], parts: number[], parameters: number, names: string[], target: Float32Array, golden: Float32Array, apart: Float32Array, verdict: Uint8Array, call: Uint32Array}} Trend */
 
@@ -214,14 +214,14 @@ export class Trends {
     while (this.window.children.length > to - from) this.window.lastElementChild?.remove();
     this.window.style.transform = `translateY(${from * rowTall}px)`;
     const css = getComputedStyle(document.documentElement), colors = [0, 1, 2, 3, 4].map((n) => css.getPropertyValue("--color" + n).trim()), ink = css.getPropertyValue("--ink").trim();
-    let room = 0;
+    const first = /** @type {HTMLElement|undefined} */ (this.window.firstElementChild?.firstElementChild), room = first ? charactersIn(first, first.offsetWidth - 10) : 0;
+    const seen = [...this.rows.subarray(from, to)].map((row) => clean(this.trend.names[row], 200)), shown = tellApart(seen, seen.map(() => room), cutName);
     for (let k = from; k < to; k++) {
-      const line = /** @type {HTMLElement} */ (this.window.children[k - from]), row = this.rows[k], name = clean(this.trend.names[row], 200), label = /** @type {HTMLElement} */ (line.firstElementChild);
+      const line = /** @type {HTMLElement} */ (this.window.children[k - from]), row = this.rows[k], name = seen[k - from], label = /** @type {HTMLElement} */ (line.firstElementChild);
       line.dataset.row = String(row);
       line.setAttribute("aria-rowindex", String(k + 1));
       line.setAttribute("aria-selected", String(row === this.row));
-      room = room || charactersIn(label, label.offsetWidth - 10);
-      label.textContent = cutMiddle(name, room);
+      label.textContent = shown[k - from];
       label.title = named(name, 200);
       const canvas = /** @type {HTMLCanvasElement} */ (line.lastElementChild);
       canvas.setAttribute("aria-label", named(name, 200) + (row === this.row ? this.words(row, this.step) : ""));
