@@ -7,6 +7,7 @@
 
 #include "cli/verbs.h"
 #include "engine/base/file.h"
+#include "engine/compare/explain/evidence.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/ranks/wrong_updates.h"
 #include "engine/dump/read/reader.h"
@@ -80,7 +81,7 @@ class Report : public Verb {
       json = !table && results::LooksLikeFindingJson(file.bytes());
     }
     if (table && gradients::IsWrittenComparison(source_)) return PageOfSimilarities();
-    if (table) return PageOfTables({.tables = {{.path = source_}}});
+    if (table) return PageOfTables(results::FindOneTable(source_));
     return json ? PageOfJson() : PageOfDump();
   }
 
@@ -119,20 +120,28 @@ class Report : public Verb {
     return report_page::ComparisonPage(results_, compared, parts_, std::move(trends));
   }
 
-  // The sentences of `compare` itself, which a table alone does not tell, for the calls of a table.
-  static void TakeSentences(const compare::RankResult& said, compare::Comparison* c,
-                            compare::RankResult* result) {
-    const bool same = said.first_name == result->first_name;
-    compare::RankResult with = said;
-    with.others = std::move(result->others), with.more_others = result->more_others;
-    if (same) {
-      const int32_t pair = c->first.pair, row = c->first.row;
-      c->first = said.first;
-      c->first.pair = pair, c->first.row = row;
-    }
+  // What `compare` itself said of the calls of a table, and a table alone does not tell.
+  static compare::RankResult SaidOf(const results::JsonFinding& said, int32_t step, int32_t rank,
+                                    compare::Comparison* c) {
+    said.stated.Mark(c);
+    PlaceFirst(said.result, c);
+    compare::RankResult result = compare::SummarizeRank(*c, step, rank), with = said.result;
+    with.others = std::move(result.others), with.more_others = result.more_others;
     // What is said of a document alone.
     std::erase(with.not_observed, results::kOnlyCallsThatDiffer);
-    *result = std::move(with);
+    return with;
+  }
+
+  // The first divergence at its call in the table, which may be one that only one run has.
+  static void PlaceFirst(const compare::RankResult& said, compare::Comparison* c) {
+    if (said.first.pair < 0 && said.rounding_of_step < 0) c->first = {};
+    for (int32_t p = 0; p < static_cast<int32_t>(c->pairs.size()); ++p) {
+      if (compare::EntryName(*c, p) != said.first_name) continue;
+      const int32_t row = c->first.pair == p ? c->first.row : -1;
+      c->first = said.first;
+      c->first.pair = p, c->first.row = row;
+      return;
+    }
   }
 
   Result<report_page::PageText> PageOfTables(const results::ResultFolder& found) {
@@ -140,10 +149,10 @@ class Report : public Verb {
     if (!found.finding.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(said, results::ReadFindingJson(found.finding));
     }
-    const auto of_pair = [&](const results::ResultTable& table) -> const compare::RankResult* {
-      if (said.size() == 1 && found.tables.size() == 1) return &said[0].result;
+    const auto of_pair = [&](const results::ResultTable& table) -> const results::JsonFinding* {
+      if (said.size() == 1 && found.tables.size() == 1) return &said[0];
       for (const results::JsonFinding& one : said) {
-        if (one.result.step == table.step && one.result.rank == table.rank) return &one.result;
+        if (one.result.step == table.step && one.result.rank == table.rank) return &one;
       }
       return nullptr;
     };
@@ -155,10 +164,11 @@ class Report : public Verb {
       Result<compare::Comparison> c = results::ReadResultTable(table.path);
       if (!c.ok() && found.tables.size() == 1) return c.status();
       if (c.ok()) {
-        compare::RankResult& result =
-            results_.emplace_back(compare::SummarizeRank(*c, table.step, table.rank));
-        if (const compare::RankResult* own = of_pair(table); own != nullptr && own->failed.ok())
-          TakeSentences(*own, &*c, &result);
+        const results::JsonFinding* own = of_pair(table);
+        if (own != nullptr && !own->result.failed.ok()) own = nullptr;
+        compare::RankResult& result = results_.emplace_back(
+            own != nullptr ? SaidOf(*own, table.step, table.rank, &*c)
+                           : compare::SummarizeRank(*c, table.step, table.rank));
         result.step = table.step, result.rank = table.rank;
         MSPROBE_RETURN_IF_ERROR(Add(*c, found.tables.size(), table.step, table.rank));
         continue;

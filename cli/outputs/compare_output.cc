@@ -151,10 +151,13 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   if (!options_.limits.empty()) {
     MSPROBE_ASSIGN_OR_RETURN(kept.result.hits, compare::CheckRows(options_.limits, table));
   }
-  if (options_.format == StdoutFormat::kJson || KeepsFinding()) {
-    kept.json = compare::JsonReport(comparison);
-    while (!kept.json.empty() && kept.json.back() == '\n') kept.json.pop_back();
-  }
+  const auto json = [&](compare::JsonLists lists) {
+    std::string text = compare::JsonReport(comparison, kept.result, lists);
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    return text;
+  };
+  if (options_.format == StdoutFormat::kJson) kept.json = json(compare::JsonLists::kShort);
+  if (KeepsFinding()) kept.finding = json(compare::JsonLists::kWhole);
   if (options_.format != StdoutFormat::kCsv) return Status::Ok();
   return compare::StreamTableCsv(table, [&](std::span<const std::string_view> pieces) {
     for (std::string_view piece : pieces) console_.Write(piece);
@@ -329,8 +332,8 @@ void CompareOutput::PrintReport() {
   console_.Write(written);
 }
 
-std::string CompareOutput::Json() const {
-  if (kept_.size() == 1) return kept_[0].json + "\n";
+std::string CompareOutput::Json(std::string Kept::*document) const {
+  if (kept_.size() == 1) return kept_[0].*document + "\n";
   std::string text = fmt::format("{{\"first\": {},\n", compare::FirstPlaceJson(results_));
   if (const auto drift = compare::FindDrift(results_))
     text += fmt::format("\"drift\": {},\n", compare::DriftJson(*drift));
@@ -348,7 +351,7 @@ std::string CompareOutput::Json() const {
     }
     text += fmt::format("\"{}\": ", r.rank < 0 ? "" : fmt::format("{}", r.rank));
     if (r.failed.ok()) {
-      std::string_view json = kept_[i].json;
+      std::string_view json = kept_[i].*document;
       if (r.step >= 0 && json.starts_with('{')) {
         json.remove_prefix(1);
         AppendStateOfStep(r, first_wrong_step, &text);
@@ -422,7 +425,8 @@ Status CompareOutput::WriteFilesOnAllPairs() {
   if (KeepsFinding()) {
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(options_.folder));
     const std::string name = fmt::format("{}{}.json", results::kFindingFile, time_);
-    MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(options_.folder, name), Json()));
+    MSPROBE_RETURN_IF_ERROR(
+        WriteFileAtomically(JoinPath(options_.folder, name), Json(&Kept::finding)));
   }
   MSPROBE_RETURN_IF_ERROR(WriteExports());
   MSPROBE_RETURN_IF_ERROR(WriteGraph());
@@ -452,7 +456,7 @@ Status CompareOutput::Finish() {
   }
   if (unwritten.ok()) unwritten = on_all_pairs;
   if (options_.format == StdoutFormat::kTable) PrintReport();
-  if (options_.format == StdoutFormat::kJson) console_.Write(Json());
+  if (options_.format == StdoutFormat::kJson) console_.Write(Json(&Kept::json));
   for (const compare::RankResult& r : results_) {
     if (!r.failed.ok()) console_.Error(r.failed);
     for (const compare::FailHit& hit : r.hits) {

@@ -84,7 +84,8 @@ class CompareOutput {
  private:
   struct Kept {
     compare::RankResult result;
-    std::string report, json, analysis;
+    std::string report, analysis;
+    std::string json, finding;                 // JsonReport to print, and beside the tables
     report_page::PagePart page;                // of --html
     std::vector<exports::ExportPart> exports;  // of reports.Exports()
     Status unwritten;                          // the first file that could not be written
@@ -108,7 +109,7 @@ class CompareOutput {
   void PrintReport();
   // Whether the document of --format json lies beside the tables, for `msprobe report`.
   bool KeepsFinding() const;
-  std::string Json() const;  // that document
+  std::string Json(std::string Kept::*document) const;  // of all pairs
   Status WriteAdvisor(const DumpPair& pair, const compare::Comparison& comparison,
                       const compare::TableFormat& table);
   std::string FolderOf(const DumpPair& pair) const;

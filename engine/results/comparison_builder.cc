@@ -190,14 +190,26 @@ void ComparisonBuilder::Add(const ResultRow& given) {
   pair.confidence = std::min(pair.confidence, row.confidence);
   if (given.call_class && !classes_.back()) classes_.back() = given.call_class;
   Judge(given);
-  if (pair.target < 0 || !given.stack.starts_with('[')) return;
-  Record& record = c_.target.records[pair.target];
-  if (record.stack >= 0) return;
+  TakeStack(given);
+}
+
+void ComparisonBuilder::TakeStack(const ResultRow& given) {
+  const compare::RecordPair& pair = c_.pairs.back();
+  const bool target = pair.target >= 0, listed = target && given.stack.starts_with('[');
+  Dump& dump = target ? c_.target : c_.golden;
+  Record& record = dump.records[target ? pair.target : pair.golden];
+  // The line of a backward call is that of its forward call, which has it, too.
+  const bool line = Given(given.source_line) && record.direction != Direction::kBackward;
+  if (record.stack >= 0 || (!listed && !line)) return;
+  const std::string_view text = Keep(listed ? given.stack : given.source_line);
   const auto [found, is_new] =
-      stacks_.emplace(Keep(given.stack), static_cast<int32_t>(c_.target.stacks.size()));
+      stacks_[target ? 0 : 1].emplace(text, static_cast<int32_t>(dump.stacks.size()));
   if (is_new) {
-    auto& frames = c_.target.stacks.emplace_back();
-    for (const std::string& text : ListedTexts(given.stack)) frames.push_back(Keep(text));
+    auto& frames = dump.stacks.emplace_back();
+    if (!listed) frames.push_back(text);
+    if (listed) {
+      for (const std::string& frame : ListedTexts(text)) frames.push_back(Keep(frame));
+    }
   }
   record.stack = found->second;
 }

@@ -36,6 +36,9 @@ struct ResultRow {
   std::string_view reason;            // with its note, as the column Reason
   double confidence = 1;
   std::string_view stack;  // a Python list of frames; other text is not a stack
+  // "train.py:41 in forward: y = F.gelu(x)": of the target's call, or of the only one. It stands in
+  // for a stack that the table does not have.
+  std::string_view source_line;
 };
 
 // The names of a row's call and of its value: "Torch.mm.0.forward" and "output.0". Names of all
@@ -63,11 +66,12 @@ class ComparisonBuilder {
                   int32_t* record, Dump* dump);
   bool OfLastPair(std::string_view target, std::string_view golden) const;
   void Judge(const ResultRow& row);
+  void TakeStack(const ResultRow& row);
   void LinkBackwardCalls();
 
   compare::Comparison c_;
   std::unordered_set<std::string_view> kept_;
-  std::unordered_map<std::string_view, int32_t> stacks_;
+  std::unordered_map<std::string_view, int32_t> stacks_[2];  // of the target, of the golden
   std::vector<std::optional<compare::CallClass>> classes_;
 };
 

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "engine/base/file.h"
 #include "engine/compare/judge/judge.h"
@@ -105,77 +103,6 @@ void AddCall(const JsonValue& divergence, ComparisonBuilder* builder) {
   builder->Add(row);
 }
 
-// The calls of the document's regions (compare/regions/regions.h), of which `builder` has some.
-class StatedRegions {
- public:
-  explicit StatedRegions(const JsonValue& document) : regions_(Member(document, "regions")) {}
-
-  // Calls that the document names nowhere else. Rows are added after all others.
-  void AddCalls(const compare::Comparison& known, ComparisonBuilder* builder) const {
-    const NamedPairs there(known);
-    std::unordered_set<std::string_view> added[2];
-    const auto add = [&](std::string_view target, std::string_view golden) {
-      const bool is_new =
-          (target.empty() || (there.Find(true, target) < 0 && added[0].insert(target).second)) &&
-          (golden.empty() || (there.Find(false, golden) < 0 && added[1].insert(golden).second));
-      if (!is_new) return;
-      ResultRow row{.target = {.name = target}, .golden = {.name = golden}};
-      row.verdict = compare::RowVerdict::kUnknown;
-      row.call_class = compare::CallClass::kUnknown;
-      builder->Add(row);
-    };
-    for (const JsonValue& region : regions_.items) {
-      for (const JsonValue& pair : Member(region, "matched").items)
-        if (pair.items.size() == 2) add(pair.items[0].text, pair.items[1].text);
-      for (const JsonValue& name : Member(region, "target").items) add(name.text, "");
-      for (const JsonValue& name : Member(region, "golden").items) add("", name.text);
-    }
-  }
-
-  void Mark(compare::Comparison* c) const {
-    if (regions_.items.empty()) return;
-    const NamedPairs pairs(*c);
-    c->stated_regions.resize(c->pairs.size());
-    c->rewritten.resize(c->pairs.size());
-    for (size_t i = 0; i < regions_.items.size(); ++i) {
-      const JsonValue& region = regions_.items[i];
-      for (const bool target : {true, false}) {
-        for (const JsonValue& name : Member(region, target ? "target" : "golden").items) {
-          const int32_t p = pairs.Find(target, name.text);
-          if (p < 0 || c->stated_regions[p] != 0) continue;
-          c->stated_regions[p] = static_cast<uint32_t>(i + 1);
-          if (Text(region, "verdict") == "rewrite") c->rewritten[p] = compare::Comparison::kRewrite;
-        }
-      }
-    }
-  }
-
- private:
-  // The pairs of a comparison by the names of their calls.
-  class NamedPairs {
-   public:
-    explicit NamedPairs(const compare::Comparison& c) {
-      for (size_t p = 0; p < c.pairs.size(); ++p) {
-        const auto index = static_cast<int32_t>(p);
-        if (c.pairs[p].target >= 0)
-          by_name_[0].emplace(c.target.records[c.pairs[p].target].name, index);
-        if (c.pairs[p].golden >= 0)
-          by_name_[1].emplace(c.golden.records[c.pairs[p].golden].name, index);
-      }
-    }
-    int32_t Find(bool target, std::string_view name) const {
-      const auto& names = by_name_[target ? 0 : 1];
-      const auto found = names.find(name);
-      return found == names.end() ? -1 : found->second;
-    }
-
-   private:
-    std::unordered_map<std::string_view, int32_t> by_name_[2];
-  };
-
-  const JsonValue& regions_;
-};
-
 FirstDivergence DivergenceOf(const JsonValue& object, int32_t pair) {
   FirstDivergence f;
   f.pair = pair;
@@ -223,6 +150,26 @@ void FillSide(const JsonValue& side, compare::Findings::Side* out) {
   out->complete = Member(side, "complete").boolean;
 }
 
+// A document of an earlier version has no such sentences: what its calls tell stays.
+void FillSentences(const JsonValue& document, compare::RankResult* r) {
+  const bool mindspore[] = {Text(Member(document, "target"), "framework") == "mindspore",
+                            Text(Member(document, "golden"), "framework") == "mindspore"};
+  r->two_frameworks = mindspore[0] != mindspore[1];
+  const JsonValue& said = Member(document, "sentences");
+  r->not_judged = Text(said, "not_judged");
+  if (said.kind != Kind::kObject) return;
+  r->first_bits = Text(said, "first_bits");
+  r->rewrites = Text(said, "rewrites");
+  r->wrong_region = Text(said, "wrong_region");
+  r->equal = Text(said, "equal") == "equal" ? "equal" : "bit-equal";
+  r->largest_noise = Number(said, "largest_noise");
+  r->why_largest_noise = Text(said, "why_largest_noise");
+  r->other_arguments = Text(said, "other_arguments");
+  r->unmatched_calls = Text(said, "unmatched_calls");
+  r->compared_nowhere = Text(said, "compared_nowhere");
+  r->otherwise = compare::DescribeOtherwise(*r);
+}
+
 // What the report of several steps says of this one. A document of one step says nothing.
 void CountStep(const JsonValue& document, compare::RankResult* result) {
   const int64_t rounding = Integer(document, "rounding_of_step", -1);
@@ -256,11 +203,11 @@ JsonFinding FindingOf(const JsonValue& document, const std::string& path, int32_
       builder.Add(row);
     }
   }
-  const StatedRegions regions(document);
-  regions.AddCalls(builder.so_far(), &builder);
+  found.stated = StatedCallsOf(document);
+  found.stated.AddCalls(&builder);
   found.calls = builder.Finish();
   compare::Comparison& c = found.calls;
-  regions.Mark(&c);
+  found.stated.Mark(&c);
   c.first = differs ? DivergenceOf(first, 0) : FirstDivergence();
   if (differs && c.pairs[0].row_count > 0) c.first.row = static_cast<int32_t>(c.pairs[0].first_row);
   c.exact = Text(document, "exact");
@@ -277,7 +224,7 @@ JsonFinding FindingOf(const JsonValue& document, const std::string& path, int32_
   FillSide(Member(document, "target"), &found.result.target_side);
   FillSide(Member(document, "golden"), &found.result.golden_side);
   found.result.judged = Status::Ok();
-  found.result.not_judged.clear();
+  FillSentences(document, &found.result);
   CountStep(document, &found.result);
   return found;
 }

@@ -10,6 +10,7 @@
 
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/ranks/rank_result.h"
+#include "engine/results/stated_calls.h"
 
 namespace msprobe::results {
 
@@ -21,6 +22,7 @@ struct JsonFinding {
   compare::RankResult result;  // result.failed: this pair could not be compared
   // The calls that the document names: the first divergence, further ones, those without a partner.
   compare::Comparison calls;
+  StatedCalls stated;  // marked in `calls`
 };
 
 // What is not observed where a document is all that there is.

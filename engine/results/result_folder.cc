@@ -37,7 +37,31 @@ std::optional<ResultTable> TableNamed(const std::string& folder, std::string_vie
   return table;
 }
 
+// The document that was written with tables of this time; "".
+std::string FindingBeside(const std::string& folder, const std::string& time) {
+  std::string finding = JoinPath(folder, fmt::format("{}{}.json", kFindingFile, time));
+  return Exists(finding) ? finding : "";
+}
+
+int32_t StepOf(const std::string& folder) {
+  return static_cast<int32_t>(NumberAfter(BaseName(folder), "step"));
+}
+
 }  // namespace
+
+ResultFolder FindOneTable(const std::string& path) {
+  const std::string folder = DirectoryName(path);
+  std::optional<ResultTable> table = TableNamed(folder, BaseName(path));
+  if (!table) return {.tables = {{.path = path}}};
+  table->path = path;
+  ResultFolder found{.finding = FindingBeside(folder, table->time)};
+  if (const int32_t step = StepOf(folder); step >= 0 && found.finding.empty()) {
+    table->step = step;
+    found.finding = FindingBeside(DirectoryName(folder), table->time);
+  }
+  found.tables.push_back(*std::move(table));
+  return found;
+}
 
 Result<ResultFolder> FindResultTables(const std::string& folder) {
   std::map<std::pair<int32_t, int32_t>, ResultTable> newest;
@@ -57,8 +81,8 @@ Result<ResultFolder> FindResultTables(const std::string& folder) {
   MSPROBE_RETURN_IF_ERROR(look(folder, -1));
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
   for (const std::string& name : names) {
-    const auto step = static_cast<int32_t>(NumberAfter(name, "step"));
     const std::string path = JoinPath(folder, name);
+    const int32_t step = StepOf(path);
     if (step >= 0 && IsDirectory(path)) MSPROBE_RETURN_IF_ERROR(look(path, step));
   }
   ResultFolder found;
@@ -68,11 +92,8 @@ Result<ResultFolder> FindResultTables(const std::string& folder) {
   const bool one_time =
       std::all_of(found.tables.begin(), found.tables.end(),
                   [&](const ResultTable& t) { return t.time == found.tables[0].time; });
-  if (one_time && !found.tables.empty()) {
-    const std::string finding =
-        JoinPath(folder, fmt::format("{}{}.json", kFindingFile, found.tables[0].time));
-    if (Exists(finding)) found.finding = finding;
-  }
+  if (one_time && !found.tables.empty())
+    found.finding = FindingBeside(folder, found.tables[0].time);
   if (!one_time) {
     found.notes.push_back(
         "the tables of this folder have different times: they may be of different comparisons");

@@ -32,4 +32,7 @@ struct ResultFolder {
 // of the folder. None found is not an error.
 Result<ResultFolder> FindResultTables(const std::string& folder);
 
+// One table, with the document that compare wrote beside it. A table of another name has none.
+ResultFolder FindOneTable(const std::string& path);
+
 }  // namespace msprobe::results

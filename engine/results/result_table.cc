@@ -92,6 +92,7 @@ class TableRows {
     verdict_ = header.Find({"Verdict"}), class_ = header.Find({"Class"});
     severity_ = header.Find({"Severity"}), reason_ = header.Find({"Reason"});
     confidence_ = header.Find({"Confidence"}), stack_ = header.Find({"NPU_Stack_Info"});
+    source_line_ = header.Find({"Source Line"});
   }
 
   bool known() const { return sides_[0].name >= 0 && sides_[1].name >= 0; }
@@ -124,7 +125,7 @@ class TableRows {
     if (class_ >= 0)
       row.call_class = WordOf<compare::CallClass>(cell(class_), 5, &compare::ClassName);
     if (severity_ >= 0) row.severity = Number(cell(severity_));
-    row.reason = cell(reason_), row.stack = cell(stack_);
+    row.reason = cell(reason_), row.stack = cell(stack_), row.source_line = cell(source_line_);
     if (const double sure = Number(cell(confidence_)); sure >= 0 && sure <= 1)
       row.confidence = sure;
     const Diff diff{.cosine = Number(cell(cosine_)),
@@ -147,7 +148,7 @@ class TableRows {
   ComparisonBuilder& builder_;
   Side sides_[2];
   int cosine_, max_abs_, max_rel_, rmse_, relative_l2_, ulp_;
-  int verdict_, class_, severity_, reason_, confidence_, stack_;
+  int verdict_, class_, severity_, reason_, confidence_, stack_, source_line_;
 };
 
 }  // namespace

@@ -75,6 +75,9 @@ def write_dump(
         for api, line, text in (
             ("linear", 2, "x = F.linear(x, self.weight)"),
             ("gelu", 3, "x = F.gelu(x)"),
+            ("clone", 4, "x = torch.clone(x)"),
+            ("mul", 5, "x = torch.mul(x, x)"),
+            ("tanh", 6, "return torch.tanh(x)"),
         )
     }
     stacks = {

@@ -24,7 +24,6 @@ def finding(folder, name="report.html"):
 
 @pytest.fixture
 def compared(tmp_path, msprobe_bin):
-    # No extra call: a table does not say which calls are part of a rewrite.
     write_dump(tmp_path / "target", wrong=True)
     write_dump(tmp_path / "golden")
     flags = ["--format", "json", "--html", "direct.html"]
@@ -66,9 +65,37 @@ def test_report_and_compare_say_the_same_sentences(tmp_path, msprobe_bin, option
     run(msprobe_bin, tmp_path, "compare", "target", "golden", *flags)
     run(msprobe_bin, tmp_path, "report", "out", "-o", "report.html")
     said, wanted = (sentences(tmp_path, name) for name in ("report.html", "direct.html"))
-    if "rewritten" in options:  # further calls are those of the table, which knows no rewrites
-        said, wanted = (text[: text.index("Calls that also differ")] for text in (said, wanted))
     assert said == wanted
+
+
+@pytest.mark.parametrize("options", [{"extra": True}, {"rewritten": True}])
+@pytest.mark.parametrize("source", ["out", "out/*.csv", "found.json", "t.xlsx"])
+def test_other_calls_that_agree(tmp_path, msprobe_bin, options, source):
+    """The first of them is named with its line, also by a table that was moved away."""
+    write_dump(tmp_path / "target", **options)
+    write_dump(tmp_path / "golden")
+    flags = ["-o", "out", "--format", "json", "--html", "direct.html"]
+    json = run(msprobe_bin, tmp_path, "compare", "target", "golden", *flags).stdout
+    (tmp_path / "found.json").write_text(json)
+    run(msprobe_bin, tmp_path, "compare", "target", "golden", "--table-file", "t.xlsx")
+    (path,) = tmp_path.glob(source)
+    run(msprobe_bin, tmp_path, "report", path, "-o", "report.html")
+    wanted = finding(tmp_path, "direct.html")
+    assert "(train.py:" in wanted and 'class="structure"' in wanted
+    assert finding(tmp_path) == wanted
+
+
+def test_how_far_rounding_goes(tmp_path, msprobe_bin):
+    write_dump(tmp_path / "target")
+    write_dump(tmp_path / "golden")
+    dump = json_text.loads((tmp_path / "target/dump.json").read_text())
+    dump["data"][WRONG[0]]["output"][0]["Max"] *= 1 + 1e-7
+    (tmp_path / "target/dump.json").write_text(json_text.dumps(dump))
+    flags = ["-o", "out", "--tolerant", "--html", "direct.html"]
+    run(msprobe_bin, tmp_path, "compare", "target", "golden", *flags)
+    run(msprobe_bin, tmp_path, "report", "out", "-o", "report.html")
+    assert "largest" in finding(tmp_path, "direct.html")
+    assert finding(tmp_path) == finding(tmp_path, "direct.html")
 
 
 def test_a_table_without_its_document_is_read_alone(tmp_path, msprobe_bin):
@@ -140,13 +167,15 @@ def region_of(open_page, path, name):
 
 
 @pytest.mark.parametrize("wrong", [False, True])
-def test_the_regions_of_a_document(tmp_path, msprobe_bin, open_page, wrong):
+@pytest.mark.parametrize("source", ["found.json", "out", "out/*.csv"])
+def test_the_regions_of_a_document(tmp_path, msprobe_bin, open_page, source, wrong):
     write_dump(tmp_path / "target", rewritten=True, wrong=wrong)
     write_dump(tmp_path / "golden")
     flags = ["-o", "out", "--format", "json", "--html", "direct.html"]
     json = run(msprobe_bin, tmp_path, "compare", "target", "golden", *flags).stdout
     (tmp_path / "found.json").write_text(json)
-    run(msprobe_bin, tmp_path, "report", "found.json", "-o", "report.html")
+    (path,) = tmp_path.glob(source)
+    run(msprobe_bin, tmp_path, "report", path, "-o", "report.html")
     of = [
         region_of(open_page, tmp_path / name, "Torch.tanh.0.forward")
         for name in ("direct.html", "report.html")

@@ -14,6 +14,15 @@
 
 namespace msprobe::compare {
 
+std::string DescribeOtherwise(const Findings& found) {
+  const RunVerdict verdict = found.summary.verdict;
+  if (found.first.pair >= 0 ||
+      (verdict != RunVerdict::kDiffers && verdict != RunVerdict::kStructure))
+    return "";
+  const std::string &arguments = found.other_arguments, &alone = found.unmatched_calls;
+  return arguments + (arguments.empty() || alone.empty() ? "" : "; ") + alone;
+}
+
 RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   RankResult r;
   static_cast<Findings&>(r) = FindingsOf(c);
@@ -23,12 +32,7 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   r.golden = DirectoryName(c.golden.path);
   r.is_empty = c.target.records.empty() && c.golden.records.empty();
   r.judged = CheckSomethingWasJudged(c);
-  const RunVerdict verdict = r.summary.verdict;
-  if (c.first.pair < 0 && (verdict == RunVerdict::kDiffers || verdict == RunVerdict::kStructure)) {
-    r.otherwise = r.other_arguments;
-    const std::string& alone = r.unmatched_calls;
-    r.otherwise += (r.otherwise.empty() || alone.empty() ? "" : "; ") + alone;
-  }
+  r.otherwise = DescribeOtherwise(r);
   if (std::string compiled = DescribeCompiledRuns(r.target, r.golden); !compiled.empty())
     r.not_observed.insert(r.not_observed.begin(), std::move(compiled));
   r.trace = TraceRank(c, rank);

@@ -31,8 +31,7 @@ struct RankResult : Findings {
   std::string target, golden;    // folders
   bool is_empty = false;         // neither side holds a record
   Status judged;                 // not ok: the dumps were read, but no value was judged; says why
-  // When all numbers agree: which calls and arguments differ (unmatched_calls.h); else "".
-  std::string otherwise;
+  std::string otherwise;         // DescribeOtherwise
   // The step before, within rounding, whose rounding moved the weights apart with which this one
   // begins; -1: there is none. Such a step has no first divergence.
   int32_t rounding_of_step = -1;
@@ -56,6 +55,9 @@ Limits LimitsOf(const RankResult& result);
 
 // What the rules on steps need of a result.
 StepOfRank AsStep(const RankResult& result);
+
+// When all numbers agree: which calls and arguments differ (unmatched_calls.h); else "".
+std::string DescribeOtherwise(const Findings& found);
 
 RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t rank);
 

@@ -15,8 +15,6 @@
 namespace msprobe::compare {
 namespace {
 
-constexpr int kMaxUnmatchedNames = 100;
-
 // Writes one JSON document, indented by two blanks. Members are written in the order of the calls.
 class JsonWriter {
  public:
@@ -76,7 +74,8 @@ class JsonWriter {
 
 class Report {
  public:
-  explicit Report(const Comparison& c) : c_(c), summary_(Summarize(c)) {}
+  Report(const Comparison& c, const Findings& found, size_t most)
+      : c_(c), f_(found), summary_(Summarize(c)), most_(most) {}
 
   std::string Write() {
     w_.Open('{');
@@ -103,7 +102,8 @@ class Report {
     c_.first_bits.pair < 0 ? w_.Null() : Bits(c_.first_bits);
     Regions();
     Counts();
-    Unmatched();
+    Names("unmatched", [&](int32_t p) { return !c_.pairs[p].matched() && !c_.IsCompiled(p); });
+    Names("compiled", [&](int32_t p) { return c_.IsCompiled(p); });
     w_.Key("beginning");
     w_.Open('{');
     w_.KeyTextOrNull("note", c_.run_start.mistake);
@@ -111,6 +111,7 @@ class Report {
     w_.KeyTextOrNull("data", c_.run_start.data);
     w_.KeyTextOrNull("settings", c_.run_start.settings);
     w_.Close('}');
+    Sentences();
     w_.Key("not_observed");
     w_.Open('[');
     for (const std::string& sentence : c_.not_observed) w_.Element(), w_.Text(sentence);
@@ -307,11 +308,9 @@ class Report {
     w_.Close('}');
   }
 
-  // Up to a hundred regions, each with up to a hundred names a side.
   void Regions() {
-    constexpr size_t kMostRegions = 100, kMostNames = 100;
     std::vector<Region> regions = RegionsOf(c_);
-    if (regions.size() > kMostRegions) regions.resize(kMostRegions);
+    if (regions.size() > most_) regions.resize(most_);
     w_.Key("regions");
     w_.Open('[');
     for (const Region& region : regions) {
@@ -323,11 +322,11 @@ class Report {
       for (const bool target : {true, false}) {
         w_.Key(target ? "target" : "golden");
         w_.Open('[');
-        for (const std::string_view name : NamesOf(c_, region, target, kMostNames))
+        for (const std::string_view name : NamesOf(c_, region, target, most_))
           w_.Element(), w_.Text(name);
         w_.Close(']');
       }
-      Matched(region, kMostNames);
+      Matched(region);
       w_.KeyTextOrNull("module", ModuleAround(c_, region.pairs.front()));
       w_.KeyTextOrNull("source_line", SourceLineOf(c_, region.pairs.front()));
       w_.Close('}');
@@ -336,7 +335,8 @@ class Report {
   }
 
   // The calls of a region that have a partner: [the target's name, the golden's].
-  void Matched(const Region& region, size_t most) {
+  void Matched(const Region& region) {
+    size_t most = most_;
     w_.Key("matched");
     w_.Open('[');
     for (const int32_t p : region.pairs) {
@@ -351,19 +351,18 @@ class Report {
     w_.Close(']');
   }
 
-  // The names of calls without a partner, up to a hundred of each side; "calls" has the full
-  // counts.
-  void Unmatched() {
-    w_.Key("unmatched");
+  // The names of the calls of each side that `is_named` chooses; "calls" has the full counts.
+  template <typename IsNamed>
+  void Names(std::string_view key, IsNamed is_named) {
+    w_.Key(key);
     w_.Open('{');
     for (const bool target : {true, false}) {
       w_.Key(target ? "target" : "golden");
       w_.Open('[');
-      int left = kMaxUnmatchedNames;
-      for (size_t p = 0; p < c_.pairs.size() && left > 0; ++p) {
-        if ((target ? c_.pairs[p].golden : c_.pairs[p].target) >= 0) continue;
-        if (c_.IsCompiled(static_cast<int32_t>(p))) continue;
-        w_.Element(), w_.Text(EntryName(c_, static_cast<int32_t>(p)));
+      size_t left = most_;
+      for (int32_t p = 0; p < static_cast<int32_t>(c_.pairs.size()) && left > 0; ++p) {
+        if ((target ? c_.pairs[p].golden : c_.pairs[p].target) >= 0 || !is_named(p)) continue;
+        w_.Element(), w_.Text(EntryName(c_, p));
         --left;
       }
       w_.Close(']');
@@ -371,13 +370,39 @@ class Report {
     w_.Close('}');
   }
 
+  // What the screen says besides, so that a page made from the document says the same.
+  void Sentences() {
+    w_.Key("sentences");
+    w_.Open('{');
+    w_.KeyTextOrNull("first_bits", f_.first_bits);
+    w_.KeyTextOrNull("rewrites", f_.rewrites);
+    w_.KeyTextOrNull("wrong_region", f_.wrong_region);
+    w_.KeyTextOrNull("equal", f_.equal);
+    w_.Key("largest_noise"), w_.Number(f_.largest_noise);
+    w_.KeyTextOrNull("why_largest_noise", f_.why_largest_noise);
+    w_.KeyTextOrNull("not_judged", f_.not_judged);
+    w_.KeyTextOrNull("other_arguments", f_.other_arguments);
+    w_.KeyTextOrNull("unmatched_calls", f_.unmatched_calls);
+    w_.KeyTextOrNull("compared_nowhere", f_.compared_nowhere);
+    w_.Close('}');
+  }
+
   const Comparison& c_;
+  const Findings& f_;
   Summary summary_;
+  const size_t most_;  // names and regions of a list
   JsonWriter w_;
 };
 
 }  // namespace
 
-std::string JsonReport(const Comparison& comparison) { return Report(comparison).Write(); }
+std::string JsonReport(const Comparison& comparison) {
+  return JsonReport(comparison, FindingsOf(comparison), JsonLists::kShort);
+}
+
+std::string JsonReport(const Comparison& comparison, const Findings& found, JsonLists lists) {
+  constexpr size_t kShort = 100;
+  return Report(comparison, found, lists == JsonLists::kShort ? kShort : SIZE_MAX).Write();
+}
 
 }  // namespace msprobe::compare

@@ -2,8 +2,11 @@
 // docs/reference/compare-json.md describes it.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
+#include "engine/compare/explain/findings.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {
@@ -15,5 +18,10 @@ inline constexpr std::string_view kJsonReportSchema = "msprobe.compare/2";
 //
 //   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically("out/compare.json", JsonReport(comparison)));
 std::string JsonReport(const Comparison& comparison);
+
+// How many names and regions the lists of the document have: a hundred each, or all.
+enum class JsonLists : uint8_t { kShort, kWhole };
+// `found`: FindingsOf(comparison).
+std::string JsonReport(const Comparison& comparison, const Findings& found, JsonLists lists);
 
 }  // namespace msprobe::compare
