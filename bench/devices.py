@@ -75,11 +75,11 @@ def measure(setting, rounds, peer):
             begun = max(sim.clocks(0))
             if recorded:
                 debugger.start(model)
-            started = counted(sim)
+            started, first = counted(sim), sim.clocks(0)[0]
             optimizer.zero_grad()
             gpt.loss(model, batch).backward()
             optimizer.step()
-            inside = counted(sim)
+            inside, last = counted(sim), sim.clocks(0)[0]
             if recorded:
                 debugger.stop()
                 debugger.step()
@@ -91,6 +91,7 @@ def measure(setting, rounds, peer):
                     "copies": copies,
                     "waits in the step": inside[2] - started[2],
                     "waits around it": waits - inside[2] + started[2],
+                    "of the program": last - first,
                     "microseconds": max(sim.clocks(0)) - begun,
                 }
             )
@@ -108,6 +109,7 @@ def row_of(setting, measured):
     off, on, tensors = measured["off"], measured["on"], max(measured["tensors"], 1)
     more = {name: middle(on, name) - middle(off, name) for name in off[0]}
     before, after = middle(off, "microseconds") / 1e3, middle(on, "microseconds") / 1e3
+    inside = middle(on, "of the program") / 1e3
     return "  ".join(
         (
             f"{setting:24} {measured['tensors']:5} tensors",
@@ -115,6 +117,7 @@ def row_of(setting, measured):
             f"waits {more['waits in the step']:4.0f} in the step",
             f"{more['waits around it']:3.0f} around it",
             f"step {before:5.2f} -> {after:6.2f} ms (x {after / before:4.1f})",
+            f"{inside:6.2f} between start() and stop()",
         )
     )
 

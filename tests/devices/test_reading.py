@@ -1,6 +1,7 @@
 """What is recorded of tensors of a device: the numbers of the host, and nothing waits for them."""
 
 import json
+import os
 import re
 import threading
 
@@ -215,6 +216,24 @@ def test_the_coverage_says_how_often_the_training_waited(on_npu, tmp_path):
     waits = on_npu(more_than_fits, tmp_path / "out", SIMNPU_COPY_BYTES_PER_US="100")
     assert waits["memory"] > 0 and waits["copies"] == 0
     assert len(stored(tmp_path / "out")) == 8
+
+
+def threads_that_write(folder, device):
+    ours = debugger(folder, {"task": "tensor"})
+    x = torch.ones(100).to(device)
+    ours.start()
+    before = len(os.listdir("/proc/self/task"))
+    for _ in range(70):  # more than a chunk has
+        torch.relu(x)
+    ours.stop()
+    return len(os.listdir("/proc/self/task")) - before
+
+
+def test_a_thread_writes_the_tensors_of_a_device(on_npu, tmp_path):
+    one_core = {"MSPROBE_THREADS": "1"}
+    assert on_npu(threads_that_write, tmp_path / "cpu", "cpu", **one_core) == 0
+    assert on_npu(threads_that_write, tmp_path / "npu", "npu", **one_core) == 1
+    assert len(stored(tmp_path / "npu")) == 140
 
 
 def without_float64(folder):

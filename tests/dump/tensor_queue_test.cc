@@ -50,6 +50,20 @@ TEST_F(TensorQueueTest, StoresWhatTheTensorHeldAtPush) {
   EXPECT_EQ(queue.bytes_written(), 4000);
 }
 
+TEST_F(TensorQueueTest, AQueueThatWroteAtOnceGetsAThread) {
+  TensorQueue queue({.budget = 0});
+  queue.SetFolder(folder_);
+  const int64_t shape[] = {2};
+  ASSERT_TRUE(queue.Push("a.pt", ViewOf({1, 2}, shape)).ok());
+  EXPECT_EQ(queue.bytes_held(), 0);
+  queue.SetBudget(1 << 20);
+  ASSERT_TRUE(queue.Push("b.pt", ViewOf({3, 4}, shape)).ok());
+  EXPECT_GT(queue.bytes_held(), 0);
+  ASSERT_TRUE(queue.Drain().ok());
+  EXPECT_EQ(Read("a.pt"), (std::vector<float>{1, 2}));
+  EXPECT_EQ(Read("b.pt"), (std::vector<float>{3, 4}));
+}
+
 TEST_F(TensorQueueTest, ANameSaysWhichKindOfFile) {
   const std::vector<float> values = {1, 2, 3, 4};
   const int64_t shape[] = {2, 2}, strides[] = {1, 2};  // a transpose

@@ -151,6 +151,7 @@ class Session {
   int64_t NoteStack(int64_t stack, std::string_view name, Frames&& frames);
   // Writes a tensor file. False when it could not be queued; collection is off then.
   bool Store(const std::string& file_name, const TensorView& view);
+  void WriteTensorsLater() { files_.WriteTensorsLater(); }  // from now on, by a thread
   bool storing() const { return files_.is_open() ? files_.storing() : StoresTensors(config_); }
   // Whether a pkl file was begun since the last call of TakeNewPkl, and the pkl file that the last
   // entry went to.

@@ -22,14 +22,14 @@ constexpr char kTensorFolder[] = "dump_tensor_data";
 
 // Bytes of tensors that wait for the writing thread; 0: the caller writes. With one or two cores
 // the writing thread would take from the training as much time as it saves, so it is used only when
-// the configuration asks for it (async_dump).
-int64_t TensorBudget(bool async_dump) {
+// the configuration asks for it (async_dump), or the training runs on a device.
+int64_t TensorBudget(bool later) {
   const char* text = std::getenv("MSPROBE_TENSOR_BUDGET_MB");
   char* end = nullptr;
   const int64_t megabytes = text ? std::strtoll(text, &end, 10) : -1;
   if (megabytes >= 0 && megabytes < INT64_MAX >> 20 && end != text && *end == '\0')
     return megabytes << 20;
-  return async_dump || ThreadPool::Default().threads() > 2 ? 256 << 20 : 0;
+  return later || ThreadPool::Default().threads() > 2 ? 256 << 20 : 0;
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ Status StepFiles::Open(const Config& config, int64_t step, std::optional<int> ra
   MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
   if (store && tensors_ == nullptr)
     tensors_ = std::make_unique<TensorQueue>(
-        TensorQueueOptions{.budget = TensorBudget(config.async_dump)});
+        TensorQueueOptions{.budget = TensorBudget(config.async_dump || later_)});
   if (store)
     tensors_->SetFolder(header.dump_data_dir,
                         {.link_equal = config.link_equal_tensors, .packed = config.packed_tensors});
@@ -88,7 +88,7 @@ Status StepFiles::OpenPkl(const Config& config, std::optional<int> rank) {
   writer_ = std::move(writer);
   if (style.data != PklData::kNone) {
     tensors_ = std::make_unique<TensorQueue>(
-        TensorQueueOptions{.budget = TensorBudget(config.async_dump)});
+        TensorQueueOptions{.budget = TensorBudget(config.async_dump || later_)});
     tensors_->SetFolder(style.data_folder);
   }
   return Status::Ok();
@@ -99,6 +99,11 @@ Status StepFiles::Close() {
   Status first = tensors_ ? tensors_->Drain() : Status::Ok();
   Status closed = writer_->Close();
   return first.ok() ? closed : first;
+}
+
+void StepFiles::WriteTensorsLater() {
+  later_ = true;
+  if (tensors_ != nullptr) tensors_->SetBudget(TensorBudget(later_));
 }
 
 Status StepFiles::Finish() { return writer_ == nullptr ? Status::Ok() : writer_->Finish(); }

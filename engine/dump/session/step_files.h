@@ -41,6 +41,9 @@ class StepFiles {
   void Forget();    // forgets the files, so that the next step or stage opens new ones
   void NewStep() { stages_.clear(); }          // the next Open is in another step
   void ReleaseTensors() { tensors_.reset(); }  // frees the memory of the tensor queue
+  // From now on a thread writes the tensors, also with few cores: they come from a device, and the training leaves
+  // the cores of this machine idle.
+  void WriteTensorsLater();
   void DrainTensors();                         // waits for stored tensors; the files stay open
   void Abandon();                              // in a forked child: never touches the files again
 
@@ -78,6 +81,7 @@ class StepFiles {
   std::set<std::string> pkl_files_;  // pkl files that were written before: they are appended to
   bool begins_pkl_ = false, said_replaces_ = false, said_stage_ = false;
   std::unique_ptr<TensorQueue> tensors_;
+  bool later_ = false;  // WriteTensorsLater
   // The caller's number of a stack -> its number in this step's files; -1: not seen in this step.
   std::vector<int64_t> stack_numbers_;
 };

@@ -32,6 +32,11 @@ TensorQueue::~TensorQueue() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+void TensorQueue::SetBudget(int64_t budget) {
+  const std::lock_guard lock(mutex_);
+  options_.budget = budget;
+}
+
 void TensorQueue::SetFolder(std::string folder, TensorFolderOptions options) {
   folder_ = std::move(folder);
   folder_made_ = false;

@@ -51,6 +51,8 @@ class TensorQueue {
   TensorQueue(const TensorQueue&) = delete;
   TensorQueue& operator=(const TensorQueue&) = delete;
 
+  // Of the tensors that are pushed from now on.
+  void SetBudget(int64_t budget);
   // The folder of the tensors that are pushed from now on. It is made for the first of them. An
   // earlier pack in it is removed.
   void SetFolder(std::string folder, TensorFolderOptions options = {});
@@ -95,7 +97,7 @@ class TensorQueue {
   void Work();
 
   std::string folder_;
-  const TensorQueueOptions options_;
+  TensorQueueOptions options_;
   bool folder_made_ = false;
   using LayoutKey = std::tuple<DType, bool, std::vector<int64_t>>;
   std::map<LayoutKey, std::shared_ptr<const Layout>> layouts_;

@@ -60,7 +60,9 @@ void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch
   run_.device.SetStore(run_.options.store);
   run_.device.WhenFirstAsked([this] {
     if (run_.session->begins_step()) SetProvenance();
+    run_.session->WriteTensorsLater();
   });
+  if (!run_.device.type().empty()) run_.session->WriteTensorsLater();
   ApplyConfig();
 }
 
