@@ -44,8 +44,8 @@ class StepFiles {
   // From now on a thread writes the tensors, also with few cores: they come from a device, and the training leaves
   // the cores of this machine idle.
   void WriteTensorsLater();
-  void DrainTensors();                         // waits for stored tensors; the files stay open
-  void Abandon();                              // in a forked child: never touches the files again
+  void DrainTensors();  // waits for stored tensors; the files stay open
+  void Abandon();       // in a forked child: never touches the files again
 
   Status Write(const Entry& entry) { return writer_->Write(entry); }
   Status AppendConstruct(std::string_view name, std::string_view parent) {
