@@ -279,8 +279,13 @@ void BindCapture(nb::module_& m) {
       },
       "At the end of the run: log what task free_benchmark has found, and what the configuration "
       "asked for and the run did not have.");
-  m.def("await_backward_threads", &capture::AwaitBackwardThreads,
-        "At the end of the process: let the threads of devices free the graph and our hooks.");
+  m.def(
+      "end_threads",
+      [=] {
+        collector().EndThreads();
+        capture::AwaitBackwardThreads();
+      },
+      "At the end of the process: let the threads of devices free the graph and our hooks.");
   m.def(
       "start",
       [=](std::optional<int> rank, nb::list models, bool compiled, nb::list classes) {

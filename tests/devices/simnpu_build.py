@@ -69,6 +69,10 @@ def build():
         package = made / "torch_npu"
         package.mkdir()
         shutil.copy(SOURCES / "torch_npu" / "__init__.py", package)
+        # PyTorch imports the packages of devices itself, by their entry points.
+        (made / "torch_npu-0.dist-info").mkdir()
+        entry = "[torch.backends]\ntorch_npu = torch_npu:_autoload\n"
+        (made / "torch_npu-0.dist-info" / "entry_points.txt").write_text(entry)
         subprocess.run(_command(torch, package / "_sim.so"), check=True)
         made.chmod(0o755)
         os.rename(made, folder)

@@ -26,6 +26,11 @@ def test_a_read_of_device_memory_on_the_host_ends_the_process(npu_program):
     assert npu_program(code).returncode == -11
 
 
+def test_pytorch_imports_the_package_itself(npu_program):
+    done = npu_program("import torch\nprint(torch.ones(2, device='npu').sum().item())")
+    assert (done.returncode, done.stdout) == (0, "2.0\n"), done.stderr
+
+
 def train(amp):
     torch.manual_seed(1)
     layers = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.GELU(), nn.Flatten(), nn.LayerNorm(144)]

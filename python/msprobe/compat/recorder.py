@@ -22,7 +22,7 @@ def _at_exit():
     end()
     if _idle:
         _engine.warn(_idle)
-    _engine.await_backward_threads()
+    _engine.end_threads()
 
 
 def warn_at_exit(idle):

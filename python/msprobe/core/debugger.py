@@ -170,7 +170,7 @@ class Debugger:
             cls.instance = super().__new__(cls)
             cls._model = model
             cls._arguments = arguments
-            atexit.register(_engine.await_backward_threads)  # last: nothing of ours runs after it
+            atexit.register(_engine.end_threads)  # last: nothing of ours runs after it
             atexit.register(_engine.say_end)  # after the end
             atexit.register(cls._end)
             atexit.register(_engine.flush_saves)  # before the end: the last registered runs first

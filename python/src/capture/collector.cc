@@ -45,6 +45,7 @@ void Collector::Abandon() {
   DispatchCount::Abandon();
   GraphTaps::Get().Want(std::nullopt);
   run_.session->Abandon();
+  run_.drain.Abandon();
 }
 
 void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch> watch) {

@@ -58,6 +58,7 @@ class Collector final : public ParameterObserver {
   // Takes other keyword arguments of the debugger, between Stop and Start: config_reload.h.
   Status Override(const dump::ConfigOverrides& more, bool has_model, std::optional<int> rank);
   dump::Session& session() { return *run_.session; }
+  void EndThreads() { run_.drain.Stop(); }  // at the end of the process
   void Abandon();  // in a forked child: nothing is recorded, no file is touched
   StackTable& stacks() { return run_.stacks; }
 

@@ -20,6 +20,7 @@ struct Costs {
   double kernel = Setting("SIMNPU_KERNEL_US", 5);                // the shortest kernel
   double bytes = Setting("SIMNPU_BYTES_PER_US", 1e6);            // 1 TB/s
   double flops = Setting("SIMNPU_FLOPS_PER_US", 1e8);            // 100 TFLOP/s
+  double query = Setting("SIMNPU_QUERY_US", 1);                  // to ask whether an event has come
   double copy = Setting("SIMNPU_COPY_US", 15);                   // latency between host and device
   double copy_bytes = Setting("SIMNPU_COPY_BYTES_PER_US", 2e4);  // 20 GB/s
 };

@@ -130,6 +130,7 @@ class Simulator {
   }
   bool HasPassed(const Event& event) {
     const std::lock_guard lock(mutex);
+    host += costs.query;
     const bool passed = host >= event.time && (!kAsync || IsDone(event.ticket));
     if (passed) Land(event.time);
     return passed;

@@ -81,6 +81,7 @@ class DeviceReader {
   int64_t Ask(PyObject* tensor, const Request& request);
   std::vector<DeferredNumbers> Arrived();  // nothing, while another thread uses the reader
   std::vector<DeferredNumbers> Finish();
+  bool is_used() const { return !devices_.empty(); }
 
   // How often the program had to wait for a device in this step, and why.
   struct Waits {

@@ -29,11 +29,13 @@ void Recording::Take(const std::vector<DeferredNumbers>& arrived) {
 void Recording::TakeArrived() {
   if (const std::vector<DeferredNumbers> arrived = device.Arrived(); !arrived.empty())
     Take(arrived);
+  if (device.is_used()) drain.Start([this] { Guarded([this] { TakeArrived(); }); });
   if (const std::vector<DeferredNumbers> arrived = in_flight.Take(); !arrived.empty())
     Take(arrived);
 }
 
 void Recording::FetchDeferred() {
+  drain.Stop();
   Take(in_flight.Take());
   Take(device.Finish());
 }

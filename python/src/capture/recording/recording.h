@@ -15,6 +15,7 @@
 #include "capture/devices/device_reader.h"
 #include "capture/recording/counter_names.h"
 #include "capture/recording/coverage_counter.h"
+#include "capture/recording/drain_thread.h"
 #include "capture/values/known_numbers.h"
 #include "capture/values/unwritten_memory.h"
 #include "capture/values/value_writer.h"
@@ -50,6 +51,7 @@ struct Recording {
   CounterNames counters;
   CoverageCounter coverage;
   DeviceReader device;
+  DrainThread drain;  // while numbers of a device are under way
   UnwrittenMemory unwritten;
   ValuesInFlight in_flight;
   KnownNumbers known;   // of the step

@@ -158,6 +158,10 @@ def npu_rms_norm(self, gamma, epsilon=1e-6):
     return (self * rstd).to(self.dtype) * gamma, rstd
 
 
+def _autoload():
+    """Called by PyTorch, which has imported this module for it."""
+
+
 def _spoil_from_environment():
     """SIMNPU_FAULT="gelu:add:1e-3,softmax:inf" for processes that a program starts."""
     for each in filter(None, os.environ.get("SIMNPU_FAULT", "").split(",")):
