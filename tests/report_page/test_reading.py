@@ -154,6 +154,20 @@ def test_names_are_told_apart_by_what_is_in_their_middle(open_page, compare_page
         assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
 
 
+def test_the_tree_keeps_the_ends_of_classes(open_page, compare_page):
+    kinds = [f"LayerNormalizationOf{which}" for which in ("Rows", "Columns")]
+    wanted = [f"Module.norm{n}.{kind}.forward.0" for n, kind in enumerate(kinds)]
+    page = open_page(compare_page({"hostile": wanted}, {"hostile": wanted}))
+    page.set_viewport_size({"width": 1024, "height": 800})
+    page.wait_for_timeout(100)
+    for kind in kinds:
+        small = page.locator("#tree small", has_text=kind[-5:])
+        right = "e => e.getBoundingClientRect().right"
+        end = small.locator(".ends span").last
+        assert end.inner_text() == kind[-5:]
+        assert end.evaluate(right) <= small.evaluate(right) + 1
+
+
 def drag(page, edge, by):
     box = page.locator(edge).first.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
