@@ -321,6 +321,7 @@ TEST_F(StepsTest, AWeightThatNothingRelatesIsAWrongUpdate) {
                                      Step(run, 1, -1, 6.1, 6, agrees)};
     steps[0].largest_noise = 1;
     steps[0].summary.verdict = RunVerdict::kNoise;
+    steps[1].weights.related = {unrelated.empty() ? "fc.weight" : "fc.bias"};
     steps[1].weights.unrelated = std::move(unrelated);
     NameWrongUpdates(steps);
     return steps[1].wrong_update_after == 0;
@@ -328,6 +329,34 @@ TEST_F(StepsTest, AWeightThatNothingRelatesIsAWrongUpdate) {
   EXPECT_TRUE(named("unrelated", {"fc.weight"}, false));
   EXPECT_FALSE(named("related", {}, false));
   EXPECT_FALSE(named("unseen", {"fc.weight"}, true)) << "no call shows it";
+}
+
+// As compiled code of MindSpore is recorded: outputs alone. `moved`: how far the target's weight moves
+// in step 0; the golden's moves by 0.01.
+TEST_F(StepsTest, WhereNoCallIsRecordedWithItsWeightsTheirFilesTell) {
+  const auto steps = [&](double moved, double error) {
+    const auto dump = [](double apart) {
+      DumpBuilder b;
+      b.Call("Cell.fc.Dense.forward.0").Out(Value(3, apart));
+      return b.Take();
+    };
+    std::vector<RankResult> results = {Step("c", 0, -1, 1, 1, true),
+                                       Step("c", 1, -1, 1 + moved, 1.01, true)};
+    for (const size_t step : {0, 1}) {
+      RankResult r = SummarizeRank(MustCompare(dump(step == 0 ? 1e-7 : error), dump(0)),
+                                   results[step].step, -1);
+      r.target = results[step].target, r.golden = results[step].golden;
+      results[step] = std::move(r);
+    }
+    EXPECT_EQ(results[0].first.pair, -1);
+    EXPECT_EQ(results[1].first_name, "Cell.fc.Dense.forward.0");
+    JudgeSteps(results);
+    return results[1];
+  };
+  EXPECT_EQ(steps(0.010002, 5e-5).rounding_of_step, 0);
+  EXPECT_EQ(steps(0.02, 5e-5).first_name, "update of the weights after step 0");
+  // More than the movement of a weight explains.
+  EXPECT_EQ(steps(0.010002, 0.1).first_name, "Cell.fc.Dense.forward.0");
 }
 
 TEST_F(StepsTest, OnlyTheFirstWrongStepAndOnlyWhereItBegins) {

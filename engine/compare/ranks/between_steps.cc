@@ -172,6 +172,13 @@ double ErrorBehindWeight(const Comparison& c, const FingerprintSet& made, Traine
   return 0;
 }
 
+// StepWeights::first_error.
+double ErrorOfFirst(const Comparison& c) {
+  if (c.first.pair < 0 || c.first.row < 0 || !DifferingArguments(c, c.first.pair).empty()) return 0;
+  const double error = c.measures[c.first.row].severity * RoundingOfRow(c, c.first.row).epsilon;
+  return std::isfinite(error) ? error : 0;
+}
+
 // "fc.bias in the target": a weight that only one run gives to its optimizer; "" for other rows.
 std::string WeightOfOneRun(const Comparison& c, uint32_t row) {
   constexpr std::string_view kWeights = "input.weights.";
@@ -317,6 +324,7 @@ StepWeights WeightsIn(const Comparison& c) {
   w.first_is_weight = c.first.pair >= 0 && c.first.row >= 0 && c.rows[c.first.row].target >= 0 &&
                       c.target.leaves[c.rows[c.first.row].target].slot == Slot::kParameter;
   w.error_behind_weight = ErrorBehindWeight(c, made, &trained);
+  w.first_error = ErrorOfFirst(c);
   std::string room;
   for (const Weight& weight : c.target.weights)
     w.file_order.emplace_back(WithoutWrappers(weight.name, &room));

@@ -43,6 +43,8 @@ struct StepWeights {
   // The relative error of the first divergence when it is in a call that reads a weight with other
   // bits; else 0. Elements of a weight may be apart although its statistics agree.
   double error_behind_weight = 0;
+  // The relative error of the first divergence; 0: there is none, or it has no number.
+  double first_error = 0;
   // The relative error of nine of ten gradients of parameters; NaN: none was compared.
   double gradient_noise = std::numeric_limits<double>::quiet_NaN();
   bool gradients_agree = false;              // gradients were compared, and none differs

@@ -10,6 +10,7 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/ranks/compiled_runs.h"
+#include "engine/compare/ranks/wrong_updates.h"
 #include "engine/formats/tables/csv.h"
 
 namespace msprobe::compare {
@@ -103,7 +104,8 @@ void ForgiveCarriedRounding(std::span<RankResult> results) {
     if (before == nullptr) continue;
     const RankResult* first = ResultBefore(results, *before);
     const StepOfRank of_first = first == nullptr ? StepOfRank() : AsStep(*first);
-    if (CarriesRounding(AsStep(*before), AsStep(r), first == nullptr ? nullptr : &of_first))
+    if (CarriesRounding(AsStep(*before), AsStep(r), first == nullptr ? nullptr : &of_first) ||
+        FilesCarryRounding(*before, r))
       CountAsCarriedRounding(before->step, &r);
   }
 }

@@ -19,9 +19,10 @@ namespace msprobe::compare {
 namespace {
 
 // Whether relations explain how a weight differs when the step begins. A buffer that no recorded call
-// takes has no relation.
+// takes has no relation, and no weight has one where no call is recorded with its weights (compiled
+// code of MindSpore).
 bool IsRelated(const StepWeights& weights, const std::string& name, bool trained) {
-  if (!weights.unrelated) return false;
+  if (!weights.unrelated || (weights.unrelated->empty() && weights.related->empty())) return false;
   return trained ? std::ranges::find(*weights.unrelated, name) == weights.unrelated->end()
                  : std::ranges::find(*weights.related, name) != weights.related->end();
 }
@@ -270,6 +271,29 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
                        .min_after = {c->second.min, d->second.min}});
   });
   return updates;
+}
+
+bool FilesCarryRounding(const RankResult& earlier, const RankResult& later) {
+  const StepOfRank step = AsStep(earlier);
+  const double error = later.weights.first_error;
+  if (!step.agrees || !step.rounds || !later.weights.begin.empty() || error == 0) return false;
+  const std::vector<WeightUpdate> updates = UpdatesBetween(earlier, later, /*bits=*/false);
+  const UpdateAgreement agreement = AgreementOf(updates);
+  if (!agreement.agrees() || agreement.otherwise(earlier.weights.gradient_noise) > 0 ||
+      ABufferMovedOtherwise(updates))
+    return false;
+  bool apart = false;
+  double moved = 0;
+  const auto add = [&](BothSides before, BothSides after) {
+    apart |= !SameNumber(after.target, after.golden);
+    const double change = std::abs(after.golden - before.golden) / std::abs(before.golden);
+    if (std::isfinite(change)) moved = std::max(moved, change);
+  };
+  for (const WeightUpdate& u : updates) {
+    add(u.before, u.after), add(u.max_before, u.max_after), add(u.min_before, u.min_after);
+  }
+  constexpr double kOfMovement = 0.01;
+  return apart && error <= kOfMovement * moved;
 }
 
 void JudgeSteps(std::span<RankResult> results) {

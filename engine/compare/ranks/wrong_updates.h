@@ -25,6 +25,11 @@ void NameWrongUpdates(std::span<RankResult> results);
 // by this, so that all name the same place.
 void JudgeSteps(std::span<RankResult> results);
 
+// Whether `later` begins with other weights only because of the rounding of `earlier`
+// (CarriesRounding), by weights.json: where no call is recorded with its weights, as in compiled code
+// of MindSpore.
+bool FilesCarryRounding(const RankResult& earlier, const RankResult& later);
+
 // Makes the update of the weights after the step the first divergence of the result.
 void NameWrongUpdate(int32_t after_step, std::string why, RankResult* result);
 
