@@ -89,8 +89,12 @@ class Replay : public Verb {
 
   Result<int> Run(Console& out) override {
     MSPROBE_ASSIGN_OR_RETURN(Side target, Open(flags_.dump, out));
-    MSPROBE_ASSIGN_OR_RETURN(target.call,
-                             replay::FindCall(target.dump, target.calls, call_, flags_.dump));
+    Result<size_t> call = replay::FindCall(target.dump, target.calls, call_, flags_.dump);
+    if (!call.ok() && Exists(call_) && !golden_.empty() && !Exists(golden_)) {
+      return std::move(call).status().Hint(
+          fmt::format("did you mean: msprobe replay {} {} {}", flags_.dump, golden_, call_));
+    }
+    MSPROBE_ASSIGN_OR_RETURN(target.call, std::move(call));
     std::optional<Side> golden;
     if (!golden_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(golden, Open(golden_, out));

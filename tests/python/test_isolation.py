@@ -222,6 +222,8 @@ def test_replay_lists_candidates_and_takes_lines(said, runs):
     line = lines.index("        return self.b(h).softmax(-1)") + 1
     assert "Functional.linear.1" in said("replay", "right_t", f"train.py:{line}", code=2)
     assert 'no "nosuch" among' in said("replay", "right_t", "nosuch", code=2)
+    error = said("replay", "right_t", "wrong_t", "gelu.0", code=2)  # as compare takes them
+    assert "did you mean: msprobe replay right_t gelu.0 wrong_t" in error
     error = said("replay", "right_t", "Module.b", code=2)
     assert "found the module Module.b.Linear." in error and "does not exist" not in error
     assert "the calls inside of it are: Functional.linear.1" in error
