@@ -138,8 +138,9 @@ Status UnknownFlag(std::string_view flag, std::string_view program,
 Status UnknownVerb(std::string_view word, std::span<const std::string_view> verbs) {
   const std::string_view nearest = NearestSpelling(word, verbs);
   Status status = InvalidArgument(fmt::format("msprobe has no verb {}", Excerpt(word)));
+  const std::string meant = fmt::format("msprobe {}", nearest);
   return nearest.empty() ? std::move(status).Hint("msprobe --help")
-                         : std::move(status).Hint(fmt::format("did you mean: msprobe {}", nearest));
+                         : std::move(status).Hint(fmt::format("did you mean: {}", meant));
 }
 
 }  // namespace msprobe::cli

@@ -231,13 +231,43 @@ Catalogue::Catalogue(std::string_view po) {
                    [](const Pattern& a, const Pattern& b) { return a.size > b.size; });
 }
 
+namespace {
+
+// The size of the Chinese character or mark at `at`; 0: another character stands there.
+size_t ChineseAt(std::string_view text, size_t at) {
+  if (at + 3 > text.size()) return 0;
+  const auto lead = static_cast<unsigned char>(text[at]),
+             next = static_cast<unsigned char>(text[at + 1]);
+  return (lead >= 0xe3 && lead <= 0xe9) || (lead == 0xef && next >= 0xbc) ? 3 : 0;
+}
+
+bool EndsInChinese(std::string_view text) {
+  return text.size() >= 3 && ChineseAt(text, text.size() - 3) == 3;
+}
+
+}  // namespace
+
+void AppendClosed(std::string_view text, std::string* out) {
+  if (out->ends_with(' ') && ChineseAt(text, 0) > 0 &&
+      EndsInChinese(std::string_view(*out).substr(0, out->size() - 1)))
+    out->pop_back();
+  if (text.starts_with(' ') && ChineseAt(text, 1) > 0 && EndsInChinese(*out)) text.remove_prefix(1);
+  if (text.starts_with(", ") && EndsInChinese(*out)) {
+    *out += "，";
+    text.remove_prefix(2);
+  }
+  *out += text;
+}
+
 std::optional<std::string> Catalogue::Filled(const Pattern& pattern,
                                              const std::vector<std::string_view>& found,
                                              int depth) const {
   std::string out;
   size_t at = 0, next = 0;
   while (true) {
-    const size_t place = NextPlace(pattern.chinese, at, &out);
+    std::string literal;
+    const size_t place = NextPlace(pattern.chinese, at, &literal);
+    AppendClosed(literal, &out);
     if (place == std::string::npos) return out;
     const size_t end = pattern.chinese.find('}', place);
     if (end == std::string::npos) return std::nullopt;
@@ -246,7 +276,7 @@ std::optional<std::string> Catalogue::Filled(const Pattern& pattern,
     if (index >= found.size()) return std::nullopt;
     const std::string_view text = found[index];
     const bool names = pattern.places[index] == Place::kName;
-    out += At(text, {depth + 1, names}).value_or(std::string(text));
+    AppendClosed(At(text, {depth + 1, names}).value_or(std::string(text)), &out);
     at = end + 1;
   }
 }

@@ -26,6 +26,10 @@ namespace msprobe {
 extern const std::array<std::string_view, 7> kTerminalTranslations;
 extern const std::array<std::string_view, 3> kPageTranslations;
 
+// Appends a part of a sentence: no blank stays between two Chinese characters, and no English comma
+// after one.
+void AppendClosed(std::string_view text, std::string* out);
+
 class Catalogue {
  public:
   // The entries of a file of gettext's format, of which msgid and msgstr are used.

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "engine/base/catalogue.h"
 #include "engine/base/file.h"
 #include "engine/base/language.h"
 
@@ -89,11 +90,11 @@ std::string Status::Compose(std::string (*in_language)(std::string)) const {
   text += in_language(rep_->says);
   if (!rep_->expected.empty()) {
     text += in_language(text.size() > start ? "; expected " : "expected ");
-    text += in_language(rep_->expected);
+    AppendClosed(in_language(rep_->expected), &text);
   }
   if (!rep_->found.empty()) {
     text += in_language(text.size() > start ? ", found " : "found ");
-    text += in_language(rep_->found);
+    AppendClosed(in_language(rep_->found), &text);
   }
   if (text.size() == start) text += in_language(std::string(ErrorCodeName(rep_->code)));
   return text;

@@ -42,6 +42,21 @@ TEST(CatalogueTest, ASentenceBehindANameIsFound) {
             "Torch.mm.0：a 的范数偏差 1%");
 }
 
+TEST(CatalogueTest, NoBlankAndNoEnglishCommaStaysBetweenChineseCharacters) {
+  const Catalogue catalogue(
+      "msgid \"expected {}, found {}\"\nmsgstr \"应为 {} 而不是 {}\"\n"
+      "msgid \"a call\"\nmsgstr \"一个调用\"\n"
+      "msgid \"{} values{}\"\nmsgstr \"{} 个值{}\"\n"
+      "msgid \"up to here\"\nmsgstr \"到此处\"\n");
+  EXPECT_EQ(catalogue.Translate("expected a call, found Torch.mm"), "应为一个调用而不是 Torch.mm");
+  EXPECT_EQ(catalogue.Translate("expected Torch.mm, found a call"), "应为 Torch.mm 而不是一个调用");
+  EXPECT_EQ(catalogue.Translate("3 values up to here"), "3 个值到此处");
+  EXPECT_EQ(catalogue.Translate("3 values, msprobe 27"), "3 个值，msprobe 27");
+  // A blank in a name is part of the name.
+  EXPECT_EQ(catalogue.Translate("expected 我的 模型, found Torch.mm"),
+            "应为我的 模型而不是 Torch.mm");
+}
+
 TEST(CatalogueTest, NamesThatAreWordsStay) {
   const Catalogue catalogue(
       "msgid \"maximum\"\nmsgstr \"最大值\"\nmsgid \"target\"\nmsgstr \"待比对\"\n"

@@ -38,7 +38,7 @@ Lines TitleLines(std::string_view english, const Summary& summary, const Termina
   const std::string compared = Translated(DescribeCompared(summary));
   const int room = WidthOf(options) - Columns(title) - Columns(headline);
   const bool beside = !compared.empty() && room > Columns(compared) + 2;
-  const std::string behind = beside ? ", " + compared : "";
+  const std::string behind = beside ? Translated(", " + DescribeCompared(summary)) : "";
   Lines lines{fmt::format(
       "{}{}{}{}", title, std::string(std::max(1, room - Columns(behind)), ' '),
       options.colors ? fmt::format("{}{}{}", ColorOf(summary.verdict), headline, kReset) : headline,

@@ -137,7 +137,7 @@ std::string MarkdownReport(std::span<const RankResult> results, const RanksCompa
   const std::string part = DescribeCompared(FindingsOfRanks(results, nullptr).summary);
   std::string text =
       fmt::format("## msprobe compare: {}{}\n\n{} {}, {} {}\n\n",
-                  Said(Headline(VerdictOver(results))), part.empty() ? "" : ", " + Said(part),
+                  Said(Headline(VerdictOver(results))), part.empty() ? "" : Said(", " + part),
                   Said("target"), Code(compared.target), Said("golden"), Code(compared.golden));
   const RankResult* worst = nullptr;
   for (const StepOrigins& step : OriginsOfSteps(results)) {
