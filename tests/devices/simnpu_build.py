@@ -68,7 +68,8 @@ def build():
     try:
         package = made / "torch_npu"
         package.mkdir()
-        shutil.copy(SOURCES / "torch_npu" / "__init__.py", package)
+        for source in (SOURCES / "torch_npu").glob("*.py"):
+            shutil.copy(source, package)
         # PyTorch imports the packages of devices itself, by their entry points.
         (made / "torch_npu-0.dist-info").mkdir()
         entry = "[torch.backends]\ntorch_npu = torch_npu:_autoload\n"

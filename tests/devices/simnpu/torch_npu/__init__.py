@@ -14,7 +14,7 @@ import types
 import torch
 import torch.nn.functional as F
 
-from . import _sim
+from . import _sim, collectives
 
 torch.utils.rename_privateuse1_backend("npu")
 
@@ -169,4 +169,5 @@ def _spoil_from_environment():
         _sim.spoil(op, kind, float(value))
 
 
+collectives.register()
 _spoil_from_environment()
