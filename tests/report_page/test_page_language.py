@@ -137,6 +137,15 @@ def test_the_language_of_reader_and_writer(open_page, pages, tmp_path, msprobe_b
     assert page.evaluate("document.documentElement.lang") == "zh"
 
 
+def test_a_narrow_chinese_page_cuts_no_word(open_page, compare_page):
+    page = open_page(compare_page({"wrong": True}, {}), locale="zh-CN")
+    page.set_viewport_size({"width": 1024, "height": 768})
+    page.wait_for_timeout(100)
+    page.locator(".row.first").click()
+    for cell in page.locator("#call .values td:first-child").all():
+        assert cell.evaluate("cell => cell.getClientRects()[0].height") < 26, cell.inner_text()
+
+
 def test_a_sign_is_no_number_of_calls(open_page, pages):
     page = open_page(pages["dump"], "#lang=zh")
     asked = page.locator("#asked").inner_text()

@@ -164,12 +164,12 @@ export class Table {
     return el("div", { class: "row", role: "row" }, ...cells);
   }
   /**
-   * Characters for the name of a call, beside the side that has it.
+   * Characters for the name of a call, beside the side that has it (in Chinese three wider than in English).
    * @param {number} i
    */
   roomOf(i) {
     const side = sideWords[/** @type {Calls} */ (this.calls).sides[i]];
-    return Math.max(this.room.name - (side ? side.length + 3 : 0), 0.7 * this.room.name);
+    return Math.max(this.room.name - (side ? side.length + 6 : 0), 0.7 * this.room.name);
   }
   /**
    * @param {HTMLElement} row
