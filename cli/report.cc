@@ -77,7 +77,10 @@ class Report : public Verb {
     bool table = source_.ends_with(".csv") || source_.ends_with(".xlsx"), json = false;
     {
       MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(source_));
-      table = table || file.bytes().starts_with("PK\x03\x04");
+      // A workbook of any name; torch.save writes archives, too.
+      const bool tensors = source_.ends_with(".pt") || source_.ends_with(".pth") ||
+                           source_.ends_with(".bin") || source_.ends_with(".ckpt");
+      table = table || (!tensors && file.bytes().starts_with("PK\x03\x04"));
       json = !table && results::LooksLikeFindingJson(file.bytes());
     }
     if (table && gradients::IsWrittenComparison(source_)) return PageOfSimilarities();

@@ -114,6 +114,14 @@ def test_the_page_of_a_dump_is_that_of_show(compared, msprobe_bin):
     assert (compared / "report.html").read_bytes() == (compared / "shown.html").read_bytes()
 
 
+def test_the_page_of_a_checkpoint_is_that_of_show(tmp_path, msprobe_bin):
+    torch = pytest.importorskip("torch")
+    torch.save({"weight": torch.ones(2)}, tmp_path / "model.pt")
+    run(msprobe_bin, tmp_path, "report", "model.pt", "-o", "report.html")
+    run(msprobe_bin, tmp_path, "show", "model.pt", "--html", "shown.html")
+    assert (tmp_path / "report.html").read_bytes() == (tmp_path / "shown.html").read_bytes()
+
+
 def test_tables_of_ranks_and_steps_are_one_page(tmp_path, msprobe_bin):
     for step in (0, 1):
         for rank in (0, 1):
