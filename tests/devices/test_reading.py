@@ -274,6 +274,38 @@ def test_a_full_device_is_measured_all_the_same(on_npu, tmp_path):
         assert entry["output"][0]["Norm"] > 0
 
 
+def kernels_of_a_call(folder):
+    import torch_npu
+
+    ours = debugger(folder, STATISTICS)
+    a, b, c = (torch.ones(4, 4).npu() * value for value in (1, 2, 3))
+    ours.start()
+    torch_npu.sim.reset()
+    torch.addmm(a, b, c)
+    return torch_npu.sim.counts()["kernels"]
+
+
+def test_the_arguments_of_a_call_are_copied_together(on_npu, tmp_path):
+    kernels = on_npu(kernels_of_a_call, tmp_path / "out")
+    assert kernels == {"_foreach_copy_": 1, "addmm.out": 1, "copy_": 1}
+
+
+def changed_in_place(folder):
+    ours = debugger(folder, STATISTICS)
+    x, y = torch.zeros(4).npu(), torch.ones(4).npu()
+    ours.start()
+    for _ in range(3):
+        x.add_(y)
+    ours.stop()
+    entries = numbers(folder).values()
+    return [(entry["input_args"][0]["Max"], entry["output"][0]["Max"]) for entry in entries]
+
+
+def test_arguments_are_read_before_the_call_changes_them(on_npu, tmp_path):
+    expected = [(0, 1), (1, 2), (2, 3)]
+    assert on_npu(changed_in_place, tmp_path / "out", SIMNPU_ASYNC="1") == expected
+
+
 def two_streams(folder):
     ours = debugger(folder, STATISTICS)
     x = torch.ones(100).npu()

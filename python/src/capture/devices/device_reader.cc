@@ -89,6 +89,14 @@ PyRef Plain(TorchCalls* torch, PyObject* tensor) {
   return plain;
 }
 
+// Of this thread: objects of DeviceReader::Together.
+thread_local int asks_together = 0;
+
+void CopyInto(TorchCalls* torch, const PyRef& part, const PyRef& tensor) {
+  static PyObject* const copy = Interned("copy_");
+  torch->CallFast(part.get(), copy, tensor);
+}
+
 // compute(pool): by several threads, and without the GIL, where the tensor is large enough.
 template <typename Compute>
 auto ComputeOver(size_t bytes, Compute compute) {
@@ -267,14 +275,58 @@ void DeviceReader::Append(Chunk* chunk, Piece piece, size_t bytes) {
 }
 
 bool DeviceReader::Stage(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece) {
-  static PyObject* const copy = Interned("copy_");
   const size_t bytes = BytesOf(piece.dtype, piece.shape);
   Chunk* const chunk = tensor ? ChunkFor(device, torch, bytes) : nullptr;
   if (chunk == nullptr) return false;
-  const PyRef part = Part(chunk, torch, piece.dtype, piece.shape, chunk->used);
-  torch->CallFast(part.get(), copy, tensor);
+  PyRef part = Part(chunk, torch, piece.dtype, piece.shape, chunk->used);
+  if (!torch->ok()) return false;
+  if (asks_together > 0) {
+    chunk->to_copy.emplace_back(std::move(part), tensor);
+  } else {
+    CopyInto(torch, part, tensor);
+  }
   if (torch->ok()) Append(chunk, std::move(piece), bytes);
   return torch->ok();
+}
+
+void DeviceReader::CopyTogether(Device* device, Chunk* chunk) {
+  const std::vector<std::pair<PyRef, PyRef>> all = std::exchange(chunk->to_copy, {});
+  if (all.size() > 1) {
+    static PyObject* const together = Interned("_foreach_copy_");  // from PyTorch 2.1 on
+    TorchCalls torch;
+    const PyRef parts = PyRef::Steal(PyList_New(0)), tensors = PyRef::Steal(PyList_New(0));
+    for (const auto& [part, tensor] : all) {
+      if (PyList_Append(parts.get(), part.get()) != 0 ||
+          PyList_Append(tensors.get(), tensor.get()) != 0)
+        ClearError();
+    }
+    torch.CallFast(torch.torch().get(), together, parts, tensors);
+    if (torch.ok()) return;
+  }
+  TorchCalls torch;
+  for (const auto& [part, tensor] : all) CopyInto(&torch, part, tensor);
+  if (torch.ok()) return;
+  // What these pieces would tell is not known.
+  chunk->pieces.clear();
+  Fail(device, torch.error());
+}
+
+DeviceReader::Together::Together(DeviceReader* reader) : reader_(reader) { ++asks_together; }
+
+DeviceReader::Together::~Together() {
+  --asks_together;
+  if (reader_ != nullptr) reader_->EndTogether();
+}
+
+void DeviceReader::EndTogether() {
+  if (devices_.empty()) return;
+  const Interposer::Pause pause;
+  const QuietTransforms quiet;
+  const std::unique_lock alone = Alone();
+  for (const auto& [name, device] : devices_) {
+    if (device->filling != nullptr && !device->filling->to_copy.empty())
+      CopyTogether(device.get(), device->filling.get());
+  }
 }
 
 bool DeviceReader::Reduce(Device* device, const PyRef& tensor, const Request& request,
@@ -318,6 +370,7 @@ bool DeviceReader::Send(Device* device) {
   std::optional<Accelerator::OnStream> there;
   if (!Accelerator::SameStream(chunk->mark, device->accelerator.StreamMark()))
     there.emplace(device->accelerator, stream);
+  CopyTogether(device, chunk.get());
   TorchCalls torch;
   const PyRef dim = Number(0), used = Number(chunk->used);
   const PyRef from = torch.Call(chunk->device, "narrow", dim, dim, used);

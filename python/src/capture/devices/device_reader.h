@@ -79,6 +79,20 @@ class DeviceReader {
   // A ticket under which the numbers come; -1: the tensor has to be copied while the program waits, which is logged
   // once for each device.
   int64_t Ask(PyObject* tensor, const Request& request);
+  // While an object of this class lives, this thread only asks for tensors that stay as they are until its end. They
+  // are copied together then, by one kernel where the device has one (torch._foreach_copy_).
+  //
+  //   const DeviceReader::Together together(&reader);   // may be null
+  class Together {
+   public:
+    explicit Together(DeviceReader* reader);
+    ~Together();
+    Together(const Together&) = delete;
+    Together& operator=(const Together&) = delete;
+
+   private:
+    DeviceReader* const reader_;
+  };
   std::vector<DeferredNumbers> Arrived();  // nothing, while another thread uses the reader
   std::vector<DeferredNumbers> Finish();
   bool is_used() const { return !devices_.empty(); }
@@ -113,6 +127,8 @@ class DeviceReader {
     // Parts of it as tensors. A step asks for the same parts as the step before.
     std::map<std::tuple<size_t, DType, std::vector<int64_t>>, PyRef> parts;
     PyRef stream, mark;  // of the pieces; Accelerator::StreamMark
+    // Parts of the memory, and the tensors that are still to be copied into them.
+    std::vector<std::pair<PyRef, PyRef>> to_copy;
     size_t used = 0;
     Clock::time_point begun;
     std::vector<Piece> pieces;
@@ -146,6 +162,8 @@ class DeviceReader {
   static void Append(Chunk* chunk, Piece piece, size_t bytes);
   bool Copy(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece);
   std::unique_ptr<Chunk> NewChunk(Device* device, TorchCalls* torch);
+  void CopyTogether(Device* device, Chunk* chunk);
+  void EndTogether();
   bool Send(Device* device);
   bool Launch(Device* device, std::unique_ptr<Chunk> chunk, const PyRef& stream, size_t bytes);
   void MakeRoom(size_t bytes);

@@ -230,6 +230,7 @@ void ValueWriter::List(std::string_view key, std::string_view category, PyObject
 
 void ValueWriter::List(std::string_view key, std::string_view category, PyObject* self,
                        PyObject* const* values, Py_ssize_t count) {
+  const DeviceReader::Together together(options_.device);
   entry_.BeginSlot(key, category, Entry::Container::kList);
   Py_ssize_t first = 0;
   if (self != nullptr) ValueAt(first++, self);
@@ -239,6 +240,7 @@ void ValueWriter::List(std::string_view key, std::string_view category, PyObject
 
 void ValueWriter::Dict(std::string_view key, std::string_view category, PyObject* dict,
                        bool leave_out_none) {
+  const DeviceReader::Together together(options_.device);
   entry_.BeginSlot(key, category, Entry::Container::kDict);
   PyObject *name, *value;
   for (Py_ssize_t position = 0; dict != nullptr && PyDict_Next(dict, &position, &name, &value);) {
@@ -256,6 +258,7 @@ void ValueWriter::Dict(std::string_view key, std::string_view category, PyObject
 
 void ValueWriter::Names(std::string_view key, std::string_view category, PyObject* names,
                         PyObject* const* values) {
+  const DeviceReader::Together together(options_.device);
   entry_.BeginSlot(key, category, Entry::Container::kDict);
   const Py_ssize_t count = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -271,6 +274,7 @@ void ValueWriter::Names(std::string_view key, std::string_view category, PyObjec
 
 void ValueWriter::Members(std::string_view key,
                           const std::vector<std::pair<std::string, PyObject*>>& members) {
+  const DeviceReader::Together together(options_.device);
   entry_.BeginSlot(key, key, Entry::Container::kDict);
   for (const auto& [name, value] : members) {
     const PyRef keep = PyRef::Borrow(value);  // the GIL may be released below
@@ -281,6 +285,7 @@ void ValueWriter::Members(std::string_view key,
 }
 
 void ValueWriter::Output(std::string_view key, std::string_view category, PyObject* result) {
+  const DeviceReader::Together together(options_.device);
   if (options_.for_pkl && !PyTuple_Check(result) && !PyList_Check(result)) {
     entry_.BeginSlot(key, category, Entry::Container::kNone);
     ValueAt(0, result);
