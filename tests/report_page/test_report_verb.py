@@ -195,6 +195,18 @@ def test_the_regions_of_a_document(tmp_path, msprobe_bin, open_page, source, wro
     assert (rewritten[0] and rewritten[0][0]) == (rewritten[1] and rewritten[1][0])
 
 
+@pytest.mark.parametrize(
+    ("compiled", "marked"),
+    [({"target": ["Torch.mul.0.forward"], "golden": []}, True), (5, False), ({"target": 7}, False)],
+)
+def test_the_compiled_calls_of_a_document(tmp_path, msprobe_bin, compiled, marked):
+    document = {"schema": "msprobe.compare/2", "verdict": "structure", "compiled": compiled}
+    document["unmatched"] = {"target": ["Torch.add.0.forward"], "golden": []}
+    (tmp_path / "found.json").write_text(json_text.dumps(document))
+    run(msprobe_bin, tmp_path, "report", "found.json", "-o", "report.html")
+    assert ('id="p0-rewritten"' in (tmp_path / "report.html").read_text()) == marked
+
+
 def test_a_hostile_region(tmp_path, msprobe_bin, open_page):
     name = "Torch.mul.0.forward"
     regions = [
