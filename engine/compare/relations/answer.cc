@@ -98,6 +98,9 @@ class Answer {
       case Cause::kWithoutGradient:
         return Saying("it takes a value that carries no gradient, where the golden's carries one",
                       "look for detach, no_grad or requires_grad before this line");
+      case Cause::kWithGradient:
+        return Saying("it takes a value that carries a gradient, where the golden's carries none",
+                      "look for detach, no_grad or requires_grad of the golden before this line");
       case Cause::kNoCallMadeIt:
         if (FirstDivergence f = ExplainInherited(c_, TakerPair()); f.pair == pair_) return f;
         if (const int32_t row = SummarizeCall(c_, pair_).in.worst_row; row >= 0)

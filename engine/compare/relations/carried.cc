@@ -67,6 +67,10 @@ Carried LeaveBehind(const Relations& r) {
   for (ValueId w = 0; w < static_cast<ValueId>(r.g.values.size()); ++w) {
     if (r.IsCovered(w) && IsLeft(r.g, r.g.values[w])) out.covered.insert(KeyOf(r.g, w));
   }
+  for (NextWeight& each : WeightsOfNextStep(r)) {
+    if (each.agrees && (each.mine == kNoId) != (each.golden == kNoId))
+      out.elsewhere.insert(std::move(each.name));
+  }
   if (updates) return out;
   double common = 0;  // of a weight whose gradient was not recorded
   for (const auto& [v, name] : r.t.NamedWeights()) common = std::max(common, NoiseOf(r, v));

@@ -34,6 +34,8 @@ struct Carried {
   std::unordered_map<uint64_t, Left> left;         // by ContentKey
   std::unordered_set<uint64_t> covered;            // of golden values: parts make them up together
   std::unordered_map<std::string, Unseen> unseen;  // by the golden's name in weights.json
+  // Names of weights that calls of one run write, and code without records of the other, alike.
+  std::unordered_set<std::string> elsewhere;
 };
 
 // Of the ranks of two runs. The steps of a rank are compared one after the other; ranks may be compared

@@ -65,13 +65,16 @@ std::optional<CommonFactor> FactorOfGradients(const Relations& relations) {
   std::vector<Gradient> others;
   for (const Gradient& gradient : GradientsOf(relations)) {
     const Relation& of = relations.of(gradient.mine);
-    if (of.strength != Strength::kNone || of.factor == 0) {
+    const double near = NearOf(relations, gradient.mine);
+    const double factor = of.strength == Strength::kNone
+                              ? relations.FactorOf(gradient.mine, gradient.other, near)
+                              : 0;
+    if (factor == 0) {
       others.push_back(gradient);
       continue;
     }
-    const double near = NearOf(relations, gradient.mine);
-    if (found.gradients == 0) found.factor = of.factor;
-    if (std::abs(of.factor / found.factor - 1) > near + found.tolerance) return std::nullopt;
+    if (found.gradients == 0) found.factor = factor;
+    if (std::abs(factor / found.factor - 1) > near + found.tolerance) return std::nullopt;
     found.tolerance = std::max(found.tolerance, near);
     ++found.gradients;
   }

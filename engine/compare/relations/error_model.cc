@@ -59,17 +59,20 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   const bool adds =
       facts == nullptr || call->kind == CallKind::kGradients || facts->kind == OperationClass::kSum;
   const double terms = Terms(v);
-  double grown = 0, added = 0;
+  double grown = 0, added = 0, measured = 0;
   const auto count = [&](ValueId w, bool addend) {
     double error = ErrorOf(w);
     const double size = Terms(w), rms = Rms(w);
+    const bool near = of(w).strength >= Strength::kNear;
     if (addend || (adds && t.values[w].moments.n == value.moments.n)) {
       if (terms > 0) added += std::pow(error * size / terms, 2);
+      if (terms > 0 && near) measured = std::max(measured, error * size / terms);
       return;
     }
     // A bound that no relation confirms must not grow with each call, or it would explain all.
-    if (of(w).strength >= Strength::kNear) error *= gain;
+    if (near) error *= gain;
     grown = std::max(grown, rms > 0 ? error * size / rms : error);
+    if (near) measured = std::max(measured, rms > 0 ? error * size / rms : error);
   };
   if (call != nullptr && !is_sum && call->kind == CallKind::kOperation) {
     for (const Port& port : t.Takes(value.maker)) {
@@ -88,7 +91,10 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
     }
   }
   for (const ValueId w : inputs) coarse = std::max(coarse, Coarse(w));
-  const double most = std::max(kCap, 4 * kOwnRoundings * coarse) * ScaleOf(v);
+  // Of weights that an optimizer moved, what was measured is no guess: its noise is more than rounding.
+  const bool moved = value.maker != kNoId && value.maker > first_update_;
+  const double most =
+      std::max({kCap, 4 * kOwnRoundings * coarse, moved ? measured : 0}) * ScaleOf(v);
   return {.error = std::min(std::sqrt(grown * grown + 4 * added + own * own), most)};
 }
 
@@ -166,9 +172,15 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
   const double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) + joined;
   const double left = before == kNoId ? 0 : ErrorOf(before);
   const double own = kOwnRoundings * value.roundoff;
-  if (place.starts_with("state."))
+  if (place.starts_with("state.")) {
+    // A square has twice the error; that of the largest element is relative to the size of all.
+    const double gain =
+        !place.ends_with("sq") || gradient == kNoId || Rms(gradient) == 0
+            ? kGain
+            : 2 * std::max(kGain, t.values[gradient].moments.Size() / Rms(gradient));
     return own + RoundingsOfRates(call.record) * value.roundoff +
-           kGain * (noise + noise * noise + left);
+           gain * (noise + noise * noise + left);
+  }
   if (!place.starts_with("weights.")) return own + kGain * noise;
   if ((noise == 0 && left == 0) || before == kNoId) return own;
   double moved = Moved(value.moments, t.values[before].moments);

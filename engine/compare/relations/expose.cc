@@ -14,6 +14,14 @@ bool IsView(std::string_view api) {
   return base == "narrow" || base == "split" || base == "view" || base == "chunk";
 }
 
+// Whether rows of two values may belong together: those of one batch.
+bool MayMeet(const Value& a, const Value& b) {
+  const auto mine = a.shape.extents(), other = b.shape.extents();
+  return std::any_of(mine.begin(), mine.end(), [&](int64_t n) {
+    return n > 1 && std::find(other.begin(), other.end(), n) != other.end();
+  });
+}
+
 void Append(std::vector<ValueId>* out, const std::vector<ValueId>& more) {
   out->insert(out->end(), more.begin(), more.end());
 }
@@ -31,6 +39,7 @@ bool Exposure::MayLead(const Value& part, const Value& whole) {
 }
 
 int Candidate::Evidence() const {
+  if (another_order) return 0;
   if (sure) return 3;
   switch (cause) {
     case Cause::kOnlyHere:
@@ -161,10 +170,14 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
   if (!wrong.empty() || !r_.Alike(value.maker)) return wrong;
   // Its result is wrong, so an input is, which may be changed inside of a module.
   const bool module = t.calls[value.maker].IsModule();
+  const bool another_order = HasAnotherOrder(value.maker, t.made[value.port]);
   std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(wrong), [&](ValueId w) {
-    const bool other_order = r_.of(w).strength == Strength::kSame &&
-                             (r_.of(v).strength == Strength::kSame || IsShuffled(w, inputs));
-    return w != v && (module ? r_.of(w).like : r_.of(w).doubtful || other_order);
+    const Relation& r = r_.of(w);
+    if (w == v || module) return w != v && r.like;
+    if (r.strength == Strength::kSame && r.proven)
+      return r_.of(v).strength == Strength::kSame || another_order || IsShuffled(w, inputs) ||
+             IsMiswired(w);
+    return r.doubtful;
   });
   return wrong;
 }
@@ -213,9 +226,25 @@ bool Exposure::IsShuffled(ValueId v, std::span<const ValueId> beside) const {
   if (r_.of(v).strength != Strength::kSame) return false;
   return std::any_of(beside.begin(), beside.end(), [&](ValueId w) {
     return r_.of(w).strength >= Strength::kNear && r_.of(w).proof != Proof::kPartOfBatch &&
-           !r_.t.values[w].plain && !r_.t.IsWeight(w) &&
-           r_.t.values[w].shape.view() == r_.t.values[v].shape.view();
+           !r_.t.values[w].plain && !r_.t.IsWeight(w) && MayMeet(r_.t.values[v], r_.t.values[w]);
   });
+}
+
+// Whether the other order of v began at a call that takes something else than its partner: parts that
+// were joined the other way round, which weights tell apart.
+bool Exposure::IsMiswired(ValueId v) const {
+  const Graph& t = r_.t;
+  for (size_t steps = 0; steps < kMostCallsBack; ++steps) {
+    const CallId maker = t.values[v].maker;
+    if (maker == kNoId) return false;
+    const auto takes = t.Takes(maker);
+    const auto from = std::find_if(takes.begin(), takes.end(), [&](const Port& port) {
+      return r_.of(port.value).strength == Strength::kSame && t.values[port.value].maker < maker;
+    });
+    if (from == takes.end()) return t.calls[maker].IsForward() && TakesAnother(maker);
+    v = from->value;
+  }
+  return false;
 }
 
 std::vector<ValueId> Exposure::GoldenCausesOf(ValueId w) const {
@@ -289,7 +318,12 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
       (maker.path == user.path ? near : far).push_back(w);
     }
   }
-  Append(&out, near.empty() ? far : near);
+  std::vector<ValueId>& from = near.empty() ? far : near;
+  // What is wrong may be an index; but where elements that may have been taken are wrong, they explain it.
+  const auto is_index = [&t](ValueId w) { return !t.values[w].IsFloat(); };
+  if (t.values[v].IsFloat() && !std::all_of(from.begin(), from.end(), is_index))
+    std::erase_if(from, is_index);
+  Append(&out, from);
   return out;
 }
 
@@ -310,109 +344,36 @@ bool Exposure::Ends(ValueId v) const {
   return value->maker == kNoId;
 }
 
-// The gradients of parameters in which what lay in .grad shows: those that an optimizer takes, or that
-// are listed with those of a module, after the backward pass began.
-void Exposure::FindLeft(std::span<const LeftGradient> left) {
-  // Runs that divide the batch into other passes add up other gradients.
-  if (left.empty() || LossesOf(r_.t).size() != LossesOf(r_.g).size()) return;
-  const Graph &t = r_.t, &g = r_.g;
-  std::unordered_set<uint64_t> mine, golden;  // what an earlier pass of the step made
-  const auto collect = [](const Graph& run, std::unordered_set<uint64_t>* out) {
-    for (const Port& port : run.made) out->insert(ContentKey(run.dump.leaves[port.leaf]));
-  };
-  collect(t, &mine);
-  collect(g, &golden);
-  // A parameter that only one run has by this name has nothing to differ from.
-  const auto parameters = [](const Graph& run) {
-    std::unordered_set<std::string_view> out;
-    for (const Call& call : run.calls) {
-      if (call.kind == CallKind::kUpdate) out.insert(call.parameter);
-    }
-    return out;
-  };
-  const auto my_parameters = parameters(t), golden_parameters = parameters(g);
-  const auto one_sided = [&](const LeftGradient& each) {
-    return !my_parameters.empty() && !golden_parameters.empty() &&
-           my_parameters.count(each.parameter) != golden_parameters.count(each.parameter);
-  };
-  // What earlier passes of the step left, in any dtype of the run, is off by roundings of that.
-  const auto rounded = [this](const Leaf& a, const Leaf& b) {
-    const double size = std::max(std::abs(b.max_value), std::abs(b.min_value));
-    const double off =
-        std::max({std::abs(a.max_value - b.max_value), std::abs(a.min_value - b.min_value),
-                  std::abs(a.mean_value - b.mean_value)});
-    return off <= kOwnRoundings * r_.coarsest() * size;
-  };
-  std::unordered_map<std::string_view, const LeftGradient*> of_parameter;
-  std::unordered_set<std::string_view> inherited;
-  for (const LeftGradient& each : left) {
-    if (one_sided(each)) continue;
-    const bool both = each.target != nullptr && each.golden != nullptr;
-    const bool made = both && mine.count(ContentKey(*each.target)) > 0 &&
-                      golden.count(ContentKey(*each.golden)) > 0;
-    if (made || (both && each.pass > 0 && rounded(*each.target, *each.golden)))
-      inherited.insert(each.parameter);
-    else
-      of_parameter.emplace(each.parameter, &each);
-  }
-  // A parameter that several modules share has the name of the first of them.
-  const auto of_shape = [&](Shape shape) -> const LeftGradient* {
-    for (const auto& [name, each] : of_parameter) {
-      if ((each->target != nullptr ? each->target : each->golden)->shape.view() == shape.view())
-        return each;
-    }
-    return nullptr;
-  };
-  for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
-    const Call& call = t.calls[id];
-    if (call.kind != CallKind::kUpdate && call.kind != CallKind::kGradients) continue;
-    const Record& record = t.dump.records[call.record];
-    for (const Port& port : call.kind == CallKind::kUpdate ? t.Takes(id) : t.Makes(id)) {
-      const Leaf& leaf = t.dump.leaves[port.leaf];
-      const std::string name = ParameterOfGradient(record, LeafPath(leaf, record));
-      if (name.empty()) continue;
-      const auto found = of_parameter.find(name);
-      const LeftGradient* const known = found != of_parameter.end() ? found->second
-                                        : r_.IsRight(port.value) || inherited.count(name) > 0
-                                            ? nullptr
-                                            : of_shape(leaf.shape);
-      if (known == nullptr || known->target_behind > call.record) continue;
-      left_.emplace(port.value, Candidate{.call = id,
-                                          .golden = r_.pair[id],
-                                          .value = port.value,
-                                          .cause = Cause::kLeftGradient,
-                                          .order = BeginOf(*known),
-                                          .sure = found != of_parameter.end(),
-                                          .pass = known->pass});
-    }
-  }
-}
-
-// The place of a backward pass in the order of the target.
-double Exposure::BeginOf(const LeftGradient& left) const {
-  const auto first = [](const Graph& run, int32_t behind) {
-    const auto at = std::lower_bound(run.calls.begin(), run.calls.end(), behind,
-                                     [](const Call& call, int32_t b) { return call.record < b; });
-    return static_cast<CallId>(at - run.calls.begin());
-  };
-  return left.target_behind >= 0 ? first(r_.t, left.target_behind) - 0.5
-                                 : OrderOf(first(r_.g, left.golden_behind)) - 0.5;
-}
-
-std::optional<Candidate> Exposure::LeftIn(ValueId v) const {
-  const auto found = left_.find(v);
-  return found == left_.end() ? std::nullopt : std::optional<Candidate>(found->second);
-}
-
 // A call that only the golden makes inside of a function of the user's, which makes nothing else: the
 // function is missing.
 Candidate Exposure::Outermost(Candidate candidate) const {
   if (candidate.cause == Cause::kAnotherInput && !modules_only_) return FirstThatTakes(candidate);
+  candidate = WhereMade(candidate);
   if (candidate.call != kNoId || candidate.golden == kNoId) return candidate;
   for (const Port& port : r_.g.Makes(candidate.golden)) {
     for (const CallId maker : r_.g.MakersOf(port.value)) {
       if (r_.g.calls[maker].facts->opaque && r_.partner[maker] == kNoId) candidate.golden = maker;
     }
+  }
+  return candidate;
+}
+
+// The gradient of a call that only one run makes is the work of that call, unless what it made forward
+// is in the other run, too: a loss times a number.
+Candidate Exposure::WhereMade(Candidate candidate) const {
+  const bool of_target = candidate.call != kNoId;
+  const CallId named = of_target ? candidate.call : candidate.golden;
+  if (named == kNoId || candidate.cause == Cause::kLeftGradient) return candidate;
+  const Graph& run = of_target ? r_.t : r_.g;
+  const std::vector<CallId>& partners = of_target ? r_.pair : r_.partner;
+  const CallId forward = run.calls[named].forward;
+  if (partners[named] != kNoId || forward == kNoId || partners[forward] != kNoId) return candidate;
+  for (const Port& port : run.Makes(forward)) {
+    if (of_target ? r_.IsRight(port.value) : Found(port.value)) continue;
+    (of_target ? candidate.call : candidate.golden) = forward;
+    candidate.value = port.value;
+    candidate.order = of_target ? forward : OrderOf(forward);
+    break;
   }
   return candidate;
 }
@@ -457,6 +418,7 @@ std::vector<Candidate> Exposure::Frontier() {
   for (const ValueId v : values) {
     const Value& value = t.values[v];
     const std::vector<ValueId>& causes = exposed_[v];
+    const size_t known = found.size();
     if (auto left = LeftIn(v); left && (causes.empty() || t.PartsOf(v).empty())) {
       found.push_back(*left);
     } else if (causes.empty() && value.maker == kNoId && t.TakersOf(v).empty()) {
@@ -467,6 +429,7 @@ std::vector<Candidate> Exposure::Frontier() {
                TakesAnother(value.maker)) {
       found.push_back(Origin(value.maker, v, {}));
     }
+    if (found.size() > known) found.back().shown_by = v;
   }
   for (const auto& [call, v] : misplaced_) {
     const auto left = LeftIn(v);

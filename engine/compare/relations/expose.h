@@ -23,6 +23,8 @@
 
 namespace msprobe::compare::relations {
 
+inline constexpr size_t kMostCallsBack = 512;  // that are asked in a row; bounds stack and time
+
 enum class Cause : uint8_t {
   kAnotherResult,     // related arguments, and another result
   kMadeDifferently,   // another API or other plain arguments
@@ -34,6 +36,7 @@ enum class Cause : uint8_t {
   kNoCallMadeIt,      // an argument that code without records made
   kGradientNotAdded,  // a sum of gradients lacks a part that the target has
   kWithoutGradient,   // takes a value without its gradient
+  kWithGradient,      // takes a value with a gradient that the golden's does not carry
   kAnotherUpdate,     // a weight was another one when the step began
   kCoarser,           // computed in a coarser dtype than its partner
   kOtherIntegers,     // other exact values
@@ -47,7 +50,11 @@ struct Candidate {
   Cause cause = Cause::kAnotherResult;
   double order = 0;  // in the calls of the target
   bool sure = false;
-  int64_t pass = -1;  // of kLeftGradient: the backward pass
+  int64_t pass = -1;         // of kLeftGradient: the backward pass
+  ValueId shown_by = kNoId;  // the exposed value of the target that led here
+
+  // The result has the golden's elements, in an order that no constructor explains.
+  bool another_order = false;
 
   // How much speaks for it besides that it comes first.
   int Evidence() const;
@@ -83,13 +90,16 @@ class Exposure {
   static bool MayLead(const Value& part, const Value& whole);
   void FindSinks();
   void FindMemorySinks();
+  bool IsWrittenElsewhere(ValueId weight) const;
   bool HasOtherForm(const Sink& sink, ValueId w) const;
   void Misplace(CallId call, ValueId value);
   void FindLeft(std::span<const LeftGradient> left);
   std::optional<Candidate> LeftIn(ValueId value) const;
+  int32_t FirstWrongGradient() const;
   double BeginOf(const LeftGradient& left) const;
   Candidate Outermost(Candidate candidate) const;
   Candidate FirstThatTakes(Candidate candidate) const;
+  Candidate WhereMade(Candidate candidate) const;
   std::optional<Candidate> PutInAnotherOrder(CallId call, ValueId value) const;
   struct Loss {
     ValueId value = kNoId;
@@ -106,6 +116,7 @@ class Exposure {
   const std::vector<ValueId>& GradientsOfAll(int32_t record);
   bool IsScaledOnly(ValueId value, std::span<const ValueId> given) const;
   bool IsShuffled(ValueId value, std::span<const ValueId> beside) const;
+  bool IsMiswired(ValueId value) const;
   std::vector<ValueId> GoldenCausesOf(ValueId value) const;
   std::vector<ValueId> Around(ValueId value);
   bool Ends(ValueId value) const;
@@ -118,6 +129,8 @@ class Exposure {
   std::optional<Candidate> WhoShouldMake(ValueId x, ValueId w, CallId call, ValueId value,
                                          const std::vector<CallId>& seen);
   std::optional<Candidate> Reshaped(CallId call, ValueId value) const;
+  bool StandsBetween(CallId call, ValueId w) const;
+  bool HasAnotherOrder(CallId call, const Port& made) const;
   std::optional<Candidate> ComputedNumber(CallId call) const;
   std::optional<Candidate> Missing(std::vector<ValueId> todo, CallId call, ValueId taken) const;
   Candidate MissingFrom(ValueId w) const;
@@ -129,8 +142,10 @@ class Exposure {
   ValueId ResultOf(CallId golden) const;
 
   std::vector<Candidate> Rank(std::vector<Candidate> found);
+  bool IsProven(const Candidate& candidate) const;
   static Causes Reversed(const Causes& graph);
-  std::vector<ValueId> Explained(const Candidate& candidate, const Causes& effects) const;
+  std::vector<ValueId> Explained(const Candidate& candidate, const Causes& of_target,
+                                 const Causes& of_golden) const;
   Candidate WhereCut(const Candidate& candidate) const;
 
   bool SamePolicy() const;

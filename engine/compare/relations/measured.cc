@@ -108,7 +108,6 @@ std::optional<Apart> Relations::BySketches(ValueId v, ValueId w, double size, do
   return std::nullopt;
 }
 
-// The number by which w must be multiplied to be v, within the bound; 0: there is none, or it is 1.
 double Relations::FactorOf(ValueId v, ValueId w, double bound) const {
   const Moments &a = t.values[v].moments, &b = g.values[w].moments;
   const bool plain = t.values[v].plain && g.values[w].plain && a.high == a.low && b.high == b.low;
@@ -155,13 +154,14 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   bool like = SameElements(a.moments, b.moments);
   if (!a.IsFloat() || !b.IsFloat()) {  // integers do not round
     const Apart apart = ApartOf(v, w, 0);
-    like = like && (!apart.proven || apart.rows <= kOwnRoundings * kDouble);
+    like = like && (!apart.proven || apart.one_row || apart.rows <= kOwnRoundings * kDouble);
     r.strength = !like ? Strength::kNone : a.dtype != b.dtype ? Strength::kNear : Strength::kSame;
     r.error = like ? 0 : kInfinity;
     r.bound = 0;
     r.like = like;
     r.proven = like && apart.proven &&
-               (r.strength == Strength::kSame || apart.in_order <= kOwnRoundings * kDouble);
+               ((r.strength == Strength::kSame && !apart.one_row) ||
+                apart.in_order <= kOwnRoundings * kDouble);
     return r;
   }
   if (a.dtype.dtype() != b.dtype.dtype()) {
@@ -182,12 +182,27 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   r.error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
   // Every bit of another framework is another one.
   r.like = like && a.dtype.dtype() == b.dtype.dtype() && !(near && of_two_frameworks);
-  r.proven = r.strength != Strength::kNone && (apart.proven || (near && apart.compared));
+  r.proven = r.strength != Strength::kNone &&
+             (near ? apart.proven || apart.compared : apart.proven && !apart.one_row);
   return r;
 }
 
 bool Relations::FitsOrWrong(ValueId v, ValueId w) const {
   return w == kNoId || Fits(v, w) || (of(v).strength == Strength::kNone && !t.values[v].plain);
+}
+
+// Few numbers in another order may be those of some other value, too: lengths that one run sorts. They are
+// the partner's if the same call made them of what stands in another order.
+bool Relations::IsMadeReordered(ValueId v, ValueId w) const {
+  const Value& value = t.values[v];
+  if (value.maker == kNoId || AtPartner(t.made[value.port]) != w || !Alike(value.maker) ||
+      !SameElements(value.moments, g.values[w].moments))
+    return false;
+  const std::vector<ValueId> inputs = t.InputsOf(v, false);
+  const auto reordered = [this](ValueId u) { return of(u).strength == Strength::kSame; };
+  return std::any_of(inputs.begin(), inputs.end(), reordered) &&
+         std::all_of(inputs.begin(), inputs.end(),
+                     [&](ValueId u) { return t.values[u].plain || IsRight(u); });
 }
 
 bool Relations::Fits(ValueId v, ValueId w) const {
@@ -208,8 +223,9 @@ bool Relations::Fits(ValueId v, ValueId w) const {
   if (r.strength < Strength::kSame) return false;
   if (r.strength == Strength::kEqual && a.dtype.dtype() == b.dtype.dtype()) {
     const Apart apart = ApartOf(v, w, 0);
-    return apart.in_order <= kOwnRoundings * a.roundoff &&
-           (apart.proven || !SameElements(a.moments, b.moments));
+    return (apart.in_order <= kOwnRoundings * a.roundoff &&
+            (apart.proven || !SameElements(a.moments, b.moments))) ||
+           IsMadeReordered(v, w);
   }
   const Apart apart = ApartOf(v, w, Terms(v));
   const double error = r.strength == Strength::kSame ? apart.rows : apart.in_order;

@@ -1,9 +1,16 @@
 #include "engine/compare/relations/memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <unordered_map>
 
 #include "engine/compare/model/record_keys.h"
+#include "engine/dump/read/step_in_path.h"
+#include "engine/dump/read/weights_file.h"
+#include "engine/model/text_arena.h"
 
 namespace msprobe::compare::relations {
 namespace {
@@ -33,7 +40,73 @@ bool Outlives(const Graph& run, ValueId value) {
   return run.IsWeight(value) || (maker != kNoId && run.calls[maker].kind == CallKind::kUpdate);
 }
 
+// "runs/a/step4/rank0" of "runs/a/step3/rank0"; "": the folder is not that of a step.
+std::string FolderOfNextStep(const std::string& folder) {
+  const std::filesystem::path rank(folder), run = rank.parent_path().parent_path();
+  const int32_t step = dump::StepInPath(rank.parent_path().filename().string());
+  if (step < 0) return "";
+  return (run / fmt::format("step{}", step + 1) / rank.filename()).string();
+}
+
+// A file that cannot be read tells nothing.
+std::vector<dump::StepWeight> WeightsAfter(const Graph& run) {
+  std::vector<dump::StepWeight> weights;
+  const std::string folder = FolderOfNextStep(run.dump.folder);
+  if (folder.empty() || !dump::ReadStepWeights(folder, &weights).ok()) weights.clear();
+  return weights;
+}
+
+// What calls of the run made, by fingerprint.
+std::unordered_map<uint64_t, ValueId> MadeByKey(const Graph& run) {
+  std::unordered_map<uint64_t, ValueId> made;
+  for (const Port& port : run.made) {
+    if (!run.values[port.value].plain) made[ContentKey(run.dump.leaves[port.leaf])] = port.value;
+  }
+  return made;
+}
+
+// The same bits; or near, as sketches tell, which know the order of elements.
+bool Agree(const dump::StepWeight& a, const dump::StepWeight& b, double roundoff) {
+  if (a.fingerprint == b.fingerprint) return true;
+  if (a.dtype != b.dtype || !a.sketch || !b.sketch) return false;
+  const double bound = kOwnRoundings * roundoff, size = std::max(std::abs(b.max), std::abs(b.min));
+  const auto near = [&](double x, double y) { return std::abs(x - y) <= bound * size; };
+  return near(a.max, b.max) && near(a.min, b.min) && near(a.mean, b.mean) &&
+         std::abs(a.norm - b.norm) <= bound * b.norm &&
+         std::abs(a.sketch->rows - b.sketch->rows) <= bound * b.norm &&
+         std::abs(a.sketch->wave - b.sketch->wave) <= bound * b.norm;
+}
+
 }  // namespace
+
+std::vector<NextWeight> WeightsOfNextStep(const Relations& r) {
+  const std::vector<dump::StepWeight> mine = WeightsAfter(r.t), others = WeightsAfter(r.g);
+  if (mine.empty() || others.empty()) return {};
+  const auto my_values = MadeByKey(r.t), other_values = MadeByKey(r.g);
+  std::unordered_map<std::string_view, const dump::StepWeight*> by_name;
+  for (const dump::StepWeight& weight : others) by_name.emplace(weight.name, &weight);
+  TextArena arena;
+  const auto value_of = [&](const std::unordered_map<uint64_t, ValueId>& values,
+                            const dump::StepWeight& weight) {
+    const auto found = values.find(HashText(FingerprintText(weight.fingerprint, &arena), 1));
+    return found == values.end() ? kNoId : found->second;
+  };
+  std::vector<NextWeight> out;
+  for (const dump::StepWeight& weight : mine) {
+    const auto there = by_name.find(weight.name);
+    if (there == by_name.end() || weight.fingerprint.empty() || there->second->fingerprint.empty())
+      continue;
+    NextWeight next{.name = weight.name,
+                    .mine = value_of(my_values, weight),
+                    .golden = value_of(other_values, *there->second)};
+    const double roundoff = next.golden != kNoId ? r.g.values[next.golden].roundoff
+                            : next.mine != kNoId ? r.t.values[next.mine].roundoff
+                                                 : 0;
+    next.agrees = Agree(weight, *there->second, roundoff);
+    out.push_back(std::move(next));
+  }
+  return out;
+}
 
 std::vector<Memory> MemoriesOf(const Graph& run) {
   std::vector<Memory> out;
@@ -98,7 +171,12 @@ std::vector<MemoryPair> PairMemories(const Relations& r) {
     } else if (root != kNoId) {
       pair.golden = {.root = root, .last = root};
     }
-    if (!memory.perhaps || pair.golden.last != kNoId) out.push_back(pair);
+    // What later calls of the step take, it may have been made for.
+    const auto uses = r.t.TakersOf(memory.last);
+    const bool temporary =
+        memory.perhaps && std::any_of(uses.begin(), uses.end(),
+                                      [&](const Taker& use) { return use.call > memory.call; });
+    if (!temporary && (!memory.perhaps || pair.golden.last != kNoId)) out.push_back(pair);
   }
   std::unordered_map<ValueId, ValueId> target_of;
   for (ValueId v = 0; v < static_cast<ValueId>(r.t.values.size()); ++v) {

@@ -6,12 +6,6 @@
 #include "engine/compare/relations/expose.h"
 
 namespace msprobe::compare::relations {
-namespace {
-
-constexpr size_t kMostCallsBack = 512;  // that are asked in a row; bounds stack and time
-
-}  // namespace
-
 // The call makes, or takes, the wrong value v. If it takes something else than its partner, then who
 // should have made that is to blame, if nobody made it.
 Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
@@ -53,6 +47,8 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
     if (maker != kNoId && maker < call && r_.pair[maker] == kNoId && !t.calls[maker].IsModule() &&
         r_.g.values[w].maker == kNoId && r_.g.PartsOf(w).empty())
       return Named(maker, v, Cause::kOnlyHere, true);
+    if (maker != kNoId && maker < call && StandsBetween(maker, w))
+      return Named(maker, v, Cause::kOnlyHere, true);
     if (r_.IsRight(x)) {
       CallId named = call;
       for (CallId around = t.calls[call].parent;
@@ -63,6 +59,9 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
           break;
         named = around;
       }
+      // What the forward call takes decides what its gradients meet.
+      const CallId forward = t.calls[call].forward;
+      if (t.calls[call].IsBackward() && forward != kNoId && TakesAnother(forward)) named = forward;
       return Named(named, v, Cause::kAnotherInput);
     }
   }
@@ -75,9 +74,35 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   const bool given =
       std::any_of(takes.begin(), takes.end(), [&](const Port& p) { return p.value == v; });
   if (value.maker != call && given) return Named(call, v, Cause::kNoCallMadeIt, t.IsWeight(v));
-  return Named(call, v,
-               argued || r_.OtherApi(call) ? Cause::kMadeDifferently : Cause::kAnotherResult,
-               value.maker == call);
+  Candidate named =
+      Named(call, v, argued || r_.OtherApi(call) ? Cause::kMadeDifferently : Cause::kAnotherResult,
+            value.maker == call);
+  named.another_order = named.cause == Cause::kAnotherResult && value.maker == call &&
+                        HasAnotherOrder(call, r_.t.made[value.port]);
+  return named;
+}
+
+// Rows that stand in another order went in, and the same elements came out: which order they have then is
+// not known.
+bool Exposure::HasAnotherOrder(CallId call, const Port& made) const {
+  const auto takes = r_.t.Takes(call);
+  const ValueId v = made.value, w = r_.AtPartner(made);
+  if (w == kNoId) return false;
+  const Value& value = r_.t.values[v];
+  const double apart = Distance(value.moments, r_.g.values[w].moments, r_.Terms(v));
+  return apart <= std::max(r_.of(v).bound, kOwnRoundings * value.roundoff) &&
+         std::any_of(takes.begin(), takes.end(), [this](const Port& port) {
+           return r_.of(port.value).strength == Strength::kSame;
+         });
+}
+
+// A call that only the target makes takes what a partner takes, which is given what it makes instead.
+bool Exposure::StandsBetween(CallId call, ValueId w) const {
+  if (r_.pair[call] != kNoId || r_.t.calls[call].IsModule()) return false;
+  const auto takes = r_.t.Takes(call);
+  return std::any_of(takes.begin(), takes.end(), [&](const Port& port) {
+    return !r_.t.values[port.value].plain && r_.Fits(port.value, w);
+  });
 }
 
 // A call that only the target makes puts rows into another order, and this call does not tell: it draws
@@ -115,8 +140,10 @@ std::optional<Candidate> Exposure::Reshaped(CallId call, ValueId v) const {
   const ValueId made = wrong.maker == call ? r_.AtPartner(r_.t.made[wrong.port]) : kNoId;
   for (const Port& port : r_.t.Takes(call)) {
     for (const Port& there : r_.g.Takes(r_.pair[call])) {
+      const Shape mine = r_.t.dump.leaves[port.leaf].shape,
+                  other = r_.g.dump.leaves[there.leaf].shape;
       if (r_.AtTarget(there.leaf) != port.value || !r_.Fits(port.value, there.value) ||
-          r_.g.dump.leaves[there.leaf].shape.view() == r_.t.dump.leaves[port.leaf].shape.view())
+          mine.view() == other.view() || mine.elements() != other.elements())
         continue;
       if (const CallId m = lone_maker(r_.t, r_.pair, port, call); m != kNoId)
         return Named(m, v, Cause::kOnlyHere, true);

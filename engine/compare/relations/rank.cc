@@ -30,24 +30,41 @@ Exposure::Causes Exposure::Reversed(const Causes& graph) {
 
 // The contradictions that follow from a candidate: exposed values that have a partner and do not
 // agree, in ascending order.
-std::vector<ValueId> Exposure::Explained(const Candidate& candidate, const Causes& effects) const {
-  std::vector<ValueId> todo = {candidate.value}, out;
-  std::unordered_set<ValueId> known;
-  while (!todo.empty()) {
-    const ValueId v = todo.back();
-    todo.pop_back();
-    if (!known.insert(v).second) continue;
-    if (const auto next = effects.find(v); next != effects.end())
-      todo.insert(todo.end(), next->second.begin(), next->second.end());
-  }
-  const bool of_target = candidate.call != kNoId || candidate.golden == kNoId;
+std::vector<ValueId> Exposure::Explained(const Candidate& candidate, const Causes& of_target,
+                                         const Causes& of_golden) const {
+  const auto reached = [](ValueId from, const Causes& effects) {
+    std::vector<ValueId> todo = {from};
+    std::unordered_set<ValueId> known;
+    while (!todo.empty()) {
+      const ValueId v = todo.back();
+      todo.pop_back();
+      if (v == kNoId || !known.insert(v).second) continue;
+      if (const auto next = effects.find(v); next != effects.end())
+        todo.insert(todo.end(), next->second.begin(), next->second.end());
+    }
+    return known;
+  };
+  const bool golden = candidate.call == kNoId && candidate.golden != kNoId;
+  const auto mine = reached(golden ? candidate.shown_by : candidate.value, of_target);
+  const auto other = reached(golden ? candidate.value : kNoId, of_golden);
+  std::vector<ValueId> out;
   for (const auto& [v, causes] : exposed_) {
     const Relation& r = r_.of(v);
     const bool contradicts = r.strength == Strength::kNone && r.golden != kNoId && r.error < 1e9;
-    if (contradicts && known.count(of_target ? v : r.golden) > 0) out.push_back(v);
+    if (contradicts && (mine.count(v) > 0 || other.count(r.golden) > 0)) out.push_back(v);
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+// Whether the call itself made something else of right values, far beyond rounding.
+bool Exposure::IsProven(const Candidate& candidate) const {
+  if (!candidate.sure || candidate.call == kNoId ||
+      r_.t.calls[candidate.call].kind == CallKind::kGradients)
+    return false;
+  const Relation& r = r_.of(candidate.value);
+  return candidate.cause == Cause::kMadeDifferently ||
+         (candidate.cause == Cause::kAnotherResult && r.error > kSurely * r.bound);
 }
 
 // The earliest first. But another way to compute the same meets the wrong value somewhere, and looks
@@ -56,22 +73,22 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
   const size_t n = std::min(found.size(), kMostWeighed);
   const Causes of_target = Reversed(exposed_), of_golden = Reversed(exposed_golden_);
   std::vector<std::vector<ValueId>> effects;
-  for (size_t i = 0; i < n; ++i) {
-    const bool golden = found[i].call == kNoId && found[i].golden != kNoId;
-    effects.push_back(Explained(found[i], golden ? of_golden : of_target));
-  }
+  for (size_t i = 0; i < n; ++i) effects.push_back(Explained(found[i], of_target, of_golden));
+  const auto explains = [&](size_t i, size_t j) {
+    return std::includes(effects[i].begin(), effects[i].end(), effects[j].begin(),
+                         effects[j].end());
+  };
   const auto gives_way = [&](size_t i) {
     for (size_t j = 0; j < n; ++j) {
       const Candidate &a = found[i], &b = found[j];
       if (i == j) continue;
-      const bool within =
-          std::includes(effects[j].begin(), effects[j].end(), effects[i].begin(), effects[i].end());
+      const bool within = explains(j, i);
       const bool less =
           within && (effects[i].size() < effects[j].size() || a.Evidence() < b.Evidence());
       if (less && (b.Evidence() != 1 || (a.Evidence() == 0 && b.order < a.order))) return true;
       // Of a call that only one run makes nothing tells that it is wrong but what it leads to.
-      if (a.Evidence() == 0 && b.Evidence() > 0 && b.order < a.order &&
-          Intersect(effects[i], effects[j]))
+      const bool weighs = b.order < a.order || (IsProven(b) && !explains(i, j));
+      if (a.Evidence() == 0 && b.Evidence() > 0 && weighs && Intersect(effects[i], effects[j]))
         return true;
     }
     return false;
@@ -139,21 +156,28 @@ Candidate Exposure::WhereCut(const Candidate& candidate) const {
                                                     : false;
   if (!backward || candidate.cause == Cause::kLeftGradient) return candidate;
   Candidate best = candidate;
+  // A gradient that only the target computes.
+  const bool only_here = candidate.call != kNoId && candidate.golden != kNoId &&
+                         t.values[candidate.value].maker == candidate.call &&
+                         r_.AtPartner(t.made[t.values[candidate.value].port]) == kNoId;
   CallId begins = kNoId;
   for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
     const Call& call = t.calls[id];
     if (r_.pair[id] == kNoId || !call.IsForward()) continue;
     for (const Port& port : t.Takes(id)) {
-      if (t.dump.leaves[port.leaf].requires_grad != "False" || !r_.IsRight(port.value)) continue;
       const int32_t there = r_.PartnerLeaf(port.leaf);
-      if (there < 0 || g.dump.leaves[there].requires_grad != "True") continue;
+      if (there < 0 || !r_.IsRight(port.value)) continue;
+      const std::string_view mine = t.dump.leaves[port.leaf].requires_grad,
+                             other = g.dump.leaves[there].requires_grad;
+      if (mine != (only_here ? "True" : "False") || other != (only_here ? "False" : "True"))
+        continue;
       // The outermost module of those that begin there.
       if (begins == kNoId || call.begins < begins || (call.begins == begins && call.IsModule())) {
         begins = call.begins;
         best = {.call = id,
                 .golden = r_.pair[id],
                 .value = port.value,
-                .cause = Cause::kWithoutGradient,
+                .cause = only_here ? Cause::kWithGradient : Cause::kWithoutGradient,
                 .order = static_cast<double>(id),
                 .sure = true};
       }

@@ -109,6 +109,9 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
   while (first_backward_ < static_cast<CallId>(t.calls.size()) &&
          !t.calls[first_backward_].IsBackward())
     ++first_backward_;
+  while (first_update_ < static_cast<CallId>(t.calls.size()) &&
+         t.calls[first_update_].kind != CallKind::kUpdate)
+    ++first_update_;
   FindArrivals();
   FindBeside();
   RelateAll();
@@ -431,12 +434,16 @@ bool Relations::IsDoubtful(ValueId v, const Relation& r) const {
   const Value& value = t.values[v];
   if (!r.proven && (r.strength == Strength::kNear || t.SketchesOf(v).empty())) return !Follows(v);
   if (r.strength == Strength::kNear) return false;
-  if (!r.proven) return true;
+  // Of a vector no sketch tells whether its elements stand in another order.
+  const auto sketches = t.SketchesOf(v);
+  const bool vector = std::all_of(sketches.begin(), sketches.end(),
+                                  [](const RowSketch& sketch) { return sketch.rows == 1; });
+  if (!r.proven && !vector) return true;
   if (value.maker == kNoId) return r.golden != kNoId && taken_[r.golden] != 0;
   const std::vector<ValueId> inputs = t.InputsOf(v, false);
   const auto doubtful = [this](ValueId w) { return of(w).doubtful; };
   const auto in_order = [this](ValueId w) {
-    return of(w).strength != Strength::kSame && part_[w] == 0;
+    return part_[w] == 0 && (t.values[w].plain || of(w).strength >= Strength::kNear);
   };
   return std::any_of(inputs.begin(), inputs.end(), doubtful) ||
          std::all_of(inputs.begin(), inputs.end(), in_order);

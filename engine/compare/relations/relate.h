@@ -82,6 +82,9 @@ class Relations {
   // The size of the terms that were added up to a value of the target: its rounding is relative to it.
   double Terms(ValueId value) const;
   Apart ApartOf(ValueId value, ValueId w, double terms) const;
+  // The number by which w must be multiplied to be the value, within the bound; 0: there is none, or
+  // it is 1.
+  double FactorOf(ValueId value, ValueId w, double bound) const;
   // The error of a value, relative to its terms.
   double RelativeErrorOf(ValueId value) const { return ErrorOf(value) * Ratio(value); }
   // Whether nothing stronger is looked for.
@@ -137,7 +140,6 @@ class Relations {
   std::optional<Relation> ByRow(ValueId value, ValueId w, Proof proof) const;
   bool SameBits(ValueId value, ValueId w) const;
   std::optional<Apart> BySketches(ValueId value, ValueId w, double size, double factor = 1) const;
-  double FactorOf(ValueId value, ValueId w, double bound) const;
   bool RelateAsLeft(ValueId value);
   void RelateAll();
   std::vector<CallId> Order() const;
@@ -158,6 +160,7 @@ class Relations {
   void RelateUpdateOfTransposed(CallId call);
   void SetTransposed(ValueId value, ValueId w, double error, double bound);
   bool IsReordered(ValueId v, ValueId w) const;
+  bool IsMadeReordered(ValueId v, ValueId w) const;
   bool Follows(ValueId value) const;
   bool FitsOrWrong(ValueId value, ValueId w) const;
 
@@ -226,6 +229,7 @@ class Relations {
   std::unordered_map<uint64_t, Beside> beside_;
   double coarsest_ = 0;        // rounding of a result of the target
   CallId first_backward_ = 0;  // of the target; the number of its calls: there is none
+  CallId first_update_ = 0;    // of an optimizer, the same
   struct OfUpdate {            // of the optimizer's entry that was asked for last
     int32_t record = -1;
     double error = 0;

@@ -164,11 +164,37 @@ void Exposure::Misplace(CallId call, ValueId v) {
   if (!wrong) misplaced_.emplace(call, v);
 }
 
+// Whether one run wrote a weight in code without records in the step before, and both left the same.
+bool Exposure::IsWrittenElsewhere(ValueId weight) const {
+  if (r_.carried.elsewhere.empty()) return false;
+  const auto& named = r_.t.NamedWeights();
+  return std::any_of(named.begin(), named.end(), [&](const auto& each) {
+    return each.first == weight && r_.carried.elsewhere.count(each.second) > 0;
+  });
+}
+
 // What memory holds in the end is what the golden's holds.
 void Exposure::FindMemorySinks() {
+  std::unordered_set<ValueId> mine, golden;  // what the next step finds in both runs
+  for (const NextWeight& each : WeightsOfNextStep(r_)) {
+    if (each.agrees) mine.insert(each.mine), golden.insert(each.golden);
+    if (each.agrees || each.mine == kNoId) continue;
+    if (r_.of(each.mine).strength < Strength::kNear) {
+      bad_sinks_.push_back(each.mine);
+      if (each.golden != kNoId) bad_golden_.push_back(each.golden);
+    } else if (each.golden != kNoId && !r_.Fits(each.mine, each.golden)) {
+      // Or it is what the step began with.
+      const CallId maker = r_.t.values[each.mine].maker;
+      if (maker != kNoId) Misplace(maker, each.mine);
+      if (maker == kNoId) bad_golden_.push_back(each.golden);
+    }
+  }
   for (const MemoryPair& each : PairMemories(r_)) {
     const ValueId v = each.mine.last, w = each.golden.last;
     if (r_.t.values[v].unwritten || (w != kNoId && r_.g.values[w].unwritten)) continue;
+    if (mine.count(v) > 0 || (w != kNoId && golden.count(w) > 0)) continue;
+    const bool one_writes = each.mine.call == kNoId || each.golden.call == kNoId;
+    if (one_writes && IsWrittenElsewhere(each.mine.root)) continue;
     if (r_.of(v).strength < Strength::kNear) {
       bad_sinks_.push_back(v);
       if (w != kNoId) bad_golden_.push_back(w);

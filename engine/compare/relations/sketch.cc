@@ -78,9 +78,10 @@ RowSketch Times(double factor, RowSketch sketch) {
 
 Apart DistanceOf(const RowSketch& a, const RowSketch& b, double size) {
   const double rows = RowsApart(a.sums, b.sums, size);
-  return {.in_order = std::max(rows, Relative(std::abs(a.sums.wave - b.sums.wave), size)),
-          .rows = rows,
-          .proven = true};
+  const double in_order = std::max(rows, Relative(std::abs(a.sums.wave - b.sums.wave), size));
+  // One row tells its elements as they stand, and nothing of them in another order.
+  const bool one_row = a.rows == 1 && a.columns > 1;
+  return {.in_order = in_order, .rows = one_row ? 0 : rows, .proven = true, .one_row = one_row};
 }
 
 double DistanceOfRows(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {

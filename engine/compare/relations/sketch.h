@@ -33,6 +33,7 @@ struct Apart {
   double rows = 0;        // their rows in any order
   bool proven = false;    // by sketches; false: moments alone say so
   bool compared = false;  // `in_order` is that of the elements themselves
+  bool one_row = false;   // a vector: only moments tell whether its elements stand in another order
 };
 // Of two sketches of equal rows and columns, relative to `size`: the norm of the elements, at least
 // that of the terms that were added up to them.

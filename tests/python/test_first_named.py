@@ -1,0 +1,275 @@
+"""Small trainings written in two ways: which call is named first, or that none is."""
+
+import json
+import subprocess
+
+import pytest
+import torch
+from recording import run_forked
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils import clip_grad_norm_
+
+
+class Program:
+    """A training step of two layers; what a test changes are methods."""
+
+    steps = 1
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.LayerNorm(16), nn.Linear(16, 3))
+        self.slow = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.LayerNorm(16), nn.Linear(16, 3))
+        self.slow.requires_grad_(False)
+        self.all = nn.ModuleDict({"net": self.net, "slow": self.slow})
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.data, self.labels = torch.randn(8, 6), torch.randint(0, 3, (8,))
+
+    def loss(self, x, labels):
+        return F.cross_entropy(self.net(x), labels)
+
+    def backward(self):
+        self.loss(self.data, self.labels).backward()
+
+    def after(self):
+        pass
+
+    def step(self):
+        self.optimizer.zero_grad()
+        self.backward()
+        clip_grad_norm_(self.net.parameters(), 0.5)
+        self.optimizer.step()
+        self.after()
+
+
+class Doubled(Program):
+    def backward(self):
+        (self.loss(self.data, self.labels) * 4).backward()
+
+
+class ByHand(Program):
+    """Gradients are divided by calls of their own, then clipped."""
+
+    order = ("divide", "clip")
+
+    def divide(self):
+        for weight in self.net.parameters():
+            weight.grad.mul_(1 / 64)
+
+    def clip(self):
+        clip_grad_norm_(self.net.parameters(), 0.05)
+
+    def step(self):
+        self.optimizer.zero_grad()
+        (self.loss(self.data, self.labels) * 64).backward()
+        for name in self.order:
+            getattr(self, name)()
+        self.optimizer.step()
+
+
+class ClippedFirst(ByHand):
+    order = ("clip", "divide")
+
+
+class Weighted(Program):
+    """A loss of each row, in parts of unlike sizes; the target forgets a weight."""
+
+    weight = True
+
+    def __init__(self):
+        super().__init__()
+        self.labels = torch.rand(8, 3)
+
+    def loss(self, x, wanted):
+        weight = torch.tensor([1.0, 2.0, 3.0]) if self.weight else None
+        each = F.binary_cross_entropy_with_logits(
+            self.net(x), wanted, pos_weight=weight, reduction="none"
+        )
+        return each.sum() / (8 * 3)
+
+
+class InParts(Weighted):
+    def backward(self):
+        sizes = (3, 4, 1)
+        for x, wanted in zip(self.data.split(sizes), self.labels.split(sizes), strict=True):
+            self.loss(x, wanted).backward()
+
+
+class WithoutWeight(InParts):
+    weight = False
+
+
+class TwoParts(Program):
+    """The gradients of two passes are added up; the target's begin with a wrong activation."""
+
+    slope = 1.0
+
+    def loss(self, x, labels):
+        return F.cross_entropy(self.net[1:](self.slope * self.net[0](x)), labels)
+
+    def backward(self):
+        for part in (slice(0, 4), slice(4, 8)):
+            self.loss(self.data[part], self.labels[part]).backward()
+
+
+class Steeper(TwoParts):
+    slope = 1.5
+
+
+class ClippedBetween(TwoParts):
+    def backward(self):
+        for part in (slice(0, 4), slice(4, 8)):
+            self.loss(self.data[part], self.labels[part]).backward()
+            clip_grad_norm_(self.net.parameters(), 0.1)
+
+
+class Turned(Program):
+    """The rows stand in another order, which is harmless; the target's labels are smoothed, too."""
+
+    smoothing = 0.0
+
+    def loss(self, x, labels):
+        return F.cross_entropy(self.net(x), labels, label_smoothing=self.smoothing)
+
+    def backward(self):
+        self.loss(self.data.flip(0), self.labels.flip(0)).backward()
+
+
+class TurnedAndSmoothed(Turned):
+    smoothing = 0.1
+
+
+class TurnedData(Program):
+    """The data are turned, the labels are not."""
+
+    def backward(self):
+        self.loss(self.data.flip(0), self.labels).backward()
+
+
+class Follows(Program):
+    """A copy follows the weights; `copy_` is not recorded."""
+
+    steps = 2
+    share = 0.25
+
+    @torch.no_grad()
+    def after(self):
+        for slow, fast in zip(self.slow.parameters(), self.net.parameters(), strict=True):
+            slow.copy_(self.share * fast + (1 - self.share) * slow)
+
+
+class FollowsFaster(Follows):
+    share = 0.75
+
+
+class FollowsInPlace(Follows):
+    @torch.no_grad()
+    def after(self):
+        for slow, fast in zip(self.slow.parameters(), self.net.parameters(), strict=True):
+            slow.mul_(1 - self.share).add_(self.share * fast)
+
+
+class FollowsByForeach(Follows):
+    """Operations on lists are not recorded."""
+
+    @torch.no_grad()
+    def after(self):
+        slow, fast = list(self.slow.parameters()), list(self.net.parameters())
+        torch._foreach_lerp_(slow, fast, self.share)
+
+
+class Teaches(Program):
+    """A student learns what a teacher says, which is no part of the step."""
+
+    detach = True
+
+    def __init__(self):
+        super().__init__()
+        self.slow.requires_grad_(True)
+        both = [*self.net.parameters(), *self.slow.parameters()]
+        self.optimizer = torch.optim.SGD(both, lr=0.1)
+
+    def backward(self):
+        with torch.set_grad_enabled(not self.detach):
+            wanted = self.slow(self.data)
+        F.mse_loss(self.net(self.data), wanted).backward()
+
+
+class TeacherLearns(Teaches):
+    detach = False
+
+
+def train(folder, program, level):
+    from msprobe.pytorch import PrecisionDebugger
+
+    made = program()
+    debugger = PrecisionDebugger(dump_path=str(folder), level=level)
+    for _ in range(made.steps):
+        debugger.start(made.all)
+        made.step()
+        debugger.stop()
+        debugger.step()
+
+
+@pytest.fixture
+def first(tmp_path, msprobe_bin):
+    """The name of the first divergence and what is said of it; None: there is none."""
+
+    def run(target, golden, level):
+        run_forked(train, tmp_path / "target", target, level)
+        run_forked(train, tmp_path / "golden", golden, level)
+        command = [msprobe_bin, "compare", "target", "golden", "-o", "o", "--format", "json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        document = json.loads(done.stdout)
+        steps = document["steps"].values() if "steps" in document else []
+        for report in [step["ranks"][""] for step in steps] or [document]:
+            if named := report["first_divergence"]:
+                return named["target_name"] or named["golden_name"], named["why"]
+        return None
+
+    return run
+
+
+NAMED = [
+    (Doubled, Program, "Tensor.__mul__.0.forward"),
+    (Program, Doubled, "Tensor.__mul__.0.forward"),
+    (ClippedFirst, ByHand, "Optimizer.clip_grad_norm_.0.forward"),
+    (WithoutWeight, Weighted, "Functional.binary_cross_entropy_with_logits."),
+    (Steeper, TwoParts, "Tensor.__rmul__.0.forward"),
+    (ClippedBetween, TwoParts, "Optimizer.clip_grad_norm_."),
+    (TurnedAndSmoothed, Program, "Functional.cross_entropy.0.forward"),
+    (TurnedData, Program, "Tensor.flip.0.forward"),
+    (FollowsFaster, Follows, "Tensor.__rmul__.0.forward"),
+]
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+@pytest.mark.parametrize(("target", "golden", "name"), NAMED)
+def test_the_call_that_errs_is_named(first, target, golden, name, level):
+    assert first(target, golden, level)[0].startswith(name)
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+@pytest.mark.parametrize(
+    ("target", "golden"),
+    [
+        (InParts, Weighted),
+        (Turned, Program),
+        (FollowsByForeach, FollowsInPlace),
+        (FollowsInPlace, FollowsByForeach),
+    ],
+)
+def test_the_same_in_other_calls_is_not_blamed(first, target, golden, level):
+    assert first(target, golden, level) is None
+
+
+def test_a_gradient_that_only_the_target_computes(first):
+    name, why = first(TeacherLearns, Teaches, "L1")
+    assert name == "Torch.tanh.0.forward"  # of the teacher
+    assert "it takes a value that carries a gradient, where the golden's carries none" in why
+
+
+def test_a_gradient_that_only_the_golden_computes(first):
+    name, why = first(Teaches, TeacherLearns, "L1")
+    assert name == "Torch.tanh.0.forward"  # of the teacher
+    assert "it takes a value that carries no gradient, where the golden's carries one" in why
