@@ -139,6 +139,14 @@ class TurnedAndSmoothed(Turned):
     smoothing = 0.1
 
 
+class TurnedWithAnotherEpsilon(Turned):
+    """Hardly more than the rounding of float32."""
+
+    def __init__(self):
+        super().__init__()
+        self.net[2].eps = 1.02e-5
+
+
 class TurnedData(Program):
     """The data are turned, the labels are not."""
 
@@ -239,6 +247,7 @@ NAMED = [
     (ClippedBetween, TwoParts, "Optimizer.clip_grad_norm_."),
     (TurnedAndSmoothed, Program, "Functional.cross_entropy.0.forward"),
     (TurnedData, Program, "Tensor.flip.0.forward"),
+    (TurnedWithAnotherEpsilon, Program, "Functional.layer_norm.0.forward"),
     (FollowsFaster, Follows, "Tensor.__rmul__.0.forward"),
 ]
 

@@ -304,11 +304,11 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
   }
   std::vector<ValueId> near, far;
   const bool exchange = user.facts->exchanges;
+  const bool backward = user.IsBackward() || (lists == kNoId && r_.MayBeGradient(v));
   for (const ValueId w : *loose_) {
     const Value& other = t.values[w];
     const Call& maker = t.calls[other.maker];
-    if (w == v || other.maker >= end || (maker.IsBackward() != user.IsBackward() && !exchange))
-      continue;
+    if (w == v || other.maker >= end || (maker.IsBackward() != backward && !exchange)) continue;
     if (modules_only_) {
       const auto makers = t.MakersOf(w);
       if (std::any_of(makers.begin(), makers.end(),

@@ -292,8 +292,10 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
   const auto same = [&](const Port& port) {
     const Relation& r = r_.of(port.value);
     const ValueId w = r_.AtPartner(port);
+    const bool same_rows = r.strength == Strength::kSame && r.proven;
     const bool exact = r.strength == Strength::kEqual ||
-                       (r.strength == Strength::kNear && (r.error == 0 || !alike));
+                       (r.strength == Strength::kNear && (r.error == 0 || !alike)) ||
+                       (same_rows && r.error <= kOwnRoundings * 0x1p-53);
     return (exact && (w == kNoId || r_.Fits(port.value, w))) || t.values[port.value].plain;
   };
   const auto takes = t.Takes(id), saved = t.Takes(forward);
@@ -314,7 +316,15 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
   if (other == nullptr) return std::nullopt;
   const Relation& made = r_.of(other->value);
   const bool argument = r_.OtherScalars(forward);
-  if (made.strength != Strength::kNear || made.golden == kNoId ||
+  // What adds up rows that stand in another order has other bits for that.
+  const auto adds_up_rows = [&](const Port& port) {
+    const auto rows = t.values[port.value].shape.extents(),
+               left = t.values[other->value].shape.extents();
+    return r_.of(port.value).strength == Strength::kSame &&
+           (left.empty() || rows.empty() || left[0] != rows[0] || id != forward);
+  };
+  if (std::any_of(saved.begin(), saved.end(), adds_up_rows)) return std::nullopt;
+  if (made.strength < Strength::kSame || made.error == 0 || made.golden == kNoId ||
       (!argument && !(coarser && alike)))
     return std::nullopt;
   return Candidate{.call = id,

@@ -93,6 +93,8 @@ class Relations {
     return r.strength >= Strength::kNear || (r.strength == Strength::kSame && r.proven);
   }
   // Whether values of the target are together what values of the golden are together.
+  // Whether a value that no call made may be the gradient of a weight.
+  bool MayBeGradient(ValueId value) const;
   bool IsPart(ValueId value) const { return part_[value] != 0; }
   bool IsCovered(ValueId golden) const { return covered_[golden] != 0; }
   bool same_environment() const { return same_environment_; }
@@ -172,7 +174,6 @@ class Relations {
   Bound BoundOf(ValueId value) const;
   bool IsUnseen(ValueId value, std::span<const ValueId> inputs) const;
   bool IsOfAnyDtype(ValueId value) const;
-  bool MayBeGradient(ValueId value) const;
   double ScaleOf(ValueId value) const;
   double BoundOfUpdate(ValueId value, const Call& call) const;
   double ErrorOfAllGradients(CallId update) const;
