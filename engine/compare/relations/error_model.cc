@@ -59,13 +59,16 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   const bool adds =
       facts == nullptr || call->kind == CallKind::kGradients || facts->kind == OperationClass::kSum;
   const double terms = Terms(v);
+  // The measured error of a part, as sketches show it, is one of several that are likely. A sum that no
+  // call makes is made once; one of each layer must not enlarge it again.
+  const double spread = call == nullptr || call->kind == CallKind::kGradients ? 4 : 2;
   double grown = 0, added = 0, measured = 0;
   const auto count = [&](ValueId w, bool addend) {
     double error = ErrorOf(w);
     const double size = Terms(w), rms = Rms(w);
     const bool near = of(w).strength >= Strength::kNear;
     if (addend || (adds && t.values[w].moments.n == value.moments.n)) {
-      if (terms > 0) added += std::pow(error * size / terms, 2);
+      if (terms > 0) added += std::pow((near ? spread : 2) * error * size / terms, 2);
       if (terms > 0 && near) measured = std::max(measured, error * size / terms);
       return;
     }
@@ -95,7 +98,7 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   const bool moved = value.maker != kNoId && value.maker > first_update_;
   const double most =
       std::max({kCap, 4 * kOwnRoundings * coarse, moved ? measured : 0}) * ScaleOf(v);
-  return {.error = std::min(std::sqrt(grown * grown + 4 * added + own * own), most)};
+  return {.error = std::min(std::sqrt(grown * grown + added + own * own), most)};
 }
 
 // Whether code without records, of any number of calls, made a value; or what was added to the gradient
