@@ -22,6 +22,7 @@ constexpr size_t kNoData = static_cast<size_t>(-1);
 struct Header {
   std::string task = "statistics", level, framework, tool;
   bool has_framework = false;
+  bool cut_short = false;  // `msprobe recover` closed the dump of a killed run
   std::vector<std::pair<std::string, std::string>> provenance;
 };
 
@@ -49,7 +50,10 @@ void HeaderMember(formats::JsonCursor* json, formats::JsonText key, Header* head
                         : key == "tool"      ? &header->tool
                                              : nullptr;
   formats::JsonText text;
-  if (key == "provenance" && json->Peek() == '{') {
+  if (key == kCutShort && json->Peek() == 't') {
+    header->cut_short = true;
+    json->Skip();
+  } else if (key == "provenance" && json->Peek() == '{') {
     ReadProvenance(json, header);
   } else if (target == nullptr || json->Peek() != '"') {
     json->Skip();
@@ -361,7 +365,13 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
         tool.substr(0, tool.find('.')).substr(FactsOf(dump->dialect).name.size());
   }
   dump->provenance = std::move(header.provenance);
-  if (unfinished) NoteUnfinished(text, end, layout, dump);
+  if (unfinished) {
+    NoteUnfinished(text, end, layout, dump);
+  } else if (header.cut_short) {
+    dump->complete = false;
+    dump->note = fmt::format("the run was killed, and msprobe recover closed its dump; {} kept",
+                             Plural(dump->records.size(), "record"));
+  }
   return Status::Ok();
 }
 

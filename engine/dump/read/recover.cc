@@ -172,7 +172,9 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
     result.records = static_cast<int64_t>(dump.records.size());
     if (!layout.root_closed) {
       result.dropped_bytes += layout.dropped;
-      repairs.push_back({result.path, layout.keep, layout.data_closed ? "}\n" : "\n}}\n"});
+      repairs.push_back(
+          {result.path, layout.keep,
+           layout.data_closed ? "}\n" : fmt::format("\n}}, \"{}\": true}}\n", kCutShort)});
       result.missing.push_back(
           "stop was never reached: calls after the last kept record are missing");
     }
