@@ -35,11 +35,6 @@ int64_t Integer(const JsonValue& object, std::string_view key, int64_t otherwise
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() ? value : otherwise;
 }
-const JsonValue& Member(const JsonValue& object, std::string_view key) {
-  static const JsonValue kNothing;
-  const JsonValue* value = object.Find(key);
-  return value != nullptr ? *value : kNothing;
-}
 
 template <typename Word, typename NameOf>
 Word WordOf(std::string_view text, int words, NameOf name_of, Word otherwise) {
@@ -57,9 +52,9 @@ ResultValue SideOf(const JsonValue& worst, std::string_view side, std::string_vi
   const auto of_side = [&](std::string_view what) {
     return Text(worst, fmt::format("{}_{}", side, what));
   };
-  const JsonValue& statistics = Member(worst, "statistics");
-  const auto statistic = [&](std::string_view key) { return Text(Member(statistics, key), side); };
-  const JsonValue& counts = Member(worst, fmt::format("{}_nonfinite", side));
+  const JsonValue& statistics = worst.Member("statistics");
+  const auto statistic = [&](std::string_view key) { return Text(statistics.Member(key), side); };
+  const JsonValue& counts = worst.Member(fmt::format("{}_nonfinite", side));
   return {.name = name,
           .dtype = of_side("dtype"),
           .shape = of_side("shape"),
@@ -73,7 +68,7 @@ ResultValue SideOf(const JsonValue& worst, std::string_view side, std::string_vi
 
 // Adds a call of the document. Of its values only the worst one is there.
 void AddCall(const JsonValue& divergence, ComparisonBuilder* builder) {
-  const JsonValue& worst = Member(divergence, "worst");
+  const JsonValue& worst = divergence.Member("worst");
   const auto name = [&](std::string_view side) {
     const std::string_view row = Text(worst, fmt::format("{}_row", side));
     return row.empty() ? Text(divergence, fmt::format("{}_name", side)) : row;
@@ -87,7 +82,7 @@ void AddCall(const JsonValue& divergence, ComparisonBuilder* builder) {
   row.call_class = paired ? ClassIn(divergence) : compare::CallClass::kUnknown;
   row.severity = Number(worst, "severity");
   row.reason = Text(worst, "reason");
-  if (const JsonValue& e = Member(worst, "elements"); e.kind == Kind::kObject) {
+  if (const JsonValue& e = worst.Member("elements"); e.kind == Kind::kObject) {
     row.diff = kernels::Diff{.count = Integer(e, "count"),
                              .unequal = Integer(e, "unequal"),
                              .cosine = Number(e, "cosine"),
@@ -121,13 +116,13 @@ void FillSummary(const JsonValue& document, compare::Summary* s) {
   using compare::RunVerdict;
   *s = {};
   s->verdict = WordOf(Text(document, "verdict"), 5, &compare::RunVerdictName, RunVerdict::kUnknown);
-  const JsonValue& rows = Member(document, "rows");
+  const JsonValue& rows = document.Member("rows");
   for (int i = 0; i < 4; ++i)
     s->rows[i] = Integer(rows, compare::VerdictName(static_cast<compare::RowVerdict>(i)));
-  const JsonValue& calls = Member(document, "calls");
+  const JsonValue& calls = document.Member("calls");
   for (int i = 0; i < 5; ++i)
     s->calls[i] = Integer(calls, compare::ClassName(static_cast<compare::CallClass>(i)));
-  const JsonValue& compared = Member(document, "compared");
+  const JsonValue& compared = document.Member("compared");
   s->compared = Integer(compared, "values");
   s->target_values = Integer(compared, "target"), s->golden_values = Integer(compared, "golden");
   s->neutral_rows = Integer(rows, "nothing_recorded");
@@ -147,15 +142,15 @@ void FillSide(const JsonValue& side, compare::Findings::Side* out) {
   out->dump = Text(side, "path");
   out->dialect = Text(side, "dialect");
   out->calls = Integer(side, "calls"), out->values = Integer(side, "rows");
-  out->complete = Member(side, "complete").boolean;
+  out->complete = side.Member("complete").boolean;
 }
 
 // A document of an earlier version has no such sentences: what its calls tell stays.
 void FillSentences(const JsonValue& document, compare::RankResult* r) {
-  const bool mindspore[] = {Text(Member(document, "target"), "framework") == "mindspore",
-                            Text(Member(document, "golden"), "framework") == "mindspore"};
+  const bool mindspore[] = {Text(document.Member("target"), "framework") == "mindspore",
+                            Text(document.Member("golden"), "framework") == "mindspore"};
   r->two_frameworks = mindspore[0] != mindspore[1];
-  const JsonValue& said = Member(document, "sentences");
+  const JsonValue& said = document.Member("sentences");
   r->not_judged = Text(said, "not_judged");
   if (said.kind != Kind::kObject) return;
   r->first_bits = Text(said, "first_bits");
@@ -175,7 +170,7 @@ void CountStep(const JsonValue& document, compare::RankResult* result) {
   const int64_t rounding = Integer(document, "rounding_of_step", -1);
   if (rounding >= 0 && rounding <= INT32_MAX)
     compare::CountAsCarriedRounding(static_cast<int32_t>(rounding), result);
-  const JsonValue& update = Member(document, "wrong_update");
+  const JsonValue& update = document.Member("wrong_update");
   const int64_t after = Integer(update, "after_step", -1);
   if (after >= 0 && after <= INT32_MAX)
     compare::NameWrongUpdate(static_cast<int32_t>(after), std::string(Text(update, "why")), result);
@@ -190,13 +185,13 @@ JsonFinding FindingOf(const JsonValue& document, const std::string& path, int32_
     return found;
   }
   ComparisonBuilder builder(path);
-  const JsonValue& first = Member(document, "first_divergence");
+  const JsonValue& first = document.Member("first_divergence");
   const bool differs = first.kind == Kind::kObject;
   if (differs) AddCall(first, &builder);
-  for (const JsonValue& other : Member(document, "runners_up").items) AddCall(other, &builder);
+  for (const JsonValue& other : document.Member("runners_up").items) AddCall(other, &builder);
   for (const bool target : {true, false}) {
     for (const JsonValue& name :
-         Member(Member(document, "unmatched"), target ? "target" : "golden").items) {
+         document.Member("unmatched").Member(target ? "target" : "golden").items) {
       ResultRow row;
       (target ? row.target : row.golden).name = name.text;
       row.verdict = compare::RowVerdict::kUnknown;
@@ -211,18 +206,18 @@ JsonFinding FindingOf(const JsonValue& document, const std::string& path, int32_
   c.first = differs ? DivergenceOf(first, 0) : FirstDivergence();
   if (differs && c.pairs[0].row_count > 0) c.first.row = static_cast<int32_t>(c.pairs[0].first_row);
   c.exact = Text(document, "exact");
-  const JsonValue& began = Member(document, "beginning");
+  const JsonValue& began = document.Member("beginning");
   c.run_start = {.mistake = std::string(Text(began, "note")),
                  .weights = std::string(Text(began, "weights")),
                  .data = std::string(Text(began, "data")),
                  .settings = std::string(Text(began, "settings"))};
-  for (const JsonValue& sentence : Member(document, "not_observed").items)
+  for (const JsonValue& sentence : document.Member("not_observed").items)
     c.not_observed.push_back(sentence.text);
   c.not_observed.emplace_back(kOnlyCallsThatDiffer);
   found.result = compare::SummarizeRank(c, step, rank);
   FillSummary(document, &found.result.summary);
-  FillSide(Member(document, "target"), &found.result.target_side);
-  FillSide(Member(document, "golden"), &found.result.golden_side);
+  FillSide(document.Member("target"), &found.result.target_side);
+  FillSide(document.Member("golden"), &found.result.golden_side);
   found.result.judged = Status::Ok();
   FillSentences(document, &found.result);
   CountStep(document, &found.result);
@@ -255,7 +250,7 @@ Result<std::vector<JsonFinding>> ReadFindingJson(const std::string& path) {
     for (const formats::JsonMember& step : steps->members) {
       int32_t number = -1;
       (void)std::from_chars(step.key.data(), step.key.data() + step.key.size(), number);
-      AddRanks(Member(step.value, "ranks"), path, number, &found);
+      AddRanks(step.value.Member("ranks"), path, number, &found);
     }
   } else if (const JsonValue* ranks = document.Find("ranks"); ranks != nullptr) {
     AddRanks(*ranks, path, -1, &found);

@@ -10,12 +10,6 @@ namespace {
 using compare::Comparison;
 using formats::JsonValue;
 
-const JsonValue& Member(const JsonValue& object, std::string_view key) {
-  static const JsonValue kNothing;
-  const JsonValue* value = object.Find(key);
-  return value != nullptr ? *value : kNothing;
-}
-
 std::vector<std::string> NamesIn(const JsonValue& list) {
   std::vector<std::string> names;
   for (const JsonValue& name : list.items) {
@@ -95,19 +89,19 @@ void StatedCalls::Mark(Comparison* c) const {
 
 StatedCalls StatedCallsOf(const JsonValue& document) {
   StatedCalls stated;
-  for (const JsonValue& region : Member(document, "regions").items) {
+  for (const JsonValue& region : document.Member("regions").items) {
     StatedCalls::Region& added = stated.regions.emplace_back();
-    added.rewrite = Member(region, "verdict").text == "rewrite";
-    added.target = NamesIn(Member(region, "target"));
-    added.golden = NamesIn(Member(region, "golden"));
-    for (const JsonValue& pair : Member(region, "matched").items) {
+    added.rewrite = region.Member("verdict").text == "rewrite";
+    added.target = NamesIn(region.Member("target"));
+    added.golden = NamesIn(region.Member("golden"));
+    for (const JsonValue& pair : region.Member("matched").items) {
       if (pair.items.size() == 2)
         added.matched.emplace_back(pair.items[0].text, pair.items[1].text);
     }
   }
-  const JsonValue& compiled = Member(document, "compiled");
-  stated.compiled_target = NamesIn(Member(compiled, "target"));
-  stated.compiled_golden = NamesIn(Member(compiled, "golden"));
+  const JsonValue& compiled = document.Member("compiled");
+  stated.compiled_target = NamesIn(compiled.Member("target"));
+  stated.compiled_golden = NamesIn(compiled.Member("golden"));
   return stated;
 }
 

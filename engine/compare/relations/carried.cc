@@ -67,9 +67,9 @@ Carried LeaveBehind(const Relations& r) {
   for (ValueId w = 0; w < static_cast<ValueId>(r.g.values.size()); ++w) {
     if (r.IsCovered(w) && IsLeft(r.g, r.g.values[w])) out.covered.insert(KeyOf(r.g, w));
   }
-  for (NextWeight& each : WeightsOfNextStep(r)) {
+  for (const NextWeight& each : r.NextWeights()) {
     if (each.agrees && (each.mine == kNoId) != (each.golden == kNoId))
-      out.elsewhere.insert(std::move(each.name));
+      out.elsewhere.insert(each.name);
   }
   if (updates) return out;
   double common = 0;  // of a weight whose gradient was not recorded

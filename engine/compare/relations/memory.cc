@@ -79,10 +79,12 @@ bool Agree(const dump::StepWeight& a, const dump::StepWeight& b, double roundoff
 
 }  // namespace
 
-std::vector<NextWeight> WeightsOfNextStep(const Relations& r) {
-  const std::vector<dump::StepWeight> mine = WeightsAfter(r.t), others = WeightsAfter(r.g);
-  if (mine.empty() || others.empty()) return {};
-  const auto my_values = MadeByKey(r.t), other_values = MadeByKey(r.g);
+const std::vector<NextWeight>& Relations::NextWeights() const {
+  if (next_weights_) return *next_weights_;
+  std::vector<NextWeight>& out = next_weights_.emplace();
+  const std::vector<dump::StepWeight> mine = WeightsAfter(t), others = WeightsAfter(g);
+  if (mine.empty() || others.empty()) return out;
+  const auto my_values = MadeByKey(t), other_values = MadeByKey(g);
   std::unordered_map<std::string_view, const dump::StepWeight*> by_name;
   for (const dump::StepWeight& weight : others) by_name.emplace(weight.name, &weight);
   TextArena arena;
@@ -91,7 +93,6 @@ std::vector<NextWeight> WeightsOfNextStep(const Relations& r) {
     const auto found = values.find(HashText(FingerprintText(weight.fingerprint, &arena), 1));
     return found == values.end() ? kNoId : found->second;
   };
-  std::vector<NextWeight> out;
   for (const dump::StepWeight& weight : mine) {
     const auto there = by_name.find(weight.name);
     if (there == by_name.end() || weight.fingerprint.empty() || there->second->fingerprint.empty())
@@ -99,8 +100,8 @@ std::vector<NextWeight> WeightsOfNextStep(const Relations& r) {
     NextWeight next{.name = weight.name,
                     .mine = value_of(my_values, weight),
                     .golden = value_of(other_values, *there->second)};
-    const double roundoff = next.golden != kNoId ? r.g.values[next.golden].roundoff
-                            : next.mine != kNoId ? r.t.values[next.mine].roundoff
+    const double roundoff = next.golden != kNoId ? g.values[next.golden].roundoff
+                            : next.mine != kNoId ? t.values[next.mine].roundoff
                                                  : 0;
     next.agrees = Agree(weight, *there->second, roundoff);
     out.push_back(std::move(next));

@@ -5,7 +5,6 @@
 //   pairs[0].mine.last;   // the value that the target leaves in it
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "engine/compare/relations/relate.h"
@@ -29,15 +28,5 @@ struct MemoryPair {
 
 // Memory that either run writes to.
 std::vector<MemoryPair> PairMemories(const Relations& relations);
-
-// A weight or buffer, as the next step of both runs finds it: code without records may have written it.
-struct NextWeight {
-  std::string name;
-  ValueId mine = kNoId, golden = kNoId;  // kNoId: no recorded call of this step made what it holds
-  bool agrees = false;                   // the same bits, or within rounding of its dtype
-};
-
-// From weights.json of the step after this one; empty if that was not recorded.
-std::vector<NextWeight> WeightsOfNextStep(const Relations& relations);
 
 }  // namespace msprobe::compare::relations

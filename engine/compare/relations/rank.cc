@@ -324,7 +324,8 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
            (left.empty() || rows.empty() || left[0] != rows[0] || id != forward);
   };
   if (std::any_of(saved.begin(), saved.end(), adds_up_rows)) return std::nullopt;
-  if (made.strength < Strength::kSame || made.error == 0 || made.golden == kNoId ||
+  const bool other_rows = made.strength == Strength::kSame && made.error > 0;
+  if ((made.strength != Strength::kNear && !other_rows) || made.golden == kNoId ||
       (!argument && !(coarser && alike)))
     return std::nullopt;
   return Candidate{.call = id,

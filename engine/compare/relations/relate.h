@@ -11,6 +11,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -36,6 +37,13 @@ struct Relation {
   bool proven = false;
   // Of a value that is not related: it is this number times that at its partner; 0: it is not.
   double factor = 0;
+};
+
+// A weight or buffer, as the next step of both runs finds it: code without records may have written it.
+struct NextWeight {
+  std::string name;
+  ValueId mine = kNoId, golden = kNoId;  // kNoId: no recorded call of this step made what it holds
+  bool agrees = false;                   // the same bits, or within rounding of its dtype
 };
 
 // Roundings of one call that nothing else is known of.
@@ -92,11 +100,13 @@ class Relations {
     const Relation& r = of(value);
     return r.strength >= Strength::kNear || (r.strength == Strength::kSame && r.proven);
   }
-  // Whether values of the target are together what values of the golden are together.
   // Whether a value that no call made may be the gradient of a weight.
   bool MayBeGradient(ValueId value) const;
+  // Whether values of the target are together what values of the golden are together.
   bool IsPart(ValueId value) const { return part_[value] != 0; }
   bool IsCovered(ValueId golden) const { return covered_[golden] != 0; }
+  // From weights.json of the step after this one; empty if that was not recorded. Read when it is asked for.
+  const std::vector<NextWeight>& NextWeights() const;
   bool same_environment() const { return same_environment_; }
   double coarsest() const { return coarsest_; }  // rounding of a result of the target
   // Relates values that are together what others are together; the distance, 0: near.
@@ -236,6 +246,7 @@ class Relations {
     double error = 0;
   };
   mutable OfUpdate all_gradients_, rates_;
+  mutable std::optional<std::vector<NextWeight>> next_weights_;
   mutable double noise_ = 0;  // the largest error of a related value so far
   bool same_environment_ = false;
 };

@@ -176,7 +176,7 @@ bool Exposure::IsWrittenElsewhere(ValueId weight) const {
 // What memory holds in the end is what the golden's holds.
 void Exposure::FindMemorySinks() {
   std::unordered_set<ValueId> mine, golden;  // what the next step finds in both runs
-  for (const NextWeight& each : WeightsOfNextStep(r_)) {
+  for (const NextWeight& each : r_.NextWeights()) {
     if (each.agrees) mine.insert(each.mine), golden.insert(each.golden);
     if (each.agrees || each.mine == kNoId) continue;
     if (r_.of(each.mine).strength < Strength::kNear) {

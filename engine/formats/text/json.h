@@ -142,6 +142,7 @@ struct JsonValue {
 
   const JsonValue* Find(
       std::string_view key) const;  // nullptr when this is not an object or has no such key
+  const JsonValue& Member(std::string_view key) const;  // the same; null, where there is none
   // "a string", "a list", "true", "3": for the found part of a message.
   std::string Describe() const;
 };

@@ -106,6 +106,12 @@ const JsonValue* JsonValue::Find(std::string_view key) const {
   return nullptr;
 }
 
+const JsonValue& JsonValue::Member(std::string_view key) const {
+  static const JsonValue kNull;
+  const JsonValue* found = Find(key);
+  return found != nullptr ? *found : kNull;
+}
+
 std::string JsonValue::Describe() const {
   switch (kind) {
     case Kind::kNull:
