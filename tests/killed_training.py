@@ -128,10 +128,15 @@ def _check_last_step(binary, rank, step, names, read_tensors):
     assert "nothing to do" in _msprobe(binary, "recover", rank)
     # Recovery leaves complete entries unchanged, cuts after the last one and closes the file.
     after = (rank / "dump.json").read_bytes()
-    tail = b'\n}, "cut_short": true}\n'
-    assert before.startswith(after.removesuffix(tail if after.endswith(tail) else b"}\n"))
+    assert before.startswith(without_closing(after))
     if (rank / "dump_tensor_data").exists():
         read_tensors(rank / "dump_tensor_data")
+
+
+def without_closing(recovered):
+    """The bytes of a recovered dump.json that the killed run wrote: what recover added is cut off."""
+    closing = b'\n}, "cut_short": true}\n'
+    return recovered.removesuffix(closing if recovered.endswith(closing) else b"}\n")
 
 
 def check(binary, folder, acknowledged, read_tensors):
