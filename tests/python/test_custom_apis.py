@@ -275,6 +275,23 @@ def test_edited_list(tmp_path, capfd):
 
 
 @forked
+def test_lists_are_read_at_the_first_start(tmp_path):
+    """Also where functional collectives are imported, which PyTorch does by itself."""
+    import torch.distributed._functional_collectives
+
+    shutil.copytree(hooks.LISTS, tmp_path / "lists")
+    hooks.LISTS = str(tmp_path / "lists")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "out"))
+    for step in range(2):
+        debugger.start()
+        torch.relu(X)
+        debugger.stop()
+        debugger.step()
+        (tmp_path / "lists" / "support_wrap_ops.yaml").write_text("functional:\n - [\n")
+        assert read_dump(tmp_path / "out", step).names == ["Torch.relu.0.forward"]
+
+
+@forked
 def test_lists_with_categories_of_other_packages(tmp_path, capfd):
     """Lists with the categories of the older tools."""
     shutil.copytree(hooks.LISTS, tmp_path / "lists")

@@ -22,6 +22,7 @@ apis_added = False
 _patchers_added = False
 _places_added = False
 _collectives_added = False
+_functional_added = False
 _optimizers_hooked = False
 # PyTorch 2.0 does not trace hooks of modules.
 _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
@@ -138,7 +139,9 @@ def _add_collectives():
 def _add_functional_collectives():
     """Observe what the program calls through torch.distributed._functional_collectives or DTensor,
     once it has imported them, and the shape inference of pipelines."""
-    if _FUNCTIONAL in sys.modules:
+    global _functional_added
+    if _FUNCTIONAL in sys.modules and not _functional_added:
+        _functional_added = True  # to read the lists takes longer than a small step
         for name in _lists().get("functional_collectives", []):
             packet = getattr(getattr(torch.ops, _OPERATORS), name, None)
             if packet is not None:
