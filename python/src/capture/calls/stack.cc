@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 #include <frameobject.h>
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
+#include <internal/pycore_frame.h>
+#endif
 
 #include "capture/calls/call_place.h"
 #include "engine/base/text.h"
@@ -12,6 +15,28 @@ namespace {
 constexpr size_t kMaxFrames = 256;
 
 // The frames of this thread, innermost first.
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
+// Read where the interpreter keeps them. The functions of the C API make a frame object for each frame
+// that has none: every recorded call would leave some to be freed. Other versions have another layout.
+class Frames {
+ public:
+  Frames() { Set(PyThreadState_Get()->cframe->current_frame); }
+  explicit operator bool() const { return frame_ != nullptr; }
+  void Next() { Set(frame_->previous); }
+  PyCodeObject* code() const { return frame_->f_code; }
+  int instruction() const {
+    const int last = _PyInterpreterFrame_LASTI(frame_);
+    return last < 0 ? -1 : last * static_cast<int>(sizeof(_Py_CODEUNIT));
+  }
+
+ private:
+  void Set(_PyInterpreterFrame* frame) {
+    while (frame != nullptr && _PyFrame_IsIncomplete(frame)) frame = frame->previous;
+    frame_ = frame;
+  }
+  _PyInterpreterFrame* frame_;
+};
+#else
 class Frames {
  public:
   Frames() { Set(PyThreadState_GetFrame(PyThreadState_Get())); }
@@ -34,6 +59,7 @@ class Frames {
   }
   PyRef frame_, code_;
 };
+#endif
 
 uint64_t Mix(uint64_t hash, uint64_t value) {
   hash ^= value;
