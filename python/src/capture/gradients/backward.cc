@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <exception>
 #include <list>
 #include <map>
@@ -102,7 +101,7 @@ using HookPlace = std::pair<uintptr_t, NodeHooks::When>;
 
 // What the hooks of all calls on one node take from it, in the order in which they were armed.
 struct Tasks {
-  std::deque<Task> tasks;          // a call may be armed while one of them runs
+  std::list<Task> tasks;           // a call may be armed while one of them runs
   std::optional<HookPlace> place;  // in SharedHooks()
 };
 
@@ -205,7 +204,7 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   if (!incoming || !PyTuple_Check(incoming.get()) || (after && count < 2) ||
       (outgoing != nullptr && !PyTuple_Check(outgoing)))
     Py_RETURN_NONE;
-  for (size_t i = 0; i < all.tasks.size(); ++i) RunTask(all.tasks[i], incoming.get(), outgoing);
+  for (Task& task : all.tasks) RunTask(task, incoming.get(), outgoing);
   Py_RETURN_NONE;
 }
 
