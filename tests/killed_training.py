@@ -134,7 +134,7 @@ def _check_last_step(binary, rank, step, names, read_tensors):
 
 
 def without_closing(recovered):
-    """The bytes of a recovered dump.json that the killed run wrote: what recover added is cut off."""
+    """The bytes of a recovered dump.json that the killed run wrote, without what recover added."""
     closing = b'\n}, "cut_short": true}\n'
     return recovered.removesuffix(closing if recovered.endswith(closing) else b"}\n")
 

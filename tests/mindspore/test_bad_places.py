@@ -9,10 +9,10 @@ import shutil
 import subprocess
 
 import pytest
-from killed_training import without_closing
 from programs import PROGRAMS, trainer
 from runs import bits, run_forked
 
+from killed_training import without_closing
 from msprobe.mindspore import PrecisionDebugger
 
 STEPS = 6

@@ -456,12 +456,10 @@ std::vector<Candidate> Exposure::Frontier() {
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Candidate& a, const Candidate& b) { return a.order < b.order; });
+  std::set<std::pair<CallId, CallId>> known;
   std::vector<Candidate> unique;
   for (const Candidate& each : found) {
-    const bool known = std::any_of(unique.begin(), unique.end(), [&](const Candidate& c) {
-      return c.call == each.call && c.golden == each.golden;
-    });
-    if (!known) unique.push_back(each);
+    if (known.emplace(each.call, each.golden).second) unique.push_back(each);
   }
   return unique;
 }

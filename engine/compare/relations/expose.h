@@ -143,9 +143,11 @@ class Exposure {
 
   std::vector<Candidate> Rank(std::vector<Candidate> found);
   bool IsProven(const Candidate& candidate) const;
-  static Causes Reversed(const Causes& graph);
-  std::vector<ValueId> Explained(const Candidate& candidate, const Causes& of_target,
-                                 const Causes& of_golden) const;
+  std::vector<ValueId> Contradictions() const;
+  static Lists<ValueId> Reversed(const Causes& graph, size_t values);
+  std::vector<ValueId> Explained(const Candidate& candidate, const Lists<ValueId>& of_target,
+                                 const Lists<ValueId>& of_golden,
+                                 std::span<const ValueId> contradictions) const;
   Candidate WhereCut(const Candidate& candidate) const;
 
   bool SamePolicy() const;

@@ -414,21 +414,23 @@ ValueId Graph::ForwardOf(CallId backward, const Port& port) const {
 }
 
 void Graph::FindMoved() {
-  std::unordered_map<uint64_t, std::vector<ValueId>> made_values;
-  for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
-    if (values[v].maker != kNoId && !values[v].plain && values[v].moments.known)
-      made_values[ElementsKey(values[v].moments)].push_back(v);
-  }
+  std::unordered_map<uint64_t, std::vector<ValueId>> arrivals;
   for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
     const Value& value = values[v];
-    if (value.maker != kNoId || value.plain || weight_[v] != 0 || !PartsOf(v).empty() ||
-        !value.moments.known || TakersOf(v).empty())
-      continue;
-    const auto found = made_values.find(ElementsKey(value.moments));
-    if (found == made_values.end()) continue;
-    for (const ValueId w : found->second) {
-      if (values[w].maker < TakersOf(v)[0].call && values[w].dtype.dtype() == value.dtype.dtype() &&
-          SameElements(value.moments, values[w].moments))
+    if (value.maker == kNoId && !value.plain && weight_[v] == 0 && PartsOf(v).empty() &&
+        value.moments.known && !TakersOf(v).empty())
+      arrivals[ElementsKey(value.moments)].push_back(v);
+  }
+  if (arrivals.empty()) return;
+  for (ValueId w = 0; w < static_cast<ValueId>(values.size()); ++w) {
+    const Value& made_value = values[w];
+    if (made_value.maker == kNoId || made_value.plain || !made_value.moments.known) continue;
+    const auto found = arrivals.find(ElementsKey(made_value.moments));
+    if (found == arrivals.end()) continue;
+    for (const ValueId v : found->second) {
+      if (made_value.maker < TakersOf(v)[0].call &&
+          made_value.dtype.dtype() == values[v].dtype.dtype() &&
+          SameElements(values[v].moments, made_value.moments))
         moved_from_[v] = w;
     }
   }

@@ -24,6 +24,7 @@
 
 #include "engine/compare/judge/operation_facts.h"
 #include "engine/compare/model/comparison.h"
+#include "engine/compare/relations/lists.h"
 #include "engine/compare/relations/moments.h"
 #include "engine/compare/relations/sketch.h"
 
@@ -163,27 +164,6 @@ class Graph {
   std::string_view ApiOf(CallId call) const { return dump.records[calls[call].record].api; }
 
  private:
-  // Lists of numbers, one for each of n things, in one array.
-  template <typename Item>
-  class Lists {
-   public:
-    void Build(size_t n, const std::vector<std::pair<int32_t, Item>>& items) {
-      begin_.assign(n + 1, 0);
-      for (const auto& [key, item] : items) ++begin_[key + 1];
-      for (size_t i = 0; i < n; ++i) begin_[i + 1] += begin_[i];
-      items_.resize(items.size());
-      std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
-      for (const auto& [key, item] : items) items_[next[key]++] = item;
-    }
-    std::span<const Item> Of(int32_t key) const {
-      return {items_.data() + begin_[key], begin_[key + 1] - begin_[key]};
-    }
-
-   private:
-    std::vector<uint32_t> begin_;
-    std::vector<Item> items_;
-  };
-
   void AddRecord(int32_t record, Paths* paths);
   void AddOptimizer(int32_t record, Paths* paths);
   void AddPorts(CallId call);

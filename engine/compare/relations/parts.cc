@@ -21,11 +21,11 @@ std::vector<ValueId> InSlot(const Graph& run, const std::vector<CallId>& calls, 
   std::vector<ValueId> out;
   for (const CallId id : calls) {
     for (const Port& other : made ? run.Makes(id) : run.Takes(id)) {
+      if (!any && other.place != place) continue;
       const Value& value = run.values[other.value];
       const auto a = value.shape.extents(), b = like.shape.extents();
       const bool rows = a.size() > 1 && b.size() > 1 ? a.back() == b.back() : a.size() == b.size();
-      if ((any || other.place == place) && rows && value.dtype.dtype() == like.dtype.dtype())
-        out.push_back(other.value);
+      if (rows && value.dtype.dtype() == like.dtype.dtype()) out.push_back(other.value);
     }
   }
   return out;

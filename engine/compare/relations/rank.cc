@@ -20,40 +20,59 @@ bool Intersect(const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
 
 }  // namespace
 
-Exposure::Causes Exposure::Reversed(const Causes& graph) {
-  Causes effects;
+// The values that are made of each value.
+Lists<ValueId> Exposure::Reversed(const Causes& graph, size_t values) {
+  std::vector<std::pair<ValueId, ValueId>> effects;
   for (const auto& [v, causes] : graph) {
-    for (const ValueId w : causes) effects[w].push_back(v);
+    for (const ValueId w : causes) {
+      if (w != kNoId) effects.emplace_back(w, v);
+    }
   }
-  return effects;
+  Lists<ValueId> out;
+  out.Build(values, effects);
+  return out;
 }
 
-// The contradictions that follow from a candidate: exposed values that have a partner and do not
-// agree, in ascending order.
-std::vector<ValueId> Exposure::Explained(const Candidate& candidate, const Causes& of_target,
-                                         const Causes& of_golden) const {
-  const auto reached = [](ValueId from, const Causes& effects) {
-    std::vector<ValueId> todo = {from};
-    std::unordered_set<ValueId> known;
+// Exposed values that have a partner and do not agree, in ascending order.
+std::vector<ValueId> Exposure::Contradictions() const {
+  std::vector<ValueId> out;
+  for (const auto& [v, causes] : exposed_) {
+    const Relation& r = r_.of(v);
+    if (r.strength == Strength::kNone && r.golden != kNoId && r.error < 1e9) out.push_back(v);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// The contradictions that follow from a candidate, in ascending order.
+std::vector<ValueId> Exposure::Explained(const Candidate& candidate,
+                                         const Lists<ValueId>& of_target,
+                                         const Lists<ValueId>& of_golden,
+                                         std::span<const ValueId> contradictions) const {
+  const auto reached = [](ValueId from, const Lists<ValueId>& effects, size_t values) {
+    std::vector<char> known(values, 0);
+    std::vector<ValueId> todo;
+    const auto reach = [&](ValueId v) {
+      if (known[v] != 0) return;
+      known[v] = 1;
+      todo.push_back(v);
+    };
+    if (from != kNoId) reach(from);
     while (!todo.empty()) {
       const ValueId v = todo.back();
       todo.pop_back();
-      if (v == kNoId || !known.insert(v).second) continue;
-      if (const auto next = effects.find(v); next != effects.end())
-        todo.insert(todo.end(), next->second.begin(), next->second.end());
+      for (const ValueId next : effects.Of(v)) reach(next);
     }
     return known;
   };
   const bool golden = candidate.call == kNoId && candidate.golden != kNoId;
-  const auto mine = reached(golden ? candidate.shown_by : candidate.value, of_target);
-  const auto other = reached(golden ? candidate.value : kNoId, of_golden);
+  const auto mine =
+      reached(golden ? candidate.shown_by : candidate.value, of_target, r_.t.values.size());
+  const auto other = reached(golden ? candidate.value : kNoId, of_golden, r_.g.values.size());
   std::vector<ValueId> out;
-  for (const auto& [v, causes] : exposed_) {
-    const Relation& r = r_.of(v);
-    const bool contradicts = r.strength == Strength::kNone && r.golden != kNoId && r.error < 1e9;
-    if (contradicts && (mine.count(v) > 0 || other.count(r.golden) > 0)) out.push_back(v);
+  for (const ValueId v : contradictions) {
+    if (mine[v] != 0 || other[r_.of(v).golden] != 0) out.push_back(v);
   }
-  std::sort(out.begin(), out.end());
   return out;
 }
 
@@ -71,9 +90,12 @@ bool Exposure::IsProven(const Candidate& candidate) const {
 // wrong itself from there on: one whose effects another one explains, with more besides, gives way.
 std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
   const size_t n = std::min(found.size(), kMostWeighed);
-  const Causes of_target = Reversed(exposed_), of_golden = Reversed(exposed_golden_);
+  const Lists<ValueId> of_target = Reversed(exposed_, r_.t.values.size()),
+                       of_golden = Reversed(exposed_golden_, r_.g.values.size());
+  const std::vector<ValueId> contradictions = Contradictions();
   std::vector<std::vector<ValueId>> effects;
-  for (size_t i = 0; i < n; ++i) effects.push_back(Explained(found[i], of_target, of_golden));
+  for (size_t i = 0; i < n; ++i)
+    effects.push_back(Explained(found[i], of_target, of_golden, contradictions));
   const auto explains = [&](size_t i, size_t j) {
     return std::includes(effects[i].begin(), effects[i].end(), effects[j].begin(),
                          effects[j].end());

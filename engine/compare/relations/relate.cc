@@ -95,7 +95,8 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
   for (ValueId w = 0; w < static_cast<ValueId>(g.values.size()); ++w) {
     const Value& value = g.values[w];
     if (value.plain || !value.moments.known || !std::isfinite(value.moments.norm)) continue;
-    by_norm_[value.moments.n].push_back({value.moments.norm, w});
+    const Moments& m = value.moments;
+    by_norm_[m.n].push_back({m.norm, m.high, m.low, w, value.dtype.dtype()});
     by_elements_[ElementsKey(value.moments)].push_back(w);
     if (const Mask mask = MaskOf(value); mask.coding != Mask::kNone)
       by_elements_[MaskKey(mask)].push_back(w);
@@ -410,9 +411,16 @@ Relation Relations::Search(ValueId v, double bound, bool exact) const {
   const std::vector<Norm>& norms = of_size->second;
   auto at = std::lower_bound(norms.begin(), norms.end(), m.norm * (1 - bound),
                              [](const Norm& a, double norm) { return a.norm < norm; });
+  // Most values of one size have about one norm: those whose ends are elsewhere are not looked at.
+  const double terms = Terms(v);
+  const auto may_fit = [&](const Norm& other) {
+    if (other.dtype != value.dtype.dtype()) return true;
+    const double ends = std::max(std::abs(m.high - other.high), std::abs(m.low - other.low));
+    return ends <= bound * std::max({std::abs(other.high), std::abs(other.low), terms});
+  };
   for (int i = 0; i < kMostCandidates && at != norms.end(); ++i, ++at) {
     if (at->norm > m.norm * (1 + 2 * bound)) break;
-    if (!g.values[at->value].IsFloat()) continue;
+    if (!may_fit(*at) || !g.values[at->value].IsFloat()) continue;
     Relation near = CompareWith(v, at->value, bound, exact, Proof::kNearNumbers);
     if (near.strength >= Strength::kNear && near.proof == Proof::kNearNumbers && counts(near) &&
         (best.strength < Strength::kNear || near.error < best.error))

@@ -210,8 +210,9 @@ class Relations {
   void Settle(ValueId value);
 
   struct Norm {
-    double norm;
+    double norm, high, low;
     ValueId value;
+    std::optional<DType> dtype;
   };
   std::vector<Relation> relations_;
   std::vector<double> wrong_;           // of each value the error that rounding cannot explain; 0
