@@ -43,6 +43,7 @@ void Entry::Begin(std::string_view name) {
   is_nan.reset();
   training.reset();
   random_state.clear();
+  precision.clear();
   module.clear();
   stack = -1;
 }

@@ -163,6 +163,7 @@ class Entry {
   std::optional<bool> is_nan;    // task nan_check
   std::optional<bool> training;  // of a module's call: its mode, train or eval
   std::string random_state;  // the generator's before a call that may draw: 16 hex digits; or ""
+  std::string precision;     // as precision_text.h, where it is not what the header says; or ""
   std::string module;  // of an API, "Module.fc.Linear": the module around it, if that has no entry
   int64_t stack = -1;  // number in stack.json; -1: none
 

@@ -26,6 +26,7 @@
 #include "engine/base/text_ref.h"
 #include "engine/model/dialect.h"
 #include "engine/model/element_type.h"
+#include "engine/model/precision_text.h"
 #include "engine/model/shape.h"
 #include "engine/model/signature.h"
 #include "engine/model/sketch_text.h"
@@ -145,11 +146,22 @@ struct Weight {
   std::string_view fingerprint;  // "" when its elements could not be read
 };
 
-// A call that may draw random numbers.
-struct RandomDraw {
-  uint32_t record = 0;     // index into Dump::records
-  std::string_view state;  // of the generator when the call began, a fingerprint
+// What only some records have.
+struct RecordText {
+  uint32_t record = 0;  // index into Dump::records
+  std::string_view text;
 };
+using RecordTexts = std::vector<RecordText>;  // in the order of their records
+
+// The text of record number `record`, "" when it has none.
+inline std::string_view TextOf(const RecordTexts& texts, int32_t record) {
+  const auto found = std::lower_bound(texts.begin(), texts.end(), record,
+                                      [](const RecordText& item, int32_t index) {
+                                        return static_cast<int64_t>(item.record) < index;
+                                      });
+  const bool here = found != texts.end() && static_cast<int64_t>(found->record) == record;
+  return here ? found->text : std::string_view();
+}
 
 // Code that a compiler (torch.compile) made was entered here: what it computes has no records.
 struct CompiledCode {
@@ -194,7 +206,10 @@ struct Dump {
   std::vector<Weight> weights;         // of weights.json: at the first start of a run only
   std::vector<Signature> signatures;   // of signatures.json (ours only), sorted by api
   std::vector<CompiledCode> compiled;  // of coverage.json (ours only), one for each module
-  std::vector<RandomDraw> random_draws;  // in the order of their records (ours only)
+  // Of calls that may draw random numbers (ours only): the state of the generator when the call began,
+  // a fingerprint.
+  RecordTexts random_draws;
+  RecordTexts precisions;  // of calls under another policy than the header says: PrecisionOf
   // The number of the forward and backward pass within the step, one for each record; of
   // construct.json. Empty: it does not say.
   std::vector<int32_t> micro_steps;
@@ -238,13 +253,14 @@ struct Dump {
   }
   // The state of the generator when a call began; "": it draws no random numbers, or the dump does not
   // say.
-  std::string_view RandomStateOf(int32_t record) const {
-    const auto found = std::lower_bound(random_draws.begin(), random_draws.end(), record,
-                                        [](const RandomDraw& item, int32_t index) {
-                                          return static_cast<int64_t>(item.record) < index;
-                                        });
-    const bool here = found != random_draws.end() && static_cast<int64_t>(found->record) == record;
-    return here ? found->state : std::string_view();
+  std::string_view RandomStateOf(int32_t record) const { return TextOf(random_draws, record); }
+  // The precision policy of a forward call (precision_text.h); "": the dump does not say.
+  std::string_view PrecisionOf(int32_t record) const {
+    const auto header = std::find_if(provenance.begin(), provenance.end(),
+                                     [](const auto& item) { return item.first == kPrecision; });
+    if (header == provenance.end()) return {};
+    const std::string_view own = TextOf(precisions, record);
+    return own.empty() ? std::string_view(header->second) : own;
   }
   std::span<const Leaf> LeavesOf(const Record& record) const {
     return {leaves.data() + record.first_leaf, record.leaf_count};

@@ -29,7 +29,7 @@ OURS_ONLY = {"nan", "pos_inf", "neg_inf", "zero", "fp", "sk", "stride", "unwritt
 OURS_ONLY |= {"extremes", "rest_max", "rest_min", "rest_norm"}
 NARROW = {"torch.float32", "torch.float16", "torch.bfloat16"}
 # Members of a record; docs/reference/dump-format.md marks them "ours".
-RECORD_OURS_ONLY = {"stack", "group", "training", "module", "random_state"}
+RECORD_OURS_ONLY = {"stack", "group", "training", "module", "random_state", "precision"}
 HEADER = ("task", "level", "framework", "dump_data_dir")
 EPSILON = 2.0**-23  # the older tools accumulate in float32
 ROUNDINGS = 16

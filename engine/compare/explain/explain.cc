@@ -16,6 +16,7 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/module_modes.h"
+#include "engine/compare/model/precision_policies.h"
 #include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare {
@@ -150,6 +151,8 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
   if (const std::string updates = DescribeUpdates(c, p); !updates.empty()) f.why += "; " + updates;
   if (const RandomCause cause = CauseOfOtherDraw(c, p); !cause.why.empty())
     f.why += "; " + cause.why;
+  if (const std::string policies = DescribePolicies(c, p); !policies.empty())
+    f.why += "; " + policies;
   f.advice = Advice(c, p, call);
   if (!RecordOf(c, p).is_module) return f;
   if (const std::string weight = OtherWeightInModule(c, p); !weight.empty()) {

@@ -10,13 +10,15 @@
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/fingerprint_set.h"
+#include "engine/model/precision_text.h"
 
 namespace msprobe::compare {
 namespace {
 
 // What of a run may differ without other bits: the seed and the state of the generator show in the
-// values that are drawn, another commit in the calls.
-constexpr std::array<std::string_view, 3> kNotEnvironment = {"seed", "random_state", "git"};
+// values that are drawn, another commit in the calls, a precision policy in the dtypes.
+constexpr std::array<std::string_view, 4> kNotEnvironment = {"seed", "random_state", "git",
+                                                             kPrecision};
 // Without these nothing is known of the environment.
 constexpr std::array<std::string_view, 4> kNeeded = {"torch", "device", "threads", "deterministic"};
 

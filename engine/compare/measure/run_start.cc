@@ -9,8 +9,10 @@
 #include "engine/compare/measure/outside_data.h"
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/module_modes.h"
+#include "engine/compare/model/precision_policies.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
+#include "engine/dump/read/source_line.h"
 #include "engine/dump/read/step_in_path.h"
 #include "engine/dump/write/parallel_layout.h"
 #include "engine/model/names.h"
@@ -136,6 +138,17 @@ std::string ComparePrecision(const Comparison& c) {
       c.target.records[target.record].name, RoundingOf(c.coarse_dtype).name);
 }
 
+// Where the precision policies of the runs differ, and what they are; "" when they are the same.
+std::string ComparePolicyStart(const Comparison& c) {
+  const int32_t first = ComparePolicies(c).first;
+  if (first < 0) return {};
+  const Record& record = c.target.records[c.pairs[first].target];
+  std::string text = fmt::format("{}; this begins at {}", DescribePolicies(c, first), record.name);
+  if (record.stack < 0) return text;
+  const std::string line = dump::UserSourceLine(c.target.stacks[record.stack]);
+  return line.empty() ? text : fmt::format("{}: {}", text, line);
+}
+
 // A sentence on dumps of two steps, which hardly anybody wants to compare; "" for others.
 std::string CompareStepNumbers(const Dump& target, const Dump& golden) {
   const int32_t t = dump::StepInPath(target.path), g = dump::StepInPath(golden.path);
@@ -171,12 +184,14 @@ std::string Joined(std::string text, std::string_view more) {
 }  // namespace
 
 void CompareRunStarts(Comparison* comparison) {
-  comparison->run_start = {.mistake = CompareStepNumbers(comparison->target, comparison->golden),
-                           .weights = CompareWeights(comparison->target, comparison->golden),
-                           .data = CompareData(*comparison),
-                           .settings = CompareSettings(
-                               comparison->target, comparison->golden,
-                               Joined(ComparePrecision(*comparison), DescribeModes(*comparison)))};
+  comparison->run_start = {
+      .mistake = CompareStepNumbers(comparison->target, comparison->golden),
+      .weights = CompareWeights(comparison->target, comparison->golden),
+      .data = CompareData(*comparison),
+      .settings = CompareSettings(
+          comparison->target, comparison->golden,
+          Joined(Joined(ComparePrecision(*comparison), ComparePolicyStart(*comparison)),
+                 DescribeModes(*comparison)))};
 }
 
 }  // namespace msprobe::compare

@@ -9,6 +9,7 @@
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
 #include "engine/compare/explain/explanation.h"
+#include "engine/compare/model/precision_policies.h"
 #include "engine/compare/model/value_names.h"
 
 namespace msprobe::compare::relations {
@@ -119,6 +120,12 @@ class Answer {
                           "golden's: {}",
                           DescribeRow(c_, row_)),
               "compute this part, and keep what goes into it, in the dtype of the golden");
+        break;
+      case Cause::kOtherPolicy:
+        if (row_ >= 0)
+          return Saying(fmt::format("{}; {}", DescribePolicies(c_, pair_), DescribeRow(c_, row_)),
+                        "compare where the two programs begin and end autocast, and set the "
+                        "default dtype");
         break;
       default:
         break;

@@ -53,7 +53,9 @@ int Candidate::Evidence() const {
 }
 
 Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> left)
-    : r_(relations), modules_only_(!relations.g.HasOperations()) {
+    : r_(relations),
+      modules_only_(!relations.g.HasOperations()),
+      policies_(ComparePolicies(relations.c)) {
   FindLeft(left);
   FindSinks();
   Expose();

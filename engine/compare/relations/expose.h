@@ -18,6 +18,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "engine/compare/model/precision_policies.h"
 #include "engine/compare/relations/left_gradients.h"
 #include "engine/compare/relations/relate.h"
 
@@ -39,6 +40,7 @@ enum class Cause : uint8_t {
   kWithGradient,      // takes a value with a gradient that the golden's does not carry
   kAnotherUpdate,     // a weight was another one when the step began
   kCoarser,           // computed in a coarser dtype than its partner
+  kOtherPolicy,       // made in another dtype, under another precision policy than its partner
   kOtherIntegers,     // other exact values
   kLeftGradient,      // something else lay in .grad when the backward pass began
 };
@@ -151,6 +153,7 @@ class Exposure {
   Candidate WhereCut(const Candidate& candidate) const;
 
   bool SamePolicy() const;
+  std::optional<Candidate> UnderOtherPolicy(CallId call) const;
   std::vector<Candidate> FirstBits(bool alike) const;
   std::optional<Candidate> OtherIntegers(CallId call) const;
   static std::vector<double> Coarsest(const Graph& run);
@@ -163,6 +166,7 @@ class Exposure {
 
   const Relations& r_;
   const bool modules_only_;
+  const Policies policies_;
   std::vector<ValueId> bad_sinks_, bad_golden_;
   std::set<std::pair<CallId, ValueId>> misplaced_;
   std::vector<CallId> missing_steps_;

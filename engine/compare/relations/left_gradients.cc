@@ -42,6 +42,7 @@ void MoveLeaves(const std::vector<uint32_t>& places, Items* items) {
 template <typename Taken>
 void TakeRecords(Dump* d, const Taken& taken) {
   std::vector<uint32_t> places(d->leaves.size(), UINT32_MAX);  // of the leaves that stay
+  std::vector<uint32_t> kept(d->records.size(), UINT32_MAX);   // places of the records that stay
   size_t records = 0, leaves = 0;
   for (size_t i = 0; i < d->records.size(); ++i) {
     Record record = d->records[i];
@@ -53,6 +54,7 @@ void TakeRecords(Dump* d, const Taken& taken) {
       d->leaves[leaves++].record = static_cast<uint32_t>(records);
     }
     if (!d->micro_steps.empty()) d->micro_steps[records] = d->micro_steps[i];
+    kept[i] = static_cast<uint32_t>(records);
     d->records[records++] = record;
   }
   d->records.resize(records);
@@ -63,6 +65,10 @@ void TakeRecords(Dump* d, const Taken& taken) {
   MoveLeaves(places, &d->strides);
   MoveLeaves(places, &d->sketches);
   MoveLeaves(places, &d->rests);
+  for (RecordTexts* texts : {&d->random_draws, &d->precisions}) {
+    std::erase_if(*texts, [&](const RecordText& item) { return kept[item.record] == UINT32_MAX; });
+    for (RecordText& item : *texts) item.record = kept[item.record];
+  }
 }
 
 }  // namespace

@@ -208,7 +208,8 @@ Candidate Exposure::WhereCut(const Candidate& candidate) const {
   return best;
 }
 
-// Neither the dtypes of the weights, but for a few, nor autocast differ.
+// Neither the dtypes of the weights, but for a few, nor autocast and the default dtype differ. Where a
+// dump does not say whether autocast was on, products of another dtype than their arguments show it.
 bool Exposure::SamePolicy() const {
   const auto casts = [](const Graph& run) {
     for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
@@ -236,7 +237,34 @@ bool Exposure::SamePolicy() const {
     }
   }
   if (kMany * others > weights) return false;
+  if (policies_.kind != Policies::Kind::kUnknown) return policies_.kind != Policies::Kind::kWhole;
   return casts(r_.t) == casts(r_.g);
+}
+
+// A call that takes right values, and makes another dtype of them because autocast or the default dtype
+// is another one here, and not in all of the run.
+std::optional<Candidate> Exposure::UnderOtherPolicy(CallId id) const {
+  const Graph &t = r_.t, &g = r_.g;
+  const CallId partner = r_.pair[id];
+  const int32_t mine = t.calls[id].record, other = g.calls[partner].record;
+  if (t.dump.PrecisionOf(mine) == g.dump.PrecisionOf(other)) return std::nullopt;
+  const auto takes = t.Takes(id);
+  if (!std::all_of(takes.begin(), takes.end(), [this](const Port& port) {
+        return r_.IsRight(port.value) || r_.t.values[port.value].plain;
+      }))
+    return std::nullopt;
+  for (const Port& port : t.Makes(id)) {
+    const ValueId w = r_.AtPartner(port);
+    if (w == kNoId || !t.values[port.value].IsFloat() ||
+        t.values[port.value].dtype == g.values[w].dtype)
+      continue;
+    return Candidate{.call = id,
+                     .golden = partner,
+                     .value = port.value,
+                     .cause = Cause::kOtherPolicy,
+                     .order = static_cast<double>(id)};
+  }
+  return std::nullopt;
 }
 
 // A call that takes other integers than its partner, where they were not made of floats: rounding may
@@ -371,7 +399,9 @@ std::vector<Candidate> Exposure::FirstBits(bool alike) const {
         r_.pair[id] == kNoId)
       continue;
     std::optional<Candidate> found;
-    if (kind == CallKind::kOperation && alike) found = OtherIntegers(id);
+    if (kind == CallKind::kOperation && policies_.kind == Policies::Kind::kInPlaces)
+      found = UnderOtherPolicy(id);
+    if (!found && kind == CallKind::kOperation && alike) found = OtherIntegers(id);
     if (!found && kind == CallKind::kOperation && alike) found = MadeOfCoarser(id, mine, golden);
     if (!found) found = BornHere(id, alike);
     if (found) return {*found};

@@ -145,9 +145,12 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
   append(&piece->strides, &all->strides);
   append(&piece->sketches, &all->sketches);
   append(&piece->rests, &all->rests);
-  for (RandomDraw& draw : piece->random_draws) draw.record += static_cast<uint32_t>(records);
-  all->random_draws.insert(all->random_draws.end(), piece->random_draws.begin(),
-                           piece->random_draws.end());
+  const auto append_records = [&](RecordTexts* from, RecordTexts* to) {
+    for (RecordText& item : *from) item.record += static_cast<uint32_t>(records);
+    to->insert(to->end(), from->begin(), from->end());
+  };
+  append_records(&piece->random_draws, &all->random_draws);
+  append_records(&piece->precisions, &all->precisions);
   all->arena.Take(&piece->arena);
   all->shapes.Take(&piece->shapes);
   all->counts.splice(all->counts.end(), piece->counts);
@@ -343,6 +346,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     dump->sketches = std::move(parsed.all.sketches);
     dump->rests = std::move(parsed.all.rests);
     dump->random_draws = std::move(parsed.all.random_draws);
+    dump->precisions = std::move(parsed.all.precisions);
     *stack_keys = std::move(parsed.all.stack_keys);
     parsed.all.arena.Release(&dump->arena);
     dump->shapes.Take(&parsed.all.shapes);

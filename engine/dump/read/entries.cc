@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/dump/read/python_text.h"
 #include "engine/model/names.h"
+#include "engine/model/precision_text.h"
 
 namespace msprobe::dump {
 namespace {
@@ -182,10 +183,9 @@ void EntryParser::Member(std::string_view key) {
     json_->Skip();
     out_.records.back().training = training ? Record::Mode::kTrain : Record::Mode::kEval;
   } else if (key == "random_state" && json_->Peek() == '"') {
-    formats::JsonText text;
-    if (json_->String(&text))
-      out_.random_draws.push_back(
-          {static_cast<uint32_t>(out_.records.size() - 1), out_.arena.Copy(Text(text))});
+    ReadText(&out_.random_draws);
+  } else if (key == kPrecision && json_->Peek() == '"') {
+    ReadText(&out_.precisions);
   } else if (key == "module" && json_->Peek() == '"') {
     formats::JsonText text;
     if (json_->String(&text)) out_.records.back().module = Text(text);
@@ -195,6 +195,16 @@ void EntryParser::Member(std::string_view key) {
     out_.has_recompute |= key == "is_recompute";
     json_->Skip();  // a member of a future dialect
   }
+}
+
+void EntryParser::ReadText(RecordTexts* texts) {
+  formats::JsonText text;
+  if (!json_->String(&text)) return;
+  const std::string_view read = Text(text);
+  // Many calls one after another have the same policy.
+  const bool again = !texts->empty() && texts->back().text == read;
+  texts->push_back({static_cast<uint32_t>(out_.records.size() - 1),
+                    again ? texts->back().text : out_.arena.Copy(read)});
 }
 
 // {"ranks": [0, 1], "id": "77849d8c", "rank": 1, "role": "receiver", "from": 0}

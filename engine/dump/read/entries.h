@@ -31,7 +31,7 @@ struct Entries {
   // Of single leaves, which count from the start of this run.
   LeafTexts unwritten, unreadable, strides, sketches;
   std::vector<LeafRest> rests;
-  std::vector<RandomDraw> random_draws;      // RandomDraw::record counts from the start of this run
+  RecordTexts random_draws, precisions;      // RecordText::record counts from the start of this run
   std::vector<std::string_view> stack_keys;  // the "stack" member of each record; "" when absent
   TextArena arena;
   ShapePool shapes;
@@ -52,6 +52,7 @@ struct Entries {
     sketches.clear();
     rests.clear();
     random_draws.clear();
+    precisions.clear();
     stack_keys.clear();
     arena = TextArena();
     shapes = ShapePool();
@@ -90,6 +91,7 @@ class EntryParser {
   void SortBySlot(uint32_t first);  // the leaves from `first` on
   void PointToPoint(Slot slot);
   void ReadGroup();
+  void ReadText(RecordTexts* texts);
   Leaf* NewLeaf(Slot slot);
   // The same text, where possible that of an earlier entry.
   std::string_view KnownApi(std::string_view api);

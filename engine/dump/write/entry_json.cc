@@ -4,6 +4,7 @@
 
 #include "engine/base/text.h"
 #include "engine/model/guarded_text.h"
+#include "engine/model/precision_text.h"
 #include "engine/model/sketch_text.h"
 
 namespace msprobe::dump {
@@ -329,6 +330,7 @@ void AppendEntryJson(std::string* out, const Entry& entry) {
   if (entry.is_nan) *out += *entry.is_nan ? ",\"is_nan\":1" : ",\"is_nan\":0";
   if (entry.training) *out += *entry.training ? ",\"training\":true" : ",\"training\":false";
   if (!entry.random_state.empty()) AppendField(out, "random_state", entry.random_state);
+  if (!entry.precision.empty()) AppendField(out, kPrecision, entry.precision);
   if (!entry.module.empty()) AppendField(out, "module", entry.module);
   // As text, like the keys of stack.json: the reader of msprobe 26 fails on a number here.
   if (entry.stack >= 0) {

@@ -101,6 +101,8 @@ void Collector::ApplyConfig(bool goes_on) {
   run_.options.for_pkl = config.pkl.has_value();
   run_.options.sketch =
       config.sketch && (config.task == Task::kStatistics || config.task == Task::kTensor);
+  run_.notes_precision =
+      !config.pkl && (config.task == Task::kStatistics || config.task == Task::kTensor);
   // Other tasks need a tensor's numbers before the call goes on.
   run_.options.unwritten = &run_.unwritten;
   run_.options.in_flight = &run_.in_flight;
@@ -145,9 +147,12 @@ Result<bool> Collector::StartSession(std::optional<int> rank) {
 
 void Collector::SetProvenance() {
   // A model may lie on another device than the one that the process has used before.
+  run_.precision = PrecisionPolicy::Now();
   run_.session->SetProvenance(
-      ProvenanceJson(tells_gradients_before_,
-                     model_device_.empty() ? run_.device.type() : model_device_, parallel_));
+      ProvenanceJson({.gradients_before = tells_gradients_before_,
+                      .device_type = model_device_.empty() ? run_.device.type() : model_device_,
+                      .precision = run_.notes_precision ? run_.precision.Text() : "",
+                      .parallel = parallel_}));
 }
 
 void Collector::FindDevice(const NamedModels& models) {

@@ -12,6 +12,7 @@
 #include "engine/dump/write/parallel_layout.h"
 #include "engine/dump/write/provenance.h"
 #include "engine/model/gradients_before.h"
+#include "engine/model/precision_text.h"
 
 namespace msprobe::capture {
 namespace {
@@ -148,16 +149,16 @@ void AddTorch(JsonObject* out, const std::string& device_type) {
 
 }  // namespace
 
-std::string ProvenanceJson(bool gradients_before, const std::string& device_type,
-                           const std::string& parallel) {
+std::string ProvenanceJson(const KnownOfRun& run) {
   JsonObject json;
   const std::string_view version = Py_GetVersion();
   json.Text("python", version.substr(0, version.find(' ')));
-  Framework::Get().is_torch() ? AddTorch(&json, device_type) : AddMindSpore(&json);
+  Framework::Get().is_torch() ? AddTorch(&json, run.device_type) : AddMindSpore(&json);
   static const std::string revision = dump::GitRevision(ScriptFolder());
   json.Text("git", revision);
-  if (gradients_before) json.Plain(kTellsGradientsBefore, PyRef::Borrow(Py_True));
-  json.Json(dump::kParallel, parallel);
+  if (run.gradients_before) json.Plain(kTellsGradientsBefore, PyRef::Borrow(Py_True));
+  json.Text(kPrecision, run.precision);
+  json.Json(dump::kParallel, run.parallel);
   return json.Finish();
 }
 

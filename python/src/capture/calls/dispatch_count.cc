@@ -1,7 +1,6 @@
 #include "capture/calls/dispatch_count.h"
 
 #include <Python.h>
-#include <dlfcn.h>
 
 #include <atomic>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include "capture/calls/call_place.h"
+#include "capture/python/loaded_library.h"
 #include "capture/python/py_ref.h"
 #include "engine/base/file.h"
 
@@ -133,26 +133,14 @@ bool IsKnownLayout(const std::string& folder) {
          has("ObserverContext{virtual~ObserverContext()") && has("FUNCTION=0,");
 }
 
-void* Symbol(const char* library, const char* symbol) {
-  void* loaded = ::dlopen(library, RTLD_NOW | RTLD_NOLOAD);
-  void* found = loaded != nullptr ? ::dlsym(loaded, symbol) : nullptr;
-  if (loaded != nullptr) ::dlclose(loaded);
-  return found;
-}
-
-template <typename Function>
-void Find(Function* function, const char* library, const char* symbol) {
-  *function = reinterpret_cast<Function>(Symbol(library, symbol));
-}
-
 std::string Load() {
   if (!IsKnownLayout(TorchFolder()))
     return "this PyTorch does not say how its dispatcher is observed (ATen/record_function.h)";
   constexpr char kTorch[] = "libtorch_cpu.so";
-  Find(&name_of, kTorch, "_ZNK2at14RecordFunction4nameEv");
-  Find(&add_callback, kTorch, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
-  Find(&remove_callback, kTorch, "_ZN2at14removeCallbackEm");
-  Find(&any_modes_set, "libc10.so", "_ZN3c104impl20TorchDispatchModeTLS13any_modes_setEb");
+  FindLoaded(&name_of, kTorch, "_ZNK2at14RecordFunction4nameEv");
+  FindLoaded(&add_callback, kTorch, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+  FindLoaded(&remove_callback, kTorch, "_ZN2at14removeCallbackEm");
+  FindLoaded(&any_modes_set, "libc10.so", "_ZN3c104impl20TorchDispatchModeTLS13any_modes_setEb");
   return name_of != nullptr && add_callback != nullptr && remove_callback != nullptr
              ? ""
              : "this PyTorch does not let its dispatcher be observed";

@@ -60,6 +60,7 @@ std::unique_ptr<OpenCall> CallRecorder::Begin(const std::string& stem, int64_t n
       is_module ? filter.EnterModule(call->entry.name()) : filter.WantsEntry(call->entry.name());
   call->wanted = filter.data_mode.forward() && listed;
   call->wants_backward = filter.data_mode.backward();
+  if (call->wanted) recording_->NotePrecision(&call->entry);
   return call;
 }
 

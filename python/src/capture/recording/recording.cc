@@ -49,6 +49,17 @@ void Recording::Fault(const char* what) noexcept {
   }
 }
 
+void Recording::NotePrecision(Entry* entry) {
+  if (!notes_precision) return;
+  const PrecisionPolicy now = PrecisionPolicy::Now();
+  if (now == precision) return;
+  if (now != written_precision) {
+    written_precision = now;
+    written_precision_text = now.Text();
+  }
+  entry->precision = written_precision_text;
+}
+
 bool Recording::Stores(const std::string& name) const {
   // Weights, gradients and state of an optimizer: some seven times the parameters. Statistics and
   // fingerprints tell whether they agree.

@@ -17,6 +17,7 @@
 #include "capture/recording/coverage_counter.h"
 #include "capture/recording/drain_thread.h"
 #include "capture/values/known_numbers.h"
+#include "capture/values/precision_policy.h"
 #include "capture/values/unwritten_memory.h"
 #include "capture/values/value_writer.h"
 #include "capture/values/values_in_flight.h"
@@ -59,8 +60,13 @@ struct Recording {
   bool apis_wanted = false, modules_wanted = false;  // by the level
   bool optimizers_wanted = false;                    // by level, task and the key "optimizer"
   int64_t stored_calls = 0;  // the tensors of so many more entries are stored (baseline)
-  bool sees_calls = false;   // from Collector::Start to StopCalls
-  Entry scratch;             // lent for values that are read (for their tensors), not recorded
+  // Whether calls say under which precision policy they began; the policy that the header says, and the
+  // one that was written last.
+  bool notes_precision = false;
+  PrecisionPolicy precision, written_precision;
+  std::string written_precision_text;
+  bool sees_calls = false;  // from Collector::Start to StopCalls
+  Entry scratch;            // lent for values that are read (for their tensors), not recorded
 
   const dump::Config& config() const { return session->config(); }
   bool looks_for_nan() const { return config().task == Task::kNanCheck; }
@@ -82,6 +88,9 @@ struct Recording {
     }
     return Answer();
   }
+
+  // Notes under which precision policy a call begins, where it is another one than the header says.
+  void NotePrecision(Entry* entry);
 
   // Whether tensors of this entry go to files, and how its values are written.
   bool Stores(const std::string& name) const;
