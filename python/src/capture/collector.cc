@@ -160,7 +160,7 @@ void Collector::FindDevice(const NamedModels& models) {
   if (!Framework::Get().is_torch()) return;
   if (run_.session->begins_step()) parallel_ = ParallelJson(models);
   for (const auto& [prefix, model] : models) {
-    for (const auto& [name, tensor] : NamedTensors(model, "named_parameters")) {
+    for (const auto& [name, tensor] : NamedTensors(model, "named_parameters", /*most=*/1)) {
       model_device_ = DeviceTypeOf(tensor.get());
       return;
     }

@@ -16,8 +16,9 @@ constexpr size_t kMaxFrames = 256;
 
 // The frames of this thread, innermost first.
 #if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
-// Read where the interpreter keeps them. The functions of the C API make a frame object for each frame
-// that has none: every recorded call would leave some to be freed. Other versions have another layout.
+// Read where the interpreter keeps them. The functions of the C API make a frame object for each
+// frame that has none: every recorded call would leave some to be freed. Other versions have
+// another layout.
 class Frames {
  public:
   Frames() { Set(PyThreadState_Get()->cframe->current_frame); }
@@ -87,6 +88,17 @@ std::string SourceLine(PyObject* file, int line) {
 }  // namespace
 
 const StackTable::Kind& StackTable::KindOf(PyCodeObject* code) {
+  // Nothing is ever taken out of kinds_, and codes_ keeps its code objects alive.
+  auto& [recent, kind] =
+      recent_[reinterpret_cast<uintptr_t>(code) / alignof(max_align_t) % kRecent];
+  if (recent != code) {
+    kind = &NewKindOf(code);
+    recent = code;
+  }
+  return *kind;
+}
+
+const StackTable::Kind& StackTable::NewKindOf(PyCodeObject* code) {
   const auto [it, inserted] = kinds_.try_emplace(code);
   if (inserted) {
     const std::string_view file = Utf8(code->co_filename);

@@ -7,6 +7,8 @@
 
 #include <Python.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -63,6 +65,7 @@ class StackTable {
     bool hidden, compiled_wrapper, inductor;
   };
   const Kind& KindOf(PyCodeObject* code);
+  const Kind& NewKindOf(PyCodeObject* code);  // slower: of a code object that was not met lately
   std::string FindRegion() const;
   std::vector<std::string> FormatSites(std::vector<Site> sites);
   const std::string& FormatSite(const Site& site);
@@ -72,6 +75,8 @@ class StackTable {
   std::unordered_map<PyObject*, std::string> regions_;  // by code object; these are never freed
   std::vector<std::string> region_of_;                  // by number
   std::unordered_map<PyCodeObject*, Kind> kinds_;
+  static constexpr size_t kRecent = 64;
+  std::array<std::pair<PyCodeObject*, const Kind*>, kRecent> recent_{};  // into kinds_
   std::unordered_multimap<uint64_t, Known> known_;
   std::unordered_map<PyCodeObject*, PyRef>
       codes_;  // keeps them alive, so that no address is reused

@@ -14,15 +14,17 @@ using Named = std::vector<std::pair<std::string, PyRef>>;
 // The walk of torch.nn.Module.named_modules with the members of Module._named_members.
 class Walk {
  public:
-  Walk(PyObject* members, Named* found) : members_(members), found_(found) {}
+  Walk(PyObject* members, size_t most, Named* found)
+      : members_(members), most_(most), found_(found) {}
 
   // False when a module has to be asked itself: what was found is not to be used then.
   bool Visit(PyObject* module, const std::string& prefix) {
     static PyObject* const named_modules = PyUnicode_InternFromString("named_modules");
     static PyObject* const children = PyUnicode_InternFromString("_modules");
-    if (!modules_.insert(module).second) return true;
+    if (found_->size() >= most_ || !modules_.insert(module).second) return true;
     if (Overrides(module, named_modules)) return false;
     for (auto& [name, tensor] : Items(OwnAttribute(module, members_))) {
+      if (found_->size() >= most_) return true;
       if (tensor.get() == Py_None || !tensors_.insert(tensor.get()).second) continue;
       found_->emplace_back(prefix + std::string(Utf8(name.get())), tensor);
     }
@@ -35,12 +37,13 @@ class Walk {
 
  private:
   PyObject* members_;  // "_parameters" or "_buffers"
+  size_t most_;
   Named* found_;
   std::unordered_set<PyObject*> modules_, tensors_;
 };
 
 // False when the method, or one that it calls, is not torch.nn.Module's own.
-bool WalkModules(PyObject* model, std::string_view method, Named* found) {
+bool WalkModules(PyObject* model, std::string_view method, size_t most, Named* found) {
   static PyObject* const named_members = PyUnicode_InternFromString("_named_members");
   static PyObject* const named_parameters = PyUnicode_InternFromString("named_parameters");
   static PyObject* const named_buffers = PyUnicode_InternFromString("named_buffers");
@@ -51,18 +54,19 @@ bool WalkModules(PyObject* model, std::string_view method, Named* found) {
   if (Overrides(model, of_parameters ? named_parameters : named_buffers) ||
       Overrides(model, named_members))
     return false;
-  return Walk(of_parameters ? parameters : buffers, found).Visit(model, "");
+  return Walk(of_parameters ? parameters : buffers, most, found).Visit(model, "");
 }
 
 }  // namespace
 
-std::vector<std::pair<std::string, PyRef>> NamedTensors(PyObject* model, const char* method) {
+std::vector<std::pair<std::string, PyRef>> NamedTensors(PyObject* model, const char* method,
+                                                        size_t most) {
   Named found;
-  if (WalkModules(model, method, &found)) return found;
+  if (WalkModules(model, method, most, &found)) return found;
   found.clear();
   const PyRef pairs = PyRef::Steal(PyObject_CallMethod(model, method, nullptr));
   const PyRef iterator = pairs ? PyRef::Steal(PyObject_GetIter(pairs.get())) : PyRef();
-  while (iterator) {
+  while (iterator && found.size() < most) {
     const PyRef pair = PyRef::Steal(PyIter_Next(iterator.get()));
     PyObject *name, *tensor;
     if (!pair || !PyArg_ParseTuple(pair.get(), "OO", &name, &tensor)) break;

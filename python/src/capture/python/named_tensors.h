@@ -6,6 +6,8 @@
 
 #include <Python.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,8 @@ namespace msprobe::capture {
 // named_parameters and named_buffers of torch.nn.Module are not called: their generators take 3 us a
 // tensor. The modules are walked in the same order instead, as long as no class on the way has
 // methods of its own.
-std::vector<std::pair<std::string, PyRef>> NamedTensors(PyObject* model, const char* method);
+// At most the first `most` of them.
+std::vector<std::pair<std::string, PyRef>> NamedTensors(PyObject* model, const char* method,
+                                                        size_t most = SIZE_MAX);
 
 }  // namespace msprobe::capture
