@@ -114,11 +114,11 @@ Status TorchApi::Load() {
       !api.grad_fn.Load(api.tensor_base, "grad_fn") ||
       !api.output_number.Load(api.tensor_base, "output_nr") ||
       !api.grad.Load(api.tensor_base, "grad") || !api.is_neg.Load(api.tensor_base, "is_neg") ||
-      !api.is_conj.Load(api.tensor_base, "is_conj")) {
+      !api.is_conj.Load(api.tensor_base, "is_conj") ||
+      !api.storage_offset.Load(api.tensor_base, "storage_offset")) {
     return Unsupported(
-               "this PyTorch keeps requires_grad, grad_fn, output_nr, grad, is_neg or is_conj in a "
-               "way "
-               "we do not know")
+               "this PyTorch keeps requires_grad, grad_fn, output_nr, grad, is_neg, is_conj or "
+               "storage_offset in a way we do not know")
         .Hint("use a PyTorch release from 1.13 on");
   }
   api.counts_versions = api.version.Load(api.tensor_base, "_version") &&

@@ -103,7 +103,7 @@ struct TorchApi {
   };
   Transforms transforms;
   FastGetter requires_grad, grad_fn, output_number, grad;
-  FastMethod is_neg, is_conj;
+  FastMethod is_neg, is_conj, storage_offset;
   // Which memory a tensor shows; usable when tells_storages() (from PyTorch 2.0 on).
   FastGetter storage_address;  // UntypedStorage._cdata
   FastMethod untyped_storage, storage_weak;

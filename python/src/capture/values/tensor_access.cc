@@ -48,7 +48,7 @@ bool IsOffsetFromNull(PyObject* tensor, const void* data, DType dtype) {
   constexpr uintptr_t kUsualMemory = uintptr_t{1} << 40;
   const auto address = reinterpret_cast<uintptr_t>(data);
   if (address == 0 || address >= kUsualMemory) return false;
-  const PyRef offset = CallMethod(tensor, "storage_offset");
+  const PyRef offset = PyRef::Steal(TorchApi::Get().storage_offset(tensor));
   const int64_t elements = offset ? PyLong_AsLongLong(offset.get()) : -1;
   ClearError();
   return elements < 0 || static_cast<uintptr_t>(elements) * DTypeSize(dtype) == address;
