@@ -108,6 +108,7 @@ void Collector::ApplyConfig(bool goes_on) {
   run_.options.in_flight = &run_.in_flight;
   run_.known.Forget();
   run_.options.known = config.reuse ? &run_.known : nullptr;
+  run_.options.contents = config.reuse ? &run_.contents : nullptr;
   const bool may_wait = config.task == Task::kStatistics || config.task == Task::kTensor;
   run_.options.device = may_wait && config.bench_path.empty() ? &run_.device : nullptr;
   apis_.ApplyRules();
@@ -308,6 +309,7 @@ void Collector::WriteWeights(const NamedModels& models) {
   options.bits = is_first || config.pkl;  // once in a run the fingerprints of all
   options.sketch = run_.options.sketch;
   options.known = run_.options.known;  // a forward pass reads most of them again
+  options.contents = run_.options.contents;
   for (const auto& [prefix, model] : models) run_.weights.Read(prefix, model, options);
   if (!run_.weights.waits()) run_.session->WriteBeside("weights.json", run_.weights.Take());
 }

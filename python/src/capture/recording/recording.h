@@ -16,6 +16,7 @@
 #include "capture/recording/counter_names.h"
 #include "capture/recording/coverage_counter.h"
 #include "capture/recording/drain_thread.h"
+#include "capture/values/known_contents.h"
 #include "capture/values/known_numbers.h"
 #include "capture/values/precision_policy.h"
 #include "capture/values/unwritten_memory.h"
@@ -55,7 +56,8 @@ struct Recording {
   DrainThread drain;  // while numbers of a device are under way
   UnwrittenMemory unwritten;
   ValuesInFlight in_flight;
-  KnownNumbers known;   // of the step
+  KnownNumbers known;  // of the step
+  KnownContents contents;
   WeightsFile weights;  // of this step, while numbers of a device are missing
   bool apis_wanted = false, modules_wanted = false;  // by the level
   bool optimizers_wanted = false;                    // by level, task and the key "optimizer"

@@ -50,14 +50,14 @@ bool SameTensor(const KnownNumbers::Key& a, const KnownNumbers::Key& b) {
          a.asked == b.asked && a.shape == b.shape;
 }
 
-uint64_t ShapeOf(const TensorView& view) {
+}  // namespace
+
+uint64_t HashOfShape(const TensorView& view) {
   uint64_t shape = 1469598103934665603;
   for (int i = 0; i < view.ndim; ++i)
     shape = (shape ^ static_cast<uint64_t>(view.shape[i])) * 1099511628211;
   return shape;
 }
-
-}  // namespace
 
 size_t KnownNumbers::FewestBytes() {
   static const size_t fewest = [] {
@@ -107,7 +107,7 @@ std::optional<KnownNumbers::Numbers> KnownNumbers::Find(PyObject* tensor, const 
           .layout = *layout,
           .dtype = view.dtype,
           .asked = asked,
-          .shape = asked.sketch ? ShapeOf(view) : 0,
+          .shape = asked.sketch ? HashOfShape(view) : 0,
           .bytes = bytes};
   if (is_known) {
     for (const Entry& entry : at->second.entries) {

@@ -8,7 +8,7 @@
 // Memory can change without the counter (a NumPy array over it, a kernel of another library, Tensor.data, another
 // process). So each use compares a sample of cache lines (engine/kernels/line_sample.h); a storage for which it
 // ever differs is read always, and so is memory that PyTorch does not own (torch.from_numpy). A small tensor is read
-// always: asking for its storage takes as long.
+// always: asking for its storage takes as long (known_contents.h).
 #pragma once
 
 #include <Python.h>
@@ -24,6 +24,9 @@
 #include "engine/tensor/tensor_view.h"
 
 namespace msprobe::capture {
+
+// Of the extents of a view, in their order.
+uint64_t HashOfShape(const TensorView& view);
 
 // Needs the GIL. Never leaves a Python error set. Knows nothing in versions of PyTorch without
 // Tensor.untyped_storage (before 2.0), and of tensors of inference mode, which have no version.

@@ -31,6 +31,7 @@ namespace msprobe::capture {
 
 class DeviceReader;
 class FrameworkTensor;
+class KnownContents;
 class UnwrittenMemory;
 class ValuesInFlight;
 
@@ -77,6 +78,8 @@ struct ValueOptions {
   ValuesInFlight* in_flight = nullptr;
   // Keeps the numbers of tensors that were read; null: each tensor is read each time.
   KnownNumbers* known = nullptr;
+  // Keeps the numbers of small tensors by their bytes; null: they are computed each time.
+  KnownContents* contents = nullptr;
   // Selects the part of each tensor that is recorded; null: the whole tensor.
   const dump::Slicer* slicer = nullptr;
   // Called for each readable tensor of an entry whose tensors are stored. Returns false when the
