@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
+#include <thread>
 
 #include "engine/dump/read/dump_file.h"
 #include "tests/model/entry_from_json.h"
@@ -136,6 +138,54 @@ TEST(EntryJson, AChecksumStandsWhereTheOlderToolPutsIt) {
   EXPECT_EQ(TensorText(t), R"({"type":"torch.Tensor","dtype":"torch.int8","shape":[2],)"
                            R"("md5":"0x81560d85042591cd","requires_grad":false,)"
                            R"("fp":"ASNFZ4mrze8"})");
+}
+
+// The numbers of a tensor are spelled once and kept, for each thread: another thread spells them
+// anew.
+TEST(EntryJson, NumbersThatWereSpelledBeforeAreSpelledAlike) {
+  using Change = void (*)(TensorValue*);
+  const Change changes[] = {
+      [](TensorValue*) {},
+      [](TensorValue* t) { t->shape = {6}; },
+      [](TensorValue* t) { t->requires_grad = true; },
+      [](TensorValue* t) {
+        t->strides = {1, 2};
+      },
+      [](TensorValue* t) { t->file = "a.pt"; },
+      [](TensorValue* t) { t->element_type = DType::kFloat32; },
+      [](TensorValue* t) { t->stats.max = 1e300; },
+      [](TensorValue* t) { t->stats.min = -0.0; },
+      [](TensorValue* t) { t->stats.min = 0.0; },
+      [](TensorValue* t) { t->stats.mean = std::numeric_limits<double>::quiet_NaN(); },
+      [](TensorValue* t) { t->stats.zero = 3; },
+      [](TensorValue* t) { t->rest = kernels::RestStats{.extremes = 1, .max = 2}; },
+      [](TensorValue* t) { t->rest = kernels::RestStats{.extremes = 1, .max = 3}; },
+      [](TensorValue* t) {
+        t->sketch = kernels::Sketch{.rows = {1, 2}, .squares = 3};
+      },
+      [](TensorValue* t) {
+        t->sketch = kernels::Sketch{.rows = {1, 4}, .squares = 3};
+      },
+      [](TensorValue* t) {
+        t->sketch = kernels::Sketch{.rows = {1, 2}, .squares = 3, .grid = {{5, 6}}};
+      },
+      [](TensorValue* t) { t->first_nonfinite = 2; },
+      [](TensorValue* t) { t->with_counts = false; },
+      [](TensorValue* t) { t->with_fingerprint = false; },
+      [](TensorValue* t) { t->numbers = TensorValue::Numbers::kFromDevice; },
+      [](TensorValue* t) { t->checksum = kernels::Checksum::kCrc32; },
+  };
+  for (int round = 0; round < 2; ++round) {
+    for (const Change change : changes) {
+      TensorValue tensor = SomeTensor();
+      change(&tensor);
+      const std::string text = TensorText(tensor);
+      std::string fresh;
+      std::thread([&] { fresh = TensorText(tensor); }).join();
+      EXPECT_EQ(text, fresh);
+      EXPECT_EQ(text, TensorText(tensor));
+    }
+  }
 }
 
 TEST(EntryJson, WhereNumbersAreNotWantedAPlaceMayBe) {

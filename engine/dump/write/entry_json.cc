@@ -1,6 +1,9 @@
 #include "engine/dump/write/entry_json.h"
 
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <vector>
 
 #include "engine/base/text.h"
 #include "engine/model/guarded_text.h"
@@ -76,6 +79,83 @@ void AppendChecksumMember(std::string* out, const TensorValue& tensor) {
   *out += ",\"md5\":\"";
   AppendChecksum(out, tensor);
   *out += '"';
+}
+
+// What stands at the end: counts, the numbers without extremes, fingerprint, sketch.
+void AppendOthers(std::string* out, const TensorValue& tensor) {
+  if (tensor.measured()) {
+    if (tensor.with_counts) {
+      AppendCount(out, "nan", tensor.stats.nan);
+      AppendCount(out, "pos_inf", tensor.stats.pos_inf);
+      AppendCount(out, "neg_inf", tensor.stats.neg_inf);
+      AppendCount(out, "zero", tensor.stats.zero);
+    }
+    if (tensor.rest && tensor.with_statistics) AppendRest(out, tensor);
+    if (tensor.first_nonfinite >= 0) {
+      *out += ",\"first_nonfinite\":";
+      AppendInteger(out, tensor.first_nonfinite);
+    }
+  }
+  if (tensor.with_fingerprint && tensor.numbers == TensorValue::Numbers::kHere) {
+    *out += ",\"fp\":\"";
+    AppendBase64(out, tensor.stats.fingerprint);
+    *out += '"';
+  }
+  if (tensor.sketch && tensor.with_statistics && tensor.numbers == TensorValue::Numbers::kHere) {
+    *out += ",\"sk\":\"";
+    AppendSketch(out, *tensor.sketch);
+    *out += '"';
+  }
+}
+
+// The texts of a tensor's numbers. A tensor is in the entries of several calls, and to spell its
+// numbers takes longer than all else that its line needs: those that were spelled lately are kept.
+struct NumberTexts {
+  DType element_type = DType::kFloat32;
+  kernels::Stats stats;
+  std::optional<kernels::RestStats> rest;
+  std::optional<kernels::Sketch> sketch;
+  std::string statistics, others;
+
+  // Bit by bit: -0 and 0 are spelled differently, and NaN equals itself.
+  bool IsOf(const TensorValue& tensor) const {
+    static_assert(sizeof(stats) == 13 * 8 && sizeof(*rest) == 4 * 8, "no gaps");
+    const auto same = [](const auto& a, const auto& b) {
+      return std::memcmp(&a, &b, sizeof(a)) == 0;
+    };
+    const auto same_sketch = [&](const kernels::Sketch& a, const kernels::Sketch& b) {
+      return same(a.rows, b.rows) && same(a.wave, b.wave) && same(a.squares, b.squares) &&
+             a.grid.has_value() == b.grid.has_value() && (!a.grid || same(*a.grid, *b.grid));
+    };
+    return element_type == tensor.element_type && same(stats, tensor.stats) &&
+           rest.has_value() == tensor.rest.has_value() && (!rest || same(*rest, *tensor.rest)) &&
+           sketch.has_value() == tensor.sketch.has_value() &&
+           (!sketch || same_sketch(*sketch, *tensor.sketch));
+  }
+};
+
+// Those of a tensor with statistics, counts and fingerprint and nothing else; null: of another one.
+const NumberTexts* KnownNumberTexts(const TensorValue& tensor) {
+  if (!tensor.with_statistics || !tensor.with_counts || !tensor.with_fingerprint ||
+      tensor.numbers != TensorValue::Numbers::kHere || tensor.first_nonfinite >= 0 ||
+      tensor.checksum != kernels::Checksum::kNone)
+    return nullptr;
+  constexpr size_t kSlots = 1024;
+  thread_local std::vector<NumberTexts> slots(kSlots);
+  // Equal bytes of another shape have another sketch.
+  const uint64_t shape = tensor.sketch ? std::bit_cast<uint64_t>(tensor.sketch->wave.imag()) : 0;
+  NumberTexts& slot = slots[(tensor.stats.fingerprint ^ shape) % kSlots];
+  if (slot.statistics.empty() || !slot.IsOf(tensor)) {
+    slot.element_type = tensor.element_type;
+    slot.stats = tensor.stats;
+    slot.rest = tensor.rest;
+    slot.sketch = tensor.sketch;
+    slot.statistics.clear();
+    slot.others.clear();
+    AppendStatistics(&slot.statistics, tensor);
+    AppendOthers(&slot.others, tensor);
+  }
+  return &slot;
 }
 
 void AppendIntList(std::string* out, std::span<const std::optional<int64_t>> numbers) {
@@ -257,13 +337,18 @@ void AppendChecksum(std::string* out, const TensorValue& tensor) {
 }
 
 void AppendTensorJson(std::string* out, const TensorValue& tensor) {
+  const NumberTexts* const known = KnownNumberTexts(tensor);
   *out += "{\"type\":";
   AppendJsonString(out, tensor.type);
   *out += ",\"dtype\":\"";
   *out += tensor.dtype;
   *out += "\",\"shape\":";
   AppendShape(out, tensor.shape);
-  tensor.with_statistics ? AppendStatistics(out, tensor) : AppendChecksumMember(out, tensor);
+  if (known != nullptr) {
+    *out += known->statistics;
+  } else {
+    tensor.with_statistics ? AppendStatistics(out, tensor) : AppendChecksumMember(out, tensor);
+  }
   if (tensor.requires_grad)
     *out += *tensor.requires_grad ? ",\"requires_grad\":true" : ",\"requires_grad\":false";
   if (!tensor.device_mesh.empty()) (*out += ",\"device_mesh\":") += tensor.device_mesh;
@@ -279,29 +364,11 @@ void AppendTensorJson(std::string* out, const TensorValue& tensor) {
   if (!tensor.unreadable.empty()) AppendField(out, "unreadable", tensor.unreadable);
   if (!tensor.unwritten.empty()) AppendField(out, "unwritten", tensor.unwritten);
   if (!tensor.file.empty()) AppendField(out, "data_name", tensor.file);
-  if (tensor.with_statistics) AppendChecksumMember(out, tensor);
-  if (tensor.measured()) {
-    if (tensor.with_counts) {
-      AppendCount(out, "nan", tensor.stats.nan);
-      AppendCount(out, "pos_inf", tensor.stats.pos_inf);
-      AppendCount(out, "neg_inf", tensor.stats.neg_inf);
-      AppendCount(out, "zero", tensor.stats.zero);
-    }
-    if (tensor.rest && tensor.with_statistics) AppendRest(out, tensor);
-    if (tensor.first_nonfinite >= 0) {
-      *out += ",\"first_nonfinite\":";
-      AppendInteger(out, tensor.first_nonfinite);
-    }
-  }
-  if (tensor.with_fingerprint && tensor.numbers == TensorValue::Numbers::kHere) {
-    *out += ",\"fp\":\"";
-    AppendBase64(out, tensor.stats.fingerprint);
-    *out += '"';
-  }
-  if (tensor.sketch && tensor.with_statistics && tensor.numbers == TensorValue::Numbers::kHere) {
-    *out += ",\"sk\":\"";
-    AppendSketch(out, *tensor.sketch);
-    *out += '"';
+  if (known != nullptr) {
+    *out += known->others;
+  } else {
+    if (tensor.with_statistics) AppendChecksumMember(out, tensor);
+    AppendOthers(out, tensor);
   }
   *out += '}';
 }
