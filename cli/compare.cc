@@ -85,7 +85,7 @@ class CompareVerb : public Verb {
     options_.exactness = exact_      ? compare::Exactness::kExact
                          : tolerant_ ? compare::Exactness::kTolerant
                                      : compare::Exactness::kAuto;
-    options_.keep_proofs = why_.given();
+    options_.keep_proofs = why_.given() || !reports_.html.empty();
     if (!thresholds_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(compare::ThresholdTable table,
                                compare::ThresholdTable::Read(thresholds_));

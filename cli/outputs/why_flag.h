@@ -15,7 +15,7 @@
 #include "cli/command_line/flags.h"
 #include "engine/base/status.h"
 #include "engine/compare/model/comparison.h"
-#include "engine/compare/model/proofs.h"
+#include "engine/compare/proofs/words.h"
 
 namespace msprobe::cli {
 
@@ -27,23 +27,18 @@ class WhyFlag {
   void Look(size_t pair, const compare::Comparison& comparison);
   // Prints the proof of the first pair that has the call, and one where a value is wrong before one
   // where none is; nothing when the flag was not given. Errors: those of FindCall when no pair has the
-  // call.
+  // call; kInternal when a proof does not hold.
   Status Print(Console& out);
 
  private:
-  struct Line {
-    int depth = 0;
-    std::string target, golden;  // names of values; "": there is none
-    compare::relations::ValueProof proof;
-  };
   struct Found {
     Status status;
     std::string name;  // of the call
-    std::vector<Line> lines;
-    bool exposed = false;
+    compare::ProofChain chain;
+    std::string refusal;  // of a proof of the comparison; "": all hold
   };
   static Found ProofOf(const compare::Comparison& comparison, int32_t pair);
-  static void PrintLine(const Line& line, Console& out);
+  static void PrintLine(const compare::ProofLine& line, Console& out);
 
   std::string call_;
   std::mutex mutex_;

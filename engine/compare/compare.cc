@@ -21,6 +21,7 @@
 #include "engine/compare/measure/unwritten.h"
 #include "engine/compare/model/compiled_code.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/proofs/check.h"
 #include "engine/compare/relations/decide.h"
 #include "engine/compare/relations/left_gradients.h"
 #include "engine/compare/repeat_spread.h"
@@ -191,8 +192,16 @@ void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
   ForgiveUnwritten(c);
   FindCompiledCalls(c);
   relations::Carried first_step;
-  relations::Decide(left, options.carried != nullptr ? options.carried.get() : &first_step,
-                    options.keep_proofs, c);
+  relations::Carried* const carried =
+      options.carried != nullptr ? options.carried.get() : &first_step;
+  relations::ProofLook look;
+  if (options.keep_proofs) {
+    look = [c, before = *carried](const relations::Graph& target, const relations::Graph& golden,
+                                  relations::Proofs* proofs) {
+      CheckProofs(*c, target, golden, before, proofs);
+    };
+  }
+  relations::Decide(left, carried, look, c);
   c->first.why += spread.Sentence(*c, c->first.row);
   FindFirstBits(c);
   CompareRunStarts(c);

@@ -17,6 +17,7 @@ struct PartOptions {
   size_t index = 0;                 // of the part in its page
   int32_t step = -1, rank = -1;     // -1: without a number
   uint64_t value_bytes = 64 << 20;  // of the values' text before it is packed, about
+  uint64_t proof_bytes = 16 << 20;  // of the proofs' text, the same
   // Bytes of tensors that are read once more, to count how the elements of values differ.
   uint64_t tensor_bytes = uint64_t{2} << 30;
 };
@@ -28,7 +29,7 @@ struct PagePart {
 // Values of a call are its arguments and results: their numbers on both sides, and the calls that
 // made or took them. If they need more than options.value_bytes, those of the first divergence and
 // the calls around it come first, then those of calls that differ; values of equal calls are left
-// out first, and the page says so. Calls whose elements are counted are chosen in the same order.
+// out first, and the page says so. So it is with proofs, of comparisons that kept them. Calls whose elements are counted are chosen in the same order.
 PagePart PartOf(const compare::Comparison& comparison, const PartOptions& options);
 PagePart PartOf(const Dump& dump, const PartOptions& options);
 

@@ -30,9 +30,9 @@ std::vector<uint8_t> ChooseCalls(std::span<const uint32_t> costs, std::span<cons
   return kept;
 }
 
-void AppendValueBlocks(std::string_view part, size_t calls,
-                       const std::function<void(size_t call, std::string* line)>& append_line,
-                       PageText* html) {
+void AppendBlocks(std::string_view name, size_t calls,
+                  const std::function<void(size_t call, std::string* line)>& append_line,
+                  PageText* html) {
   std::vector<PageText> blocks((calls + kCallsOfBlock - 1) / kCallsOfBlock);
   ThreadPool::Default().ParallelFor(blocks.size(), [&](size_t block) {
     std::string text;
@@ -41,7 +41,7 @@ void AppendValueBlocks(std::string_view part, size_t calls,
       append_line(call, &text);
       text += '\n';
     }
-    AppendText(fmt::format("{}-values-{}", part, block), text, &blocks[block]);
+    AppendText(fmt::format("{}-{}", name, block), text, &blocks[block]);
   });
   for (PageText& block : blocks) html->push_back(std::move(block.front()));
 }

@@ -2,7 +2,7 @@
 // page unpacks only the block of the call that is looked at.
 //
 //   const std::vector<uint8_t> kept = ChooseCalls(costs, ranks, options.value_bytes);
-//   AppendValueBlocks("p0", calls, [&](size_t call, std::string* line) { ... }, &html);
+//   AppendBlocks("p0-values", calls, [&](size_t call, std::string* line) { ... }, &html);
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ std::vector<uint8_t> ChooseCalls(std::span<const uint32_t> costs, std::span<cons
                                  uint64_t bytes);
 
 // Calls `append_line` for every call, from several threads, and appends the packed blocks.
-void AppendValueBlocks(std::string_view part, size_t calls,
-                       const std::function<void(size_t call, std::string* line)>& append_line,
-                       PageText* html);
+void AppendBlocks(std::string_view name, size_t calls,
+                  const std::function<void(size_t call, std::string* line)>& append_line,
+                  PageText* html);
 
 // One side of a value: [kind, dtype, shape, max, min, mean, norm, NaN, +inf, -inf, zeros, value],
 // without the empty texts at the end. The numbers are spelled as in the dump.

@@ -9,6 +9,7 @@
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/page_release.h"
 #include "engine/compare/model/value_text.h"
+#include "engine/compare/proofs/words.h"
 #include "engine/compare/regions/regions.h"
 #include "engine/dump/tensors/tensor_data.h"
 #include "engine/report_page/data_links.h"
@@ -202,14 +203,15 @@ class Part {
     const std::vector<uint8_t> kept = Chosen(ranks);
     const ElementDifferences differences(c_, RowsByRank(ranks, kept), options_.tensor_bytes);
     const Values values(c_, differences);
-    AppendValueBlocks(
-        name_, c_.pairs.size(),
+    AppendBlocks(
+        name_ + "-values", c_.pairs.size(),
         [&](size_t p, std::string* line) {
           if (kept[p] == 0) return;
           values.AppendLine(p, line);
           pages.RowsDone(c_.pairs[p].row_count);
         },
         &html);
+    AppendProofs(ranks, &html);
     AppendText(name_ + "-head", Head(std::count(kept.begin(), kept.end(), 0)), &html);
     return html;
   }
@@ -301,6 +303,29 @@ class Part {
     return ChooseCalls(costs, ranks, options_.value_bytes);
   }
 
+  // [1 if farther values are left out, [depth, 1 if a wrong result is made of it, sentence], ...] of each
+  // call that is not plainly equal.
+  void AppendProofs(std::span<const uint8_t> ranks, PageText* html) const {
+    if (!c_.decided || c_.decided->proofs == nullptr) return;
+    constexpr size_t kMostLines = 40;
+    constexpr uint32_t kBytesOfLine = 130;
+    const std::vector<uint32_t> costs(c_.pairs.size(), kMostLines * kBytesOfLine);
+    const std::vector<uint8_t> kept = ChooseCalls(costs, ranks, options_.proof_bytes);
+    const auto append = [&](size_t p, std::string* line) {
+      if (kept[p] == 0 || c_.classes[p] == CallClass::kEqual) return;
+      const auto chain = compare::ChainOf(c_, static_cast<int32_t>(p), kMostLines);
+      if (chain.lines.empty()) return;
+      *line += chain.more ? "[1" : "[0";
+      for (const compare::ProofLine& each : chain.lines) {
+        fmt::format_to(std::back_inserter(*line), ",[{},{},", each.depth, each.exposed ? 1 : 0);
+        AppendJsonString(line, each.text);
+        *line += ']';
+      }
+      *line += ']';
+    };
+    AppendBlocks(name_ + "-proofs", c_.pairs.size(), append, html);
+  }
+
   // The rows of calls that keep their values: those of the first divergence, then by the ranks.
   std::vector<uint32_t> RowsByRank(std::span<const uint8_t> ranks,
                                    std::span<const uint8_t> kept) const {
@@ -328,9 +353,9 @@ class Part {
     if (HasRewrites()) json += ",\"rewrite\"";  // beside the class of the call
     json += fmt::format(
         "],\"calls\":{},\"first\":{},\"step\":{},\"rank\":{},\"withoutValues\":{},\"block\":{},"
-        "\"sizeName\":\"roundings\",\"target\":",
-        c_.pairs.size(), c_.first.pair, options_.step, options_.rank, without_values,
-        kCallsOfBlock);
+        "\"sizeName\":\"roundings\",\"proofs\":{},\"target\":",
+        c_.pairs.size(), c_.first.pair, options_.step, options_.rank, without_values, kCallsOfBlock,
+        c_.decided ? 1 : 0);
     AppendJsonString(&json, c_.target.path);
     json += ",\"golden\":";
     AppendJsonString(&json, c_.golden.path);

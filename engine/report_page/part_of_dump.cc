@@ -93,8 +93,8 @@ PagePart PartOf(const Dump& dump, const PartOptions& options) {
   const std::vector<uint8_t> kept = ChooseCalls(costs, ranks, options.value_bytes);
   const std::vector<int32_t> made_by = MakersOf(dump);
   const Takers takers(dump, made_by);
-  AppendValueBlocks(
-      name, dump.records.size(),
+  AppendBlocks(
+      name + "-values", dump.records.size(),
       [&](size_t index, std::string* line) {
         if (kept[index] == 0) return;
         const Record& record = dump.records[index];

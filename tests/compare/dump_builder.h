@@ -8,15 +8,19 @@
 //   Dump dump = b.Take();
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/text.h"
 #include "engine/compare/compare.h"
+#include "engine/compare/proofs/words.h"
 #include "engine/model/table.h"
 
 namespace msprobe::compare::test {
@@ -186,13 +190,18 @@ inline Dump OneOutput(const Tensor& t) {
   return DumpBuilder().Call("Torch.f.0.forward").Out(t).Take();
 }
 
-inline Comparison MustCompare(Dump target, Dump golden, const CompareOptions& options = {}) {
+// All proofs of the comparison must hold.
+inline Comparison MustCompare(Dump target, Dump golden, CompareOptions options = {}) {
+  const bool keeps = std::exchange(options.keep_proofs, true);
   Result<Comparison> result = Compare(std::move(target), std::move(golden), options);
   if (!result.ok()) {
     std::fputs(result.status().ToString().c_str(), stderr);
     std::abort();
   }
-  return std::move(result).value();
+  Comparison& c = *result;
+  EXPECT_EQ(RefusalOf(c), "");
+  if (!keeps) c.decided->proofs = nullptr;
+  return std::move(c);
 }
 
 }  // namespace msprobe::compare::test

@@ -52,14 +52,23 @@ TEST(Answer, KeepsTheProofOfEachValueIfAsked) {
   const relations::Proofs& proofs = *c.decided->proofs;
   ASSERT_EQ(proofs.of_leaf.size(), 4U);
   const relations::ValueProof& given = proofs.values[proofs.of_leaf[2]];
-  EXPECT_EQ(given.strength, relations::Strength::kEqual);
-  EXPECT_EQ(given.golden_leaf, 1) << "where the golden makes it";
+  const relations::ProofStep& equal = proofs.steps[given.step];
+  EXPECT_EQ(equal.strength, relations::Strength::kEqual);
+  EXPECT_EQ(proofs.golden_leaf[equal.golden], 1) << "where the golden makes it";
   EXPECT_FALSE(given.exposed);
   const relations::ValueProof& made = proofs.values[proofs.of_leaf[3]];
-  EXPECT_EQ(made.strength, relations::Strength::kNone);
-  EXPECT_GT(made.error, made.bound);
+  const relations::ProofStep& wrong = proofs.steps[made.step];
+  EXPECT_EQ(wrong.strength, relations::Strength::kNone);
+  EXPECT_GT(wrong.error, wrong.bound);
   EXPECT_TRUE(made.exposed);
-  EXPECT_EQ(made.premises, std::vector<int32_t>{proofs.of_leaf[2]});
+  ASSERT_EQ(proofs.PremisesOf(wrong).size(), 1U);
+  EXPECT_EQ(proofs.PremisesOf(wrong)[0].value, proofs.of_leaf[2]);
+  const ProofChain chain = ChainOf(c, 1, 10);
+  ASSERT_EQ(chain.lines.size(), 2U);
+  EXPECT_THAT(chain.lines[0].text,
+              HasSubstr("Functional.a.0.forward.output.0 is the golden's, bit for bit"));
+  EXPECT_THAT(chain.lines[1].text,
+              HasSubstr("Functional.b.0.forward.output.0: 1.05 times the golden's"));
 }
 
 TEST(Answer, AParameterThatOneOptimizerDoesNotUpdate) {

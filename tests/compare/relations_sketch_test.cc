@@ -6,6 +6,7 @@
 #include <functional>
 #include <random>
 
+#include "engine/compare/proofs/check.h"
 #include "engine/compare/relations/carried.h"
 #include "engine/compare/relations/relate.h"
 #include "engine/compare/relations/sketch.h"
@@ -116,6 +117,7 @@ struct Runs {
   Paths paths;
   Graph target, golden;
   Carried before;
+  Proofs proofs;
   Relations relations;
   Runs(Dump t, Dump g, Carried left = {})
       : c(test::MustCompare(std::move(t), std::move(g))),
@@ -123,7 +125,11 @@ struct Runs {
         target(c, Side::kTarget, *content, &paths),
         golden(c, Side::kGolden, *content, &paths),
         before(std::move(left)),
-        relations(c, target, golden, before) {}
+        relations(c, target, golden, before, &proofs) {
+    CheckProofs(c, target, golden, before, &proofs);
+    EXPECT_TRUE(proofs.refused.empty())
+        << proofs.refused.front().defect << ", step " << proofs.refused.front().step;
+  }
   const Relation& Result(CallId call) const { return relations.of(target.Makes(call)[0].value); }
 };
 

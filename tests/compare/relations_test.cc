@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "engine/compare/judge/operation_facts.h"
+#include "engine/compare/proofs/check.h"
 #include "engine/compare/relations/decide.h"
 #include "engine/compare/relations/expose.h"
 #include "engine/compare/relations/graph.h"
@@ -119,6 +120,7 @@ struct Runs {
   Paths paths;
   Graph target, golden;
   Carried before;
+  Proofs proofs;
   Relations relations;
   Runs(Dump t, Dump g, Carried left = {})
       : c(Compared(std::move(t), std::move(g))),
@@ -126,7 +128,11 @@ struct Runs {
         target(c, Side::kTarget, *content, &paths),
         golden(c, Side::kGolden, *content, &paths),
         before(std::move(left)),
-        relations(c, target, golden, before) {}
+        relations(c, target, golden, before, &proofs) {
+    CheckProofs(c, target, golden, before, &proofs);
+    EXPECT_TRUE(proofs.refused.empty())
+        << proofs.refused.front().defect << ", step " << proofs.refused.front().step;
+  }
   ValueId Result(CallId call) const { return target.Makes(call)[0].value; }
 };
 

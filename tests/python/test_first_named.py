@@ -228,6 +228,9 @@ def first(tmp_path, msprobe_bin):
         run_forked(train, tmp_path / "golden", golden, level)
         command = [msprobe_bin, "compare", "target", "golden", "-o", "o", "--format", "json"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        proven = [*command[:-2], "--why", "Optimizer"]  # which checks the proofs of all values
+        proofs = subprocess.run(proven, cwd=tmp_path, capture_output=True, text=True)
+        assert "does not hold" not in proofs.stdout + proofs.stderr
         document = json.loads(done.stdout)
         steps = document["steps"].values() if "steps" in document else []
         for report in [step["ranks"][""] for step in steps] or [document]:

@@ -28,12 +28,13 @@ constexpr double kOfFactor = 0.9, kFactorsAlike = 1e-3;
 
 class Decision {
  public:
-  Decision(const LeftGradients& left, const Carried& before, Comparison* c)
+  Decision(const LeftGradients& left, const Carried& before, bool keep_proofs, Comparison* c)
       : c_(*c),
+        proofs_(keep_proofs ? std::make_shared<Proofs>() : nullptr),
         content_(ContentOf(*c)),
         target_(*c, Side::kTarget, *content_, &paths_),
         golden_(*c, Side::kGolden, *content_, &paths_),
-        relations_(*c, target_, golden_, before),
+        relations_(*c, target_, golden_, before, proofs_.get()),
         left_(left),
         exposure_(relations_, left.Differences(*c)),
         row_of_(c->target.leaves.size(), -1) {
@@ -44,30 +45,26 @@ class Decision {
 
   Carried Left() const { return LeaveBehind(relations_); }
 
-  void KeepProofs() {
-    auto proofs = std::make_shared<Proofs>();
-    proofs->of_leaf.assign(c_.target.leaves.size(), kNoId);
+  // Once, before Write.
+  std::shared_ptr<Proofs> TakeProofs(const ProofLook& look) {
+    proofs_->of_leaf.assign(c_.target.leaves.size(), kNoId);
     for (int32_t leaf = 0; leaf < static_cast<int32_t>(c_.target.leaves.size()); ++leaf)
-      proofs->of_leaf[leaf] = target_.ValueOfLeaf(leaf);
+      proofs_->of_leaf[leaf] = target_.ValueOfLeaf(leaf);
     const auto leaf_of = [](const Graph& run, ValueId v) {
-      if (v == kNoId) return kNoId;
       if (run.values[v].maker != kNoId) return run.made[run.values[v].port].leaf;
       const auto uses = run.TakersOf(v);
       return uses.empty() ? kNoId : run.taken[uses[0].port].leaf;
     };
     for (ValueId v = 0; v < static_cast<ValueId>(target_.values.size()); ++v) {
-      const Relation& r = relations_.of(v);
-      proofs->values.push_back({.strength = r.strength,
-                                .proof = r.proof,
-                                .target_leaf = leaf_of(target_, v),
-                                .golden_leaf = leaf_of(golden_, r.golden),
-                                .error = r.error,
-                                .bound = r.bound,
-                                .factor = r.factor,
-                                .exposed = exposure_.IsExposed(v) && !relations_.IsRight(v),
-                                .premises = target_.InputsOf(v, /*saved=*/true)});
+      ValueProof& proof = proofs_->values[v];
+      proof.target_leaf = leaf_of(target_, v);
+      proof.factor = relations_.of(v).factor;
+      proof.exposed = exposure_.IsExposed(v) && !relations_.IsRight(v);
     }
-    c_.decided->proofs = std::move(proofs);
+    for (ValueId w = 0; w < static_cast<ValueId>(golden_.values.size()); ++w)
+      proofs_->golden_leaf.push_back(leaf_of(golden_, w));
+    look(target_, golden_, proofs_.get());
+    return std::move(proofs_);
   }
 
   void Write() {
@@ -354,6 +351,7 @@ class Decision {
   }
 
   Comparison& c_;
+  std::shared_ptr<Proofs> proofs_;  // null: nobody asks
   std::shared_ptr<const ContentIds> content_;
   Paths paths_;
   Graph target_, golden_;
@@ -385,18 +383,21 @@ bool NothingDiffers(const Comparison& c) {
 
 }  // namespace
 
-void Decide(const LeftGradients& left, Carried* carried, bool keep_proofs, Comparison* c) {
+void Decide(const LeftGradients& left, Carried* carried, const ProofLook& look, Comparison* c) {
   const Carried before = std::move(*carried);
-  if (!keep_proofs && NothingDiffers(*c) && left.Differences(*c).empty()) {
+  if (!look && NothingDiffers(*c) && left.Differences(*c).empty()) {
     *carried = {};
     c->decided.emplace();
     ClassifyCalls(c);
     return;
   }
-  Decision decision(left, before, c);
+  Decision decision(left, before, static_cast<bool>(look), c);
   *carried = decision.Left();
+  const std::shared_ptr<Proofs> proofs = look ? decision.TakeProofs(look) : nullptr;
   decision.Write();
-  if (keep_proofs) decision.KeepProofs();
+  if (proofs == nullptr) return;
+  proofs->of_leaf.resize(c->target.leaves.size(), kNoId);  // some were added with the answer
+  c->decided->proofs = proofs;
 }
 
 }  // namespace msprobe::compare::relations

@@ -220,17 +220,23 @@ double Relations::ErrorOfAllGradients(CallId update) const {
   CallId first = update;
   while (first > 0 && t.calls[first - 1].record == record) --first;
   double off = 0, size = 0;
+  std::vector<ValueId> gradients;
   for (CallId id = first; id < static_cast<CallId>(t.calls.size()); ++id) {
     if (t.calls[id].record != record) break;
     for (const Port& port : t.Takes(id)) {
       if (!LeafPlace(t.dump.leaves[port.leaf], t.dump.records[record]).starts_with("gradients."))
         continue;
+      gradients.push_back(port.value);
       const double n = static_cast<double>(t.values[port.value].moments.n);
       off += n * std::pow(ErrorOf(port.value) * Terms(port.value), 2);
       size += n * std::pow(Rms(port.value), 2);
     }
   }
   all_gradients_ = {.record = record, .error = size > 0 ? std::sqrt(off / size) : 0};
+  if (log != nullptr) {
+    all_gradients_.step =
+        LogStep(kNoId, {.proof = Proof::kJoined, .error = all_gradients_.error}, gradients, -1);
+  }
   return all_gradients_.error;
 }
 
@@ -256,13 +262,15 @@ double Relations::NotHiding(ValueId v, double bound, double roundoff, double* wr
 }
 
 double Relations::ErrorOf(ValueId v) const {
+  const double error = MeasuredOrBound(v);
+  if (of(v).strength == Strength::kNear) noise_ = std::max(noise_, std::min(error, kCap));
+  return error;
+}
+
+double Relations::MeasuredOrBound(ValueId v) const {
   const Relation& r = of(v);
   if (r.strength == Strength::kEqual) return 0;
-  if (r.strength == Strength::kNear) {
-    const double error = std::max(r.error, Coarse(v));
-    noise_ = std::max(noise_, std::min(error, kCap));
-    return error;
-  }
+  if (r.strength == Strength::kNear) return std::max(r.error, Coarse(v));
   return std::isfinite(r.bound) ? r.bound : 0;
 }
 

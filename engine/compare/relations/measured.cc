@@ -45,12 +45,12 @@ void Relations::FindBeside() {
 }
 
 // A relation of values without moments, as their row was judged; none: it was not.
-std::optional<Relation> Relations::ByRow(ValueId v, ValueId w, Proof proof) const {
+std::optional<Relation> Relations::ByRow(ValueId v, ValueId w) const {
   const Beside* beside = BesideOf(v, w);
   if (beside == nullptr || beside->by_row == RowVerdict::kUnknown) return std::nullopt;
   const bool same = t.values[v].content != kNoId && t.values[v].content == g.values[w].content;
   const double roundoff = std::max(t.values[v].roundoff, kDouble);
-  Relation r{.proof = proof, .golden = w, .error = beside->roundings * roundoff};
+  Relation r{.proof = Proof::kItsRow, .golden = w, .error = beside->roundings * roundoff};
   switch (beside->by_row) {
     case RowVerdict::kEqual:
       r.strength = same ? Strength::kEqual : Strength::kNear;
@@ -131,7 +131,7 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   const Value &a = t.values[v], &b = g.values[w];
   Relation r{.proof = proof, .golden = w, .bound = bound};
   if (!a.moments.known || !b.moments.known || b.unwritten) {
-    if (const auto by_row = b.unwritten ? std::nullopt : ByRow(v, w, proof)) return *by_row;
+    if (const auto by_row = b.unwritten ? std::nullopt : ByRow(v, w)) return *by_row;
     r.strength = Strength::kEqual;
     r.proof = Proof::kNotRecorded;
     return r;

@@ -245,14 +245,25 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
     allowed.push_back(roundoff > 0 ? own * std::min(share, 1.0) : 1e-12);
     if (!(error <= allowed.back())) return error;
   }
+  int32_t together = -1;
+  if (log != nullptr &&
+      !std::all_of(mine.begin(), mine.end(), [this](ValueId v) { return IsKnown(v); })) {
+    together = static_cast<int32_t>(log->together.size());
+    log->together.push_back({.target = {mine.begin(), mine.end()},
+                             .golden = {others.begin(), others.end()},
+                             .error = error,
+                             .terms = terms});
+  }
   for (size_t i = 0; i < mine.size(); ++i) {
     const ValueId v = mine[i];
     if (!IsKnown(v)) {
-      relations_[v] = {.strength = Strength::kNear,
-                       .proof = proof,
-                       .error = std::max(error, 4 * roundoff),
-                       .bound = allowed[i],
-                       .proven = proven};
+      Set(v,
+          {.strength = Strength::kNear,
+           .proof = proof,
+           .error = std::max(error, 4 * roundoff),
+           .bound = allowed[i],
+           .proven = proven},
+          {}, together);
     }
     part_[v] = 1;
   }
@@ -281,7 +292,11 @@ void Relations::RelateDivided(CallId call) {
       }
       if (best == 0 || std::isinf(best)) continue;
       for (const ValueId v : all) {
-        if (!known(v) && best > kSurely * of(v).bound) wrong_[v] = best;
+        if (known(v) || !(best > kSurely * of(v).bound)) continue;
+        wrong_[v] = best;
+        Relation apart = of(v);  // together, not from its partner
+        apart.proof = Proof::kNotFound;
+        if (log != nullptr) Log(v, apart, {}, -1);
       }
     }
   }
@@ -312,7 +327,10 @@ void Relations::RelateTransposed(CallId call) {
       return g.IsWeight(w) && g.values[w].maker == kNoId && AreTransposed(value, g.values[w]) &&
              SameElements(value.moments, g.values[w].moments);
     });
-    if (same != found->second.end()) SetTransposed(v, *same, 0, 0);
+    if (same == found->second.end()) continue;
+    std::vector<ValueId> results;
+    for (const Port& made : makes) results.push_back(made.value);
+    SetTransposed(v, *same, 0, 0, results);
   }
 }
 
@@ -330,6 +348,10 @@ void Relations::RelateUpdateOfTransposed(CallId call) {
   const auto transposed = [this](const Port& port) { return transposed_[port.value] != 0; };
   const auto takes = t.Takes(call);
   if (std::none_of(takes.begin(), takes.end(), transposed)) return;
+  std::vector<ValueId> moved;
+  for (const Port& port : takes) {
+    if (transposed(port)) moved.push_back(port.value);
+  }
   for (const auto ports : {takes, t.Makes(call)}) {
     for (const Port& port : ports) {
       const ValueId v = port.value, w = AtPartner(port);
@@ -337,17 +359,20 @@ void Relations::RelateUpdateOfTransposed(CallId call) {
       const double bound = BoundOf(v).error;
       const double error = Distance(t.values[v].moments, g.values[w].moments, Terms(v));
       if (error <= std::max(bound, kOwnRoundings * t.values[v].roundoff))
-        SetTransposed(v, w, error, bound);
+        SetTransposed(v, w, error, bound, moved);
     }
   }
 }
 
-void Relations::SetTransposed(ValueId v, ValueId w, double error, double bound) {
-  Set(v, {.strength = Strength::kNear,
-          .proof = Proof::kTransposed,
-          .golden = w,
-          .error = error,
-          .bound = bound});
+void Relations::SetTransposed(ValueId v, ValueId w, double error, double bound,
+                              std::span<const ValueId> more) {
+  Set(v,
+      {.strength = Strength::kNear,
+       .proof = Proof::kTransposed,
+       .golden = w,
+       .error = error,
+       .bound = bound},
+      more);
   transposed_[v] = 1;
   wrong_[v] = 0;
 }

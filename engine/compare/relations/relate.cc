@@ -66,11 +66,12 @@ bool SameEnvironment(const Dump& a, const Dump& b) {
 }  // namespace
 
 Relations::Relations(const Comparison& comparison, const Graph& target, const Graph& golden,
-                     const Carried& before)
+                     const Carried& before, Proofs* proofs)
     : c(comparison),
       t(target),
       g(golden),
       carried(before),
+      log(proofs),
       of_two_frameworks(OfTwoFrameworks(target.dump, golden.dump)),
       pair(target.calls.size(), kNoId),
       partner(golden.calls.size(), kNoId),
@@ -78,6 +79,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       wrong_(target.values.size(), 0),
       terms_(target.values.size(), -1),
       coarse_(target.values.size(), -1),
+      step_of_(log != nullptr ? target.values.size() : 0, -1),
       has_(golden.values.size(), 0),
       part_(target.values.size(), 0),
       covered_(golden.values.size(), 0),
@@ -88,6 +90,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       target_leaf_(golden.dump.leaves.size(), kNoId),
       scalar_differs_(target.dump.leaves.size(), 0),
       same_environment_(!comparison.tolerant && SameEnvironment(target.dump, golden.dump)) {
+  if (log != nullptr) log->values.resize(t.values.size());
   PairCalls();
   PairRecomputed();
   PairGradients();
@@ -253,7 +256,7 @@ void Relations::RelateIndices(CallId call) {
     const auto index = [this](const Port& port) { return of(port.value).proof == Proof::kIndex; };
     if (std::all_of(takes.begin(), takes.end(), known) &&
         std::any_of(takes.begin(), takes.end(), index)) {
-      for (const Port& port : t.Makes(call)) RelateIndex(port);
+      for (const Port& port : t.Makes(call)) RelateIndex(port, call);
     }
   }
   bool in_another_order = false;
@@ -268,11 +271,11 @@ void Relations::RelateIndices(CallId call) {
     }
   }
   if (in_another_order) {
-    for (const Port& port : t.Takes(call)) RelateIndex(port);
+    for (const Port& port : t.Takes(call)) RelateIndex(port, call);
   }
 }
 
-void Relations::RelateIndex(const Port& port) {
+void Relations::RelateIndex(const Port& port, CallId call) {
   const Value& value = t.values[port.value];
   const ValueId w = AtPartner(port);
   if (value.IsFloat() || value.plain || IsKnown(port.value) || w == kNoId ||
@@ -282,9 +285,15 @@ void Relations::RelateIndex(const Port& port) {
   for (const ValueId made_of : t.InputsOf(port.value, false)) {
     if (!IsKnown(made_of) && !t.values[made_of].plain) return;  // they may be others for that
   }
-  Set(port.value,
-      {.strength = Strength::kSame, .proof = Proof::kIndex, .golden = w, .proven = true});
   wrong_[port.value] = 0;
+  std::vector<ValueId> beside;
+  for (const auto ports : {t.Takes(call), t.Makes(call)}) {
+    for (const Port& other : ports) {
+      if (other.value != port.value) beside.push_back(other.value);
+    }
+  }
+  Set(port.value,
+      {.strength = Strength::kSame, .proof = Proof::kIndex, .golden = w, .proven = true}, beside);
 }
 
 void Relations::Relate(ValueId v, ValueId w, bool weight) {
@@ -326,6 +335,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   }
   if (best.strength == Strength::kNone && w != kNoId && IsReordered(v, w)) {
     best.strength = Strength::kSame;
+    best.proof = Proof::kReordered;
     best.golden = w;
     best.error = 0;
     best.proven = true;
@@ -335,13 +345,62 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   best.doubtful = IsDoubtful(v, best);
   best.like = best.like || wrong > 0;
   if (best.strength == Strength::kNone) best.factor = factor;
-  if (best.strength > old.strength || old.proof == Proof::kNotTried) Set(v, best);
+  if (best.strength > old.strength || old.proof == Proof::kNotTried)
+    Set(v, best);
+  else if (log != nullptr && best.strength == Strength::kNone && old.strength == Strength::kNone)
+    Log(v, best, {}, -1);  // it is wrong by more, or by less, than was known
   if (old.strength == Strength::kNone) old.factor = best.factor;
 }
 
-void Relations::Set(ValueId v, const Relation& r) {
+void Relations::Set(ValueId v, const Relation& r, std::span<const ValueId> more, int32_t together) {
+  if (log != nullptr) {  // before: it may be one of its own premises
+    Log(v, r, more, together);
+    log->values[v].step = step_of_[v];
+  }
   relations_[v] = r;
-  if (r.strength >= Strength::kNear && r.golden != kNoId) taken_[r.golden] = 1;
+  const bool tells = !t.values[v].plain;  // any constant is near any other one of its number
+  if (tells && r.strength >= Strength::kNear && r.golden != kNoId) taken_[r.golden] = 1;
+}
+
+void Relations::Log(ValueId v, const Relation& r, std::span<const ValueId> more, int32_t together) {
+  std::vector<ValueId> used;
+  if (r.proof != Proof::kSameContent) used = t.InputsOf(v, /*saved=*/true);
+  used.insert(used.end(), more.begin(), more.end());
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  step_of_[v] = LogStep(v, r, used, together);
+}
+
+int32_t Relations::LogStep(ValueId v, const Relation& r, std::span<const ValueId> used,
+                           int32_t together) const {
+  ProofStep step{.strength = r.strength,
+                 .proof = r.proof,
+                 .proven = r.proven,
+                 .value = v,
+                 .golden = r.golden,
+                 .together = together,
+                 .error = r.error,
+                 .bound = r.bound,
+                 .first_premise = static_cast<uint32_t>(log->premises.size())};
+  for (const ValueId w : used) {
+    log->premises.push_back({.value = w,
+                             .step = step_of_[w],
+                             .error = MeasuredOrBound(w),
+                             .terms = Terms(w),
+                             .coarse = Coarse(w),
+                             .wrong = wrong_[w]});
+  }
+  if (v != kNoId) {
+    step.terms = Terms(v);
+    step.wrong = r.strength == Strength::kNone ? wrong_[v] : 0;
+    const CallId maker = t.values[v].maker;
+    if (maker != kNoId && t.calls[maker].kind == CallKind::kUpdate && all_gradients_.step >= 0 &&
+        all_gradients_.record == t.calls[maker].record)
+      log->premises.push_back({.step = all_gradients_.step, .error = all_gradients_.error});
+  }
+  step.premises = static_cast<uint32_t>(log->premises.size()) - step.first_premise;
+  log->steps.push_back(step);
+  return static_cast<int32_t>(log->steps.size()) - 1;
 }
 
 // A constant is right unless its place in the golden has another content.
@@ -351,16 +410,16 @@ void Relations::RelateConstant(ValueId v, ValueId w) {
   const Value& a = t.values[v];
   const bool told = w != kNoId && a.moments.known && g.values[w].moments.known;
   if (w != kNoId && !told && !a.unwritten && !g.values[w].unwritten) {
-    if (const auto by_row = ByRow(v, w, Proof::kPartner)) {
-      old = *by_row;
+    if (const auto by_row = ByRow(v, w)) {
+      Set(v, *by_row);
       return;
     }
   }
   const bool same = told && SameBits(v, w);
   if (!told || a.unwritten || g.values[w].unwritten || same) {
-    old = {.strength = Strength::kEqual,
-           .proof = a.moments.known ? Proof::kConstant : Proof::kNotRecorded,
-           .golden = w};
+    Set(v, {.strength = Strength::kEqual,
+            .proof = a.moments.known ? Proof::kConstant : Proof::kNotRecorded,
+            .golden = w});
     return;
   }
   const Value& b = g.values[w];
@@ -369,12 +428,12 @@ void Relations::RelateConstant(ValueId v, ValueId w) {
   const double error = ApartOf(v, w, Terms(v)).in_order;
   const bool near =
       a.IsFloat() || b.IsFloat() ? error <= bound : SameElements(a.moments, b.moments);
-  old = {.strength = near ? Strength::kNear : Strength::kNone,
-         .proof = Proof::kConstant,
-         .golden = near ? w : kNoId,
-         .error = error,
-         .bound = bound,
-         .factor = near ? 0 : FactorOf(v, w, bound)};
+  Set(v, {.strength = near ? Strength::kNear : Strength::kNone,
+          .proof = Proof::kConstant,
+          .golden = near ? w : kNoId,
+          .error = error,
+          .bound = bound,
+          .factor = near ? 0 : FactorOf(v, w, bound)});
 }
 
 // A golden value with the same moments, whatever call made it.

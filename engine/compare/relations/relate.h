@@ -11,6 +11,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -55,14 +56,15 @@ inline constexpr double kSurely = 8;
 
 class Relations {
  public:
-  // Keeps references to its arguments.
+  // Keeps references to its arguments. `log`: each step is written there, too; null: nobody asks.
   Relations(const Comparison& comparison, const Graph& target, const Graph& golden,
-            const Carried& before);
+            const Carried& before, Proofs* log = nullptr);
 
   const Comparison& c;
   const Graph& t;
   const Graph& g;
   const Carried& carried;
+  Proofs* const log;
   // Their operations have other names, arguments, and results that only one of them returns.
   const bool of_two_frameworks;
   std::vector<CallId> pair;     // of each call of the target; kNoId
@@ -149,7 +151,7 @@ class Relations {
   void FindArrivals();
   void FindBeside();
   const Beside* BesideOf(ValueId value, ValueId w) const;
-  std::optional<Relation> ByRow(ValueId value, ValueId w, Proof proof) const;
+  std::optional<Relation> ByRow(ValueId value, ValueId w) const;
   bool SameBits(ValueId value, ValueId w) const;
   std::optional<Apart> BySketches(ValueId value, ValueId w, double size, double factor = 1) const;
   bool RelateAsLeft(ValueId value);
@@ -157,7 +159,13 @@ class Relations {
   std::vector<CallId> Order() const;
   void RelateCall(CallId call);
   void Relate(ValueId value, ValueId w, bool weight);
-  void Set(ValueId value, const Relation& relation);
+  // `more`: values that the proof uses besides those that the value was made of.
+  void Set(ValueId value, const Relation& relation, std::span<const ValueId> more = {},
+           int32_t together = -1);
+  int32_t LogStep(ValueId value, const Relation& relation, std::span<const ValueId> used,
+                  int32_t together) const;
+  void Log(ValueId value, const Relation& relation, std::span<const ValueId> more,
+           int32_t together);
   void RelateConstant(ValueId value, ValueId w);
   Relation CompareWith(ValueId value, ValueId w, double bound, bool exact, Proof proof) const;
   Relation Search(ValueId value, double bound, bool exact) const;
@@ -166,11 +174,12 @@ class Relations {
   bool IsDoubtful(ValueId value, const Relation& relation) const;
   void RelateDivided(CallId call);
   void RelateIndices(CallId call);
-  void RelateIndex(const Port& port);
+  void RelateIndex(const Port& port, CallId call);
   void RelateTransposed(CallId call);
   bool ArrivesTransposed(ValueId value) const;
   void RelateUpdateOfTransposed(CallId call);
-  void SetTransposed(ValueId value, ValueId w, double error, double bound);
+  void SetTransposed(ValueId value, ValueId w, double error, double bound,
+                     std::span<const ValueId> more);
   bool IsReordered(ValueId v, ValueId w) const;
   bool IsMadeReordered(ValueId v, ValueId w) const;
   bool Follows(ValueId value) const;
@@ -191,6 +200,7 @@ class Relations {
   double BoundOfUnseen(ValueId value, ValueId w, const Carried::Unseen& moved) const;
   double NotHiding(ValueId value, double bound, double roundoff, double* wrong) const;
   double ErrorOf(ValueId value) const;
+  double MeasuredOrBound(ValueId value) const;
   struct Arguments {  // floats that a call takes
     int number = 0;
     ValueId first = kNoId;
@@ -215,8 +225,9 @@ class Relations {
     std::optional<DType> dtype;
   };
   std::vector<Relation> relations_;
-  std::vector<double> wrong_;           // of each value the error that rounding cannot explain; 0
-  std::vector<double> terms_, coarse_;  // -1: not known yet
+  std::vector<double> wrong_;             // of each value the error that rounding cannot explain; 0
+  std::vector<double> terms_, coarse_;    // -1: not known yet
+  mutable std::vector<int32_t> step_of_;  // of each value the last step of the log
   std::vector<char> has_, part_, covered_;
   std::vector<char> taken_;  // golden values that a value of the target is near
   std::vector<char>
@@ -245,6 +256,7 @@ class Relations {
   struct OfUpdate {            // of the optimizer's entry that was asked for last
     int32_t record = -1;
     double error = 0;
+    int32_t step = -1;  // of the log
   };
   mutable OfUpdate all_gradients_, rates_;
   mutable std::optional<std::vector<NextWeight>> next_weights_;

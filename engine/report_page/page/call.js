@@ -3,6 +3,7 @@
 import { sideWords } from "./calls.js";
 import { elementsOf } from "./elements.js";
 import { nearGraph } from "./near.js";
+import { proofView } from "./proof.js";
 import { clean, el, grouped, named, short } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
@@ -74,7 +75,7 @@ export class CallView {
   async show(calls, i) {
     this.calls = calls;
     const asked = (this.asked = Symbol()), fromGraph = this.root.querySelector(".near")?.contains(document.activeElement);
-    const [rows, frames, place] = await Promise.all([calls.values(i), calls.frames(i), calls.place(i)]);
+    const [rows, frames, place, proof] = await Promise.all([calls.values(i), calls.frames(i), calls.place(i), calls.proof(i)]);
     if (asked !== this.asked) return; // another call was selected meanwhile
     const values = rows ? rows.map(valueOf) : null, look = calls.classOf(i), side = sideWords[calls.sides[i]];
     const partner = calls.partner(i), forward = calls.forwardOf(i), path = calls.path(calls.module[i]);
@@ -88,6 +89,7 @@ export class CallView {
       forward >= 0 ? el("p", {}, el("small", { class: "quiet" }, "backward of "), this.link(forward, "←")) : "",
       this.region(calls, i),
       numbers,
+      calls.head.proofs && side !== "only in the golden" && look.name !== "equal" ? proofView(proof) : "",
       el("div", { id: "around" }),
       this.stack(frames),
       el("p", { class: "buttons" }, el("button", { onclick: () => this.onCopy() }, "Copy as Markdown"), el("span", { id: "copied", role: "status" })),

@@ -194,6 +194,16 @@ export class Calls {
     return line ? JSON.parse(line) : null;
   }
   /**
+   * How its values are known, as proofView takes it.
+   * @param {number} i
+   * @returns {Promise<any[]|null>}
+   */
+  async proof(i) {
+    const block = await lines(`p${this.part}-proofs-${Math.floor(i / this.head.block)}`);
+    const line = block[i % this.head.block];
+    return line ? JSON.parse(line) : null;
+  }
+  /**
    * Where the call was made, innermost first: [path, line, function, source, first line, lines].
    * @param {number} i
    * @returns {Promise<any[][]>}

@@ -100,7 +100,7 @@ export function json(id) {
 
 /** @type {Map<string, Promise<string[]>>} */
 const blocks = new Map();
-const blocksKept = 8;
+const blocksKept = 12;
 
 /**
  * The lines of a block of values. The last few stay unpacked.

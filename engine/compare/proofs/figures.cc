@@ -1,0 +1,298 @@
+#include "engine/compare/proofs/figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <limits>
+
+#include "engine/compare/model/record_keys.h"
+#include "engine/kernels/phase.h"
+
+namespace msprobe::compare {
+namespace {
+
+using relations::Graph;
+using relations::kNoId;
+using relations::Moments;
+using relations::Port;
+using relations::RowSketch;
+using relations::Value;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kStatisticsDigits = 0x1p-22;
+
+uint64_t Key(ValueId v, ValueId w) {
+  return static_cast<uint64_t>(v) << 32 | static_cast<uint32_t>(w);
+}
+
+double Of(double difference, double size) {
+  if (difference == 0) return 0;
+  const double by = size > 0 ? std::abs(difference) / size : kInfinity;
+  return std::isnan(by) ? kInfinity : by;
+}
+
+double LargestOf(const Moments& m) { return std::max(std::abs(m.high), std::abs(m.low)); }
+
+double MomentsApart(const Moments& a, const Moments& b, double terms) {
+  if (!a.known || !b.known || a.n != b.n || a.not_finite != b.not_finite ||
+      a.extremes != b.extremes)
+    return kInfinity;
+  if (a.not_finite > 0) return 0;
+  const double size = std::max(LargestOf(b), terms), rms = std::max(b.Rms(), terms);
+  if (size == 0 || rms == 0) return LargestOf(a) == 0 ? 0 : kInfinity;
+  const double root = std::sqrt(static_cast<double>(b.n));
+  return std::max({Of(a.high - b.high, size), Of(a.low - b.low, size), Of(a.mean - b.mean, rms),
+                   Of(a.norm - b.norm, rms * root)});
+}
+
+// Sums over all elements that tell their rows in any order.
+double RowsApart(std::complex<double> rows, double squares, std::complex<double> other_rows,
+                 double other_squares, double size) {
+  const double roots = std::sqrt(std::max(squares, 0.0)) - std::sqrt(std::max(other_squares, 0.0));
+  return std::max(Of(std::abs(rows - other_rows), size), Of(roots, size));
+}
+
+// What the sketches of several values add up to.
+struct Whole {
+  int64_t rows = 0, columns = 0, height = 0, width = 0;
+  bool even_height = true, even_width = true;
+  std::complex<double> sum, wave, beside;
+  double squares = 0;
+};
+
+// Of sketches with `width` columns, or of the first of each value; false: a value has none.
+bool Add(const Graph& run, std::span<const int32_t> values, int64_t width, Whole* out) {
+  for (const int32_t v : values) {
+    const auto sketches = run.SketchesOf(v);
+    const auto found = std::find_if(sketches.begin(), sketches.end(), [&](const RowSketch& each) {
+      return width == 0 || each.columns == width;
+    });
+    if (found == sketches.end()) return false;
+    if (out->rows == 0) out->height = found->rows, out->width = found->columns;
+    out->even_height &= found->rows == out->height;
+    out->even_width &= found->columns == out->width;
+    const auto turn = kernels::PhaseOf(kernels::kColumnStep * static_cast<uint64_t>(out->columns));
+    out->beside += turn * found->sums.wave;
+    out->sum += found->sums.rows;
+    out->wave += found->sums.wave;
+    out->squares += found->sums.squares;
+    out->rows += found->rows;
+    out->columns += found->columns;
+  }
+  return true;
+}
+
+Moments AllOf(const Graph& run, std::span<const int32_t> values) {
+  Moments all{.known = true, .high = -kInfinity, .low = kInfinity};
+  double squares = 0;
+  for (const int32_t v : values) {
+    const Moments& part = run.values[v].moments;
+    all.known &= part.known;
+    if (part.n == 0) continue;
+    all.high = std::max(all.high, part.high);
+    all.low = std::min(all.low, part.low);
+    all.mean += part.mean * static_cast<double>(part.n);
+    squares += part.norm * part.norm;
+    all.n += part.n;
+    all.not_finite += part.not_finite;
+    all.extremes += part.extremes;
+  }
+  if (all.n > 0) all.mean /= static_cast<double>(all.n);
+  if (all.n == 0) all.high = all.low = 0;
+  all.norm = std::sqrt(squares);
+  return all;
+}
+
+// The number of elements that a mask tells from the others, and its coding; 0: it is none.
+struct Told {
+  int64_t few = 0;
+  int coding = 0;
+};
+
+Told MaskOf(const Value& value) {
+  const Moments& m = value.moments;
+  const int64_t all = value.shape.elements();
+  Told told;
+  if (value.dtype.dtype() == DType::kBool) {
+    told = {m.zeros, 1};
+  } else if (m.extremes > 0 && m.high == 0 && m.low == 0) {
+    told = {m.extremes, 2};
+  } else if (m.high == 1 && m.low == 0 && m.zeros > 0 &&
+             std::abs(m.norm * m.norm + static_cast<double>(m.zeros - all)) < 1e-3) {
+    told = {m.zeros, 3};
+  }
+  told.few = std::min(told.few, all - told.few);
+  return told;
+}
+
+}  // namespace
+
+Figures::Figures(const Comparison& comparison, const Graph& target, const Graph& golden,
+                 const relations::Carried& before)
+    : c_(comparison), t_(target), g_(golden) {
+  for (size_t i = 0; i < c_.rows.size(); ++i) {
+    const Row& row = c_.rows[i];
+    if (row.target < 0 || row.golden < 0) continue;
+    const ValueId v = t_.ValueOfLeaf(row.target), w = g_.ValueOfLeaf(row.golden);
+    if (v != kNoId && w != kNoId) rows_[Key(v, w)].push_back(static_cast<int32_t>(i));
+  }
+  FindMostTerms(before);
+}
+
+std::span<const int32_t> Figures::RowsOf(ValueId v, ValueId w) const {
+  const auto found = rows_.find(Key(v, w));
+  if (found == rows_.end()) return {};
+  return found->second;
+}
+
+Gap Figures::Between(ValueId v, ValueId w, double terms) const {
+  const Moments &a = t_.values[v].moments, &b = g_.values[w].moments;
+  Gap gap{.moments = MomentsApart(a, b, terms)};
+  gap.in_order = gap.rows = gap.moments;
+  if (std::isinf(gap.moments)) return gap;
+  const double size = std::max(b.Rms(), terms) * std::sqrt(static_cast<double>(b.n));
+  const auto compare = [&](const RowSketch& x, const RowSketch& y) {
+    const double rows = RowsApart(x.sums.rows, x.sums.squares, y.sums.rows, y.sums.squares, size);
+    gap.told = true;
+    gap.vector = x.rows == 1 && x.columns > 1;
+    gap.in_order = std::max({gap.moments, rows, Of(std::abs(x.sums.wave - y.sums.wave), size)});
+    gap.rows = gap.vector ? gap.moments : std::max(gap.moments, rows);
+  };
+  for (const RowSketch& x : t_.SketchesOf(v)) {
+    for (const RowSketch& y : g_.SketchesOf(w)) {
+      if (!gap.told && x.rows == y.rows && x.columns == y.columns) compare(x, y);
+    }
+  }
+  double far = -1;
+  bool other = false;
+  for (const int32_t row : RowsOf(v, w)) {
+    const kernels::Diff* diff = c_.DiffOf(row);
+    const bool files = c_.measures[row].reason == Reason::kShapeDiffers &&
+                       t_.dump.leaves[c_.rows[row].target].shape.SameWithoutOnes(
+                           g_.dump.leaves[c_.rows[row].golden].shape);
+    other |= files || (diff != nullptr && diff->nonfinite_mismatch > 0);
+    if (diff != nullptr && !std::isnan(diff->euclidean)) far = std::max(far, diff->euclidean);
+  }
+  if (far < 0 && !other) return gap;
+  gap.compared = true;
+  gap.in_order = other ? kInfinity : Of(far, size);
+  return gap;
+}
+
+double Figures::Between(const relations::Together& together, bool* told) const {
+  const Moments all = AllOf(t_, together.target), whole = AllOf(g_, together.golden);
+  const double moments = MomentsApart(all, whole, together.terms);
+  const double size =
+      std::max(whole.Rms(), together.terms) * std::sqrt(static_cast<double>(whole.n));
+  *told = true;
+  for (const RowSketch& first : t_.SketchesOf(together.target[0])) {
+    Whole x, y;
+    if (!Add(t_, together.target, first.columns, &x) ||
+        !Add(g_, together.golden, first.columns, &y))
+      continue;
+    const double rows =
+        x.rows != y.rows ? kInfinity
+                         : std::max(moments, RowsApart(x.sum, x.squares, y.sum, y.squares, size));
+    if (together.target.size() == together.golden.size() || all.extremes > 0) return rows;
+    if (!x.even_height || !y.even_height || x.height != y.height) return rows;
+    const double sums =
+        std::max(Of(std::abs(x.sum - y.sum), size), Of(std::abs(x.wave - y.wave), size));
+    return std::min(rows, sums * std::sqrt(static_cast<double>(together.golden.size())));
+  }
+  Whole x, y;
+  *told = Add(t_, together.target, 0, &x) && Add(g_, together.golden, 0, &y);
+  if (!*told) return moments;
+  if (x.columns != y.columns || !x.even_height || !y.even_height || x.height != y.height)
+    return kInfinity;
+  return std::max(moments, Of(std::abs(x.beside - y.beside), size));
+}
+
+bool Figures::SameElements(ValueId v, ValueId w) const {
+  const Moments &a = t_.values[v].moments, &b = g_.values[w].moments;
+  if (!a.known || !b.known) return false;
+  const bool zeros = a.zeros < 0 || b.zeros < 0 || a.zeros == b.zeros;
+  return zeros && a.n == b.n && a.high == b.high && a.low == b.low &&
+         a.not_finite == b.not_finite && a.extremes == b.extremes &&
+         std::abs(a.norm - b.norm) <= kStatisticsDigits * b.norm &&
+         std::abs(a.mean - b.mean) <= kStatisticsDigits * std::max(b.Rms(), std::abs(b.mean));
+}
+
+bool Figures::SameMask(ValueId v, ValueId w) const {
+  const Told a = MaskOf(t_.values[v]), b = MaskOf(g_.values[w]);
+  return a.coding != 0 && b.coding != 0 && a.coding != b.coding && a.few > 0 && a.few == b.few &&
+         t_.values[v].shape.elements() == g_.values[w].shape.elements();
+}
+
+bool Figures::StandAtOnePlace(ValueId v, ValueId w) const {
+  if (!RowsOf(v, w).empty()) return true;
+  // Calls of a backward pass that have no rows are paired by their places.
+  const auto places = [](const Graph& run, ValueId value) {
+    std::vector<std::pair<bool, int32_t>> out;  // whether it is made there; the place
+    for (const relations::Taker& use : run.TakersOf(value)) {
+      if (run.calls[use.call].IsBackward()) out.emplace_back(false, run.taken[use.port].place);
+    }
+    for (const relations::CallId maker : run.MakersOf(value)) {
+      for (const Port& port : run.Makes(maker)) {
+        if (port.value == value && run.calls[maker].IsBackward())
+          out.emplace_back(true, port.place);
+      }
+    }
+    return out;
+  };
+  const auto mine = places(t_, v), others = places(g_, w);
+  return std::ranges::any_of(
+      mine, [&](const auto& place) { return std::ranges::find(others, place) != others.end(); });
+}
+
+// Terms of a value are at most those of an argument that was added to it, the same share of it as of an
+// argument, or the root of the number of elements that were added up.
+double Figures::TermsFrom(ValueId v) const {
+  const Value& value = t_.values[v];
+  double most = value.moments.Rms(), saved = 1;
+  if (!value.IsFloat() || value.moments.n == 0) return most;
+  const relations::CallId maker = value.maker;
+  if (maker != kNoId && t_.calls[maker].kind == relations::CallKind::kGradients) {
+    for (const Port& port : t_.Makes(maker))
+      most = std::max(most, t_.values[port.value].moments.Rms());
+  }
+  for (const ValueId w : t_.InputsOf(v, /*saved=*/true)) {
+    const double rms = t_.values[w].moments.Rms();
+    if (t_.values[w].IsFloat()) saved = std::max(saved, rms);
+    if (rms > 0) {
+      const double ratio = most_terms_[w] / rms;
+      const bool squares = maker != kNoId && t_.calls[maker].kind == relations::CallKind::kUpdate;
+      most = std::max(most, value.moments.Rms() * (squares ? ratio * ratio : ratio));
+    }
+  }
+  for (const ValueId w : t_.InputsOf(v, /*saved=*/true)) {
+    const double rows =
+        static_cast<double>(t_.values[w].moments.n) / static_cast<double>(value.moments.n);
+    most = std::max({most, most_terms_[w] * std::sqrt(std::max(rows, 1.0)),
+                     t_.values[w].moments.Rms() * saved * std::sqrt(rows)});
+  }
+  return most;
+}
+
+void Figures::FindMostTerms(const relations::Carried& before) {
+  constexpr int kMostRounds = 6;  // most values have a larger number than what they were made of
+  most_terms_.resize(t_.values.size());
+  for (size_t v = 0; v < most_terms_.size(); ++v)
+    most_terms_[v] = t_.values[v].IsFloat() ? t_.values[v].moments.Rms() : 0;
+  for (const Port& port : t_.taken) {
+    const auto left = before.left.find(ContentKey(t_.dump.leaves[port.leaf]));
+    if (left != before.left.end())
+      most_terms_[port.value] = std::max(most_terms_[port.value], left->second.terms);
+  }
+  bool grows = true;
+  for (int round = 0; round < kMostRounds && grows; ++round) {
+    grows = false;
+    for (ValueId v = 0; v < static_cast<ValueId>(most_terms_.size()); ++v) {
+      const double most = TermsFrom(v);
+      if (!(most > most_terms_[v] * (1 + 1e-9))) continue;
+      most_terms_[v] = most;
+      grows = true;
+    }
+  }
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,140 @@
+#include "engine/compare/proofs/growth.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/compare/model/rounding.h"
+#include "engine/compare/model/thresholds.h"
+
+namespace msprobe::compare {
+namespace {
+
+using relations::Call;
+using relations::CallKind;
+using relations::kNoId;
+using relations::Moments;
+using relations::Premise;
+using relations::ProofStep;
+using relations::Strength;
+using relations::Value;
+
+// The numbers of the model of error (docs/explain/how-compare-decides.md).
+constexpr double kRoundings = 16, kOfSums = 4;
+constexpr double kOfMoves = 4, kOfOthers = 8, kOfCancelling = 32;
+constexpr double kNeverMore = 1e-3, kGone = 64, kHidden = 4, kOfParts = 4;
+
+double MovedBy(const Moments& a, const Moments& b) {
+  return std::max({std::abs(a.high - b.high), std::abs(a.low - b.low), std::abs(a.mean - b.mean)});
+}
+
+double ShareOf(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+}  // namespace
+
+Growth::Growth(const Comparison& comparison, const relations::Graph& target,
+               const relations::Graph& golden)
+    : c_(comparison), t_(target), g_(golden) {
+  for (const relations::Port& port : t_.made)
+    coarsest_ = std::max(coarsest_, t_.values[port.value].roundoff);
+  const auto update = std::ranges::find_if(
+      t_.calls, [](const Call& call) { return call.kind == CallKind::kUpdate; });
+  first_update_ = static_cast<relations::CallId>(update - t_.calls.begin());
+}
+
+double Growth::ScaleOf(const Value& value) const {
+  const std::string_view api = value.maker == kNoId ? "" : t_.ApiOf(value.maker);
+  return c_.tolerance * c_.Thresholds().RoundingScale(api, RoundingOf(value.dtype));
+}
+
+bool Growth::IsExact(const ProofStep& step, std::span<const Premise> premises,
+                     std::span<const ProofStep> steps) const {
+  const Value& value = t_.values[step.value];
+  if (value.maker == kNoId || t_.calls[value.maker].kind != CallKind::kOperation ||
+      !t_.calls[value.maker].facts->Moves())
+    return false;
+  return std::ranges::all_of(premises, [&](const Premise& each) {
+    return each.step >= 0 && steps[each.step].strength == Strength::kEqual;
+  });
+}
+
+double Growth::Most(const ProofStep& step, std::span<const Premise> premises, double noise) const {
+  const Value& value = t_.values[step.value];
+  const Call* call = value.maker == kNoId ? nullptr : &t_.calls[value.maker];
+  if (call != nullptr && call->kind == CallKind::kUpdate) return MostOfUpdate(step, premises);
+  const bool sum = !t_.PartsOf(step.value).empty();
+  const bool unseen = call == nullptr || call->kind == CallKind::kGradients;
+  const bool moves = call != nullptr && call->kind == CallKind::kOperation && call->facts->Moves();
+  double roundoff = value.roundoff, coarse = unseen ? coarsest_ : 0;
+  double grown = 0, added = 0, measured = 0;
+  for (const Premise& each : premises) {
+    if (each.value < 0) continue;
+    const Value& argument = t_.values[each.value];
+    roundoff = std::max(roundoff, argument.roundoff);
+    coarse = std::max(coarse, each.coarse);
+    const double rms = argument.moments.Rms(), size = each.error * each.terms;
+    grown = std::max(grown, rms > 0 ? size / rms : each.error);
+    added += std::pow(kOfParts * ShareOf(size, step.terms), 2);
+    measured = std::max({measured, rms > 0 ? size / rms : each.error, ShareOf(size, step.terms)});
+  }
+  double gain = kOfOthers, own = (moves ? 1 : kRoundings) * std::max(roundoff, unseen ? coarse : 0);
+  if (call != nullptr) gain = moves ? kOfMoves : call->facts->Cancels() ? kOfCancelling : kOfOthers;
+  const bool long_sum = call != nullptr && (call->facts->Cancels() ||
+                                            call->facts->kind == OperationClass::kContraction);
+  if (long_sum) own *= kOfSums;
+  if (unseen) own *= kOfSums;
+  own *= ScaleOf(value) * (sum ? std::sqrt(static_cast<double>(premises.size()) + 1) : 1);
+  grown = std::max(gain * grown, unseen ? kOfOthers * noise : 0);
+  const double most = std::max({kNeverMore, 4 * kRoundings * std::max(coarse, roundoff),
+                                value.maker > first_update_ ? measured : 0}) *
+                      ScaleOf(value);
+  return std::min(std::sqrt(grown * grown + added + own * own), most);
+}
+
+double Growth::MostOfUpdate(const ProofStep& step, std::span<const Premise> premises) const {
+  const Value& value = t_.values[step.value];
+  const Record& record = t_.dump.records[t_.calls[value.maker].record];
+  double off = 0, moved = 0, peak = kOfOthers;
+  for (const Premise& each : premises) {
+    if (each.value < 0) {
+      off += each.error;
+      continue;
+    }
+    const Moments& m = t_.values[each.value].moments;
+    off += each.error * std::max(1.0, ShareOf(each.terms, m.Rms()));
+    if (m.Rms() > 0) peak = std::max(peak, m.Size() / m.Rms());
+    if (m.known && value.moments.known && m.n == value.moments.n)
+      moved = std::max(moved, MovedBy(value.moments, m));
+  }
+  double rates = 0;
+  for (const Leaf& leaf : t_.dump.LeavesOf(record)) {
+    if (leaf.kind != LeafKind::kScalar || !leaf.has_stats) continue;
+    const double x = leaf.max_value;
+    if (leaf.name.view().ends_with(".lr")) moved = std::max(moved, std::abs(x));
+    if (x > 0.5 && x < 1) rates = std::max(rates, 1 / (1 - x));
+  }
+  const double own = (kRoundings + rates) * value.roundoff;
+  const double weights = off == 0 ? 0
+                                  : std::min(4.0, std::max(0.25, 1000 * off)) * moved /
+                                        std::max(value.moments.Rms(), 1e-30);
+  return own + 2 * peak * (off + off * off) + weights;
+}
+
+double Growth::MostUnseen(const ProofStep& step, double noise, const Moments& before) const {
+  const double own = kRoundings * t_.values[step.value].roundoff;
+  if (noise == 0 || step.golden < 0) return own;
+  const double moved = MovedBy(g_.values[step.golden].moments, before);
+  return own + std::min(4.0, std::max(0.25, 1000 * noise)) * moved /
+                   std::max(t_.values[step.value].moments.Rms(), 1e-30);
+}
+
+double Growth::MostBesideWrong(const ProofStep& step, std::span<const Premise> premises,
+                               double wrong) const {
+  double near = 0, coarse = t_.values[step.value].roundoff;
+  if (step.golden >= 0) coarse = std::max(coarse, g_.values[step.golden].roundoff);
+  for (const Premise& each : premises) {
+    if (each.wrong == 0) near = std::max(near, each.error);
+  }
+  return std::max(wrong / kGone, kHidden * coarse + 2 * near);
+}
+
+}  // namespace msprobe::compare

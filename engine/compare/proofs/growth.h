@@ -1,0 +1,48 @@
+// How far rounding may grow, as the checker of proofs has it: one law for all classes of operations,
+// which allows no less than relations/error_model.cc.
+//
+//   const Growth growth(comparison, target, golden);
+//   if (!(step.bound <= growth.Most(step, premises, noise))) Refuse("its bound is too wide");
+#pragma once
+
+#include <span>
+
+#include "engine/compare/model/comparison.h"
+#include "engine/compare/model/proofs.h"
+#include "engine/compare/relations/graph.h"
+
+namespace msprobe::compare {
+
+class Growth {
+ public:
+  // Keeps references to its arguments.
+  Growth(const Comparison& comparison, const relations::Graph& target,
+         const relations::Graph& golden);
+
+  // The widest bound of a value that a call made of these premises, or that code without records made;
+  // relative to its terms. `noise`: the largest error of a near value so far.
+  double Most(const relations::ProofStep& step, std::span<const relations::Premise> premises,
+              double noise) const;
+  // The widest bound of a value of which a premise is wrong: nothing of that error may be left.
+  double MostBesideWrong(const relations::ProofStep& step,
+                         std::span<const relations::Premise> premises, double wrong) const;
+  // Whether the call only moves elements of values that are equal bit for bit.
+  bool IsExact(const relations::ProofStep& step, std::span<const relations::Premise> premises,
+               std::span<const relations::ProofStep> steps) const;
+  // What a step that nobody recorded leaves of a weight whose gradient had this noise.
+  double MostUnseen(const relations::ProofStep& step, double noise,
+                    const relations::Moments& before) const;
+  double coarsest() const { return coarsest_; }
+
+ private:
+  double MostOfUpdate(const relations::ProofStep& step,
+                      std::span<const relations::Premise> premises) const;
+  double ScaleOf(const relations::Value& value) const;
+
+  const Comparison& c_;
+  const relations::Graph &t_, &g_;
+  double coarsest_ = 0;             // rounding of a result of the target
+  relations::CallId first_update_;  // of an optimizer
+};
+
+}  // namespace msprobe::compare

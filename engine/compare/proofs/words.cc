@@ -1,0 +1,161 @@
+#include "engine/compare/proofs/words.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <string_view>
+#include <unordered_map>
+
+#include "engine/compare/model/proofs.h"
+
+namespace msprobe::compare {
+namespace {
+
+using relations::Premise;
+using relations::Proof;
+using relations::Proofs;
+using relations::ProofStep;
+using relations::Strength;
+using relations::ValueProof;
+
+// The constructor, as the end of a sentence.
+const char* Because(Proof proof) {
+  switch (proof) {
+    case Proof::kItsRow:
+      return "nothing but its row was recorded, which is judged so";
+    case Proof::kSameNumbers:
+      return "the golden has the same statistics there";
+    case Proof::kNearNumbers:
+      return "the golden has nearly the same statistics there";
+    case Proof::kMask:
+      return "it is the same mask in another coding";
+    case Proof::kPartOfBatch:
+      return "together with other parts it is what the golden has";
+    case Proof::kPieceOfWeight:
+      return "together with other pieces it is what the golden has";
+    case Proof::kReordered:
+      return "the numbers are the same, and what it was made of stands in another order";
+    case Proof::kTransposed:
+      return "the golden holds it transposed";
+    case Proof::kIndex:
+      return "what is taken with it has the rows in that order";
+    case Proof::kBeganSo:
+      return "the step began with it";
+    case Proof::kLeftSo:
+      return "the step before left it so";
+    case Proof::kMovedAlike:
+      return "both runs moved it alike between the steps";
+    case Proof::kRepeats:
+      return "repeats of the golden are as far from it";
+    default:
+      return "they stand at the same place";
+  }
+}
+
+class Words {
+ public:
+  explicit Words(const Comparison& c) : c_(c), proofs_(*c.decided->proofs) {}
+
+  std::string NameOf(int32_t value) const {
+    const int32_t leaf = proofs_.values[value].target_leaf;
+    return leaf < 0 ? "" : std::string(c_.target.leaves[leaf].name);
+  }
+
+  std::string SentenceOf(int32_t value) const {
+    const ValueProof& proof = proofs_.values[value];
+    const ProofStep& step = proofs_.steps[proof.step];
+    const std::string target = NameOf(value);
+    const int32_t leaf = step.golden < 0 ? -1 : proofs_.golden_leaf[step.golden];
+    std::string golden = leaf < 0 ? "" : std::string(c_.golden.leaves[leaf].name);
+    if (golden == target) golden = "the golden's";
+    const char* because = Because(step.proof);
+    switch (step.strength) {
+      case Strength::kEqual:
+        if (step.proof == Proof::kConstant || step.proof == Proof::kNotRecorded)
+          return fmt::format(
+              "{} is a constant, or has no numbers: nothing says that it is another one", target);
+        return fmt::format("{} is {}, bit for bit", target, golden);
+      case Strength::kNear:
+        if (golden.empty())
+          return fmt::format("{} is off by {:.2g} where rounding explains {:.2g}: {}", target,
+                             step.error, step.bound, because);
+        return fmt::format("{} is {}, off by {:.2g} where rounding explains {:.2g}: {}", target,
+                           golden, step.error, step.bound, because);
+      case Strength::kSame:
+        return fmt::format("{} has the elements of {} in another order: {}", target, golden,
+                           because);
+      default:
+        break;
+    }
+    if (step.proof == Proof::kConstant)
+      return fmt::format("{} is another constant than the golden has at its place", target);
+    if (golden.empty()) return fmt::format("{} is nothing that the golden has", target);
+    if (proof.factor != 0) return fmt::format("{}: {:.4g} times {}", target, proof.factor, golden);
+    return fmt::format("{} is not {}: off by {:.2g} where rounding explains {:.2g}", target, golden,
+                       step.error, step.bound);
+  }
+
+  ProofChain ChainOf(const Record& record, size_t most) const {
+    struct Told {
+      int depth = 0;
+      std::vector<int32_t> premises;
+    };
+    std::unordered_map<int32_t, Told> told;
+    std::vector<int32_t> roots, order;  // the nearest values first
+    ProofChain chain{.holds = proofs_.refused.empty()};
+    const auto reach = [&](int32_t value, int depth) {
+      if (value < 0 || proofs_.values[value].step < 0 || told.count(value) > 0) return false;
+      if (order.size() >= most) {
+        chain.more = true;
+        return false;
+      }
+      told[value].depth = depth;
+      order.push_back(value);
+      return true;
+    };
+    for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
+      if (reach(proofs_.of_leaf[i], 0)) roots.push_back(proofs_.of_leaf[i]);
+    }
+    for (size_t i = 0; i < order.size(); ++i) {
+      const int32_t value = order[i];
+      const ProofStep& step = proofs_.steps[proofs_.values[value].step];
+      if (step.strength == Strength::kEqual) continue;  // bits need no premises
+      const int depth = told[value].depth + 1;
+      for (const Premise& each : proofs_.PremisesOf(step)) {
+        if (reach(each.value, depth)) told[value].premises.push_back(each.value);
+      }
+    }
+    const std::function<void(int32_t)> tell = [&](int32_t value) {
+      const Told& each = told[value];
+      const bool exposed = proofs_.values[value].exposed;
+      chain.lines.push_back({.depth = each.depth, .text = SentenceOf(value), .exposed = exposed});
+      chain.exposed |= exposed;
+      for (const int32_t premise : each.premises) tell(premise);
+    };
+    for (const int32_t value : roots) tell(value);
+    return chain;
+  }
+
+ private:
+  const Comparison& c_;
+  const Proofs& proofs_;
+};
+
+}  // namespace
+
+ProofChain ChainOf(const Comparison& c, int32_t pair, size_t most) {
+  if (c.pairs[pair].target < 0) return {.holds = c.decided->proofs->refused.empty()};
+  return Words(c).ChainOf(c.target.records[c.pairs[pair].target], most);
+}
+
+std::string RefusalOf(const Comparison& c) {
+  const Proofs& proofs = *c.decided->proofs;
+  if (proofs.refused.empty()) return "";
+  const relations::RefusedStep& first = proofs.refused.front();
+  const int32_t value = proofs.steps[first.step].value;
+  const std::string name = value < 0 ? "all gradients" : Words(c).NameOf(value);
+  return fmt::format("the proof of {} does not hold (kind {}): {}", name,
+                     static_cast<int>(proofs.steps[first.step].proof), first.defect);
+}
+
+}  // namespace msprobe::compare

@@ -1,0 +1,37 @@
+// A proof as sentences: how the values of a call are known to be those of the golden, and the same of
+// the values that they were made of, back to where their bits are equal or the recording begins.
+//
+//   const ProofChain chain = ChainOf(comparison, /*pair=*/3, /*most=*/100);
+//   for (const ProofLine& line : chain.lines) Print(line.depth, line.text);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare {
+
+struct ProofLine {
+  int depth = 0;         // 0: of the call itself
+  std::string text;      // "Torch.mm.0.forward.output.0 is the golden's, bit for bit"
+  bool exposed = false;  // a result of the step is made of it, with nothing right between
+};
+
+struct ProofChain {
+  std::vector<ProofLine> lines;  // each value once, below the value that was made of it
+  bool more = false;             // values farther away are left out
+  bool exposed = false;          // of a line
+  bool holds = true;             // the checker refused no step of the comparison
+};
+
+// Of a comparison with Decided::proofs. `pair`: an index into Comparison::pairs. A call that only the
+// golden makes has no lines.
+ProofChain ChainOf(const Comparison& comparison, int32_t pair, size_t most);
+
+// Why the first refused step does not hold, with its value; "": all hold.
+std::string RefusalOf(const Comparison& comparison);
+
+}  // namespace msprobe::compare
