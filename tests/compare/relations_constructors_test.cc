@@ -50,6 +50,9 @@ TEST(SameNumbers, ElsewhereAreProvenBySketches) {
   const Matrix turned = x.Take(Reversed());
   const Runs same = Elsewhere(result(turned), result(x));
   EXPECT_EQ(same.Result(0).proof, Proof::kSameNumbers);
+  const Runs without =
+      Elsewhere(result(x), [&](DumpBuilder& b) { b.Out(test::Recorded(swapped.x, "[4, 16]")); });
+  EXPECT_EQ(without.Result(0).strength, Strength::kNone);
 }
 
 TEST(NearNumbers, OfFewElementsAgreeByChance) {
