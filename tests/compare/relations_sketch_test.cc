@@ -6,9 +6,6 @@
 #include <functional>
 #include <random>
 
-#include "engine/compare/proofs/check.h"
-#include "engine/compare/relations/carried.h"
-#include "engine/compare/relations/relate.h"
 #include "engine/compare/relations/sketch.h"
 #include "engine/kernels/sketch.h"
 #include "engine/model/sketch_text.h"

@@ -241,7 +241,90 @@ def first(tmp_path, msprobe_bin):
     return run
 
 
+class Sentences(Program):
+    """Sequences of unlike lengths, with their mean over what they hold; the target pads more."""
+
+    longer = 0
+
+    def __init__(self):
+        super().__init__()
+        self.data, self.lengths = torch.randn(8, 5, 6), torch.tensor([5, 3, 4, 1, 2, 5, 3, 4])
+        known = torch.arange(5) < self.lengths[:, None]
+        self.data = F.pad(self.data * known[..., None], (0, 0, 0, self.longer))
+
+    def hidden(self, x):
+        return torch.tanh(self.net[0](x))
+
+    def loss(self, x, labels):
+        known = (torch.arange(x.shape[1]) < self.lengths[:, None]).to(x.dtype)
+        mean = (self.hidden(x) * known[..., None]).sum(1) / self.lengths[:, None]
+        return F.cross_entropy(self.net[3](self.net[2](mean)), labels)
+
+
+class Longer(Sentences):
+    longer = 2
+
+
+class LongerAndSteeper(Longer):
+    def hidden(self, x):
+        return torch.sigmoid(self.net[0](x))
+
+
+class LongerAndSmoothed(Longer):
+    def loss(self, x, labels):
+        known = (torch.arange(x.shape[1]) < self.lengths[:, None]).to(x.dtype)
+        mean = (self.hidden(x) * known[..., None]).sum(1) / self.lengths[:, None]
+        return F.cross_entropy(self.net[3](self.net[2](mean)), labels, label_smoothing=0.1)
+
+
+class Pairs(Program):
+    """Products of parts, of which indexing takes some; and weights that the target computes in
+    another way, and of which indexing takes some, too."""
+
+    turned = False
+
+    def __init__(self):
+        super().__init__()
+        self.all["table"] = nn.Embedding(11, 4)
+        self.optimizer = torch.optim.SGD(self.all.parameters(), lr=0.1)
+        self.ids, self.counts = torch.arange(8), torch.tensor([4, 2, 3, 1, 2, 4, 3, 1])
+        self.shares = torch.rand(8, 4)
+
+    def bucket(self):
+        return (self.ids * 7 + 3) % 11
+
+    def loss(self, x, labels):
+        places = torch.arange(4)
+        shares = self.shares
+        if self.turned:
+            count = self.counts[:, None]
+            places = places.expand(8, 4)
+            places = torch.where(places < count, count - 1 - places, places)
+            shares = shares.gather(1, places)
+        known = torch.arange(4) < self.counts[:, None]
+        shares = shares / (shares * known).sum(1, keepdim=True)
+        row = torch.arange(8)[:, None].expand(8, 4)[known]
+        total = torch.zeros(8).index_add(0, row, shares[known])
+        users = self.all["table"](self.bucket())
+        parts = torch.stack([users, self.net[0](x)[:, :4], self.net[0](x)[:, 4:8]], dim=1)
+        rows, columns = torch.tril_indices(3, 3, offset=-1)
+        products = torch.bmm(parts, parts.transpose(1, 2))[:, rows, columns]
+        return F.cross_entropy(products * total[:, None], labels)
+
+
+class PairsTurned(Pairs):
+    turned = True
+
+
+class PairsTurnedAndHashed(PairsTurned):
+    def bucket(self):
+        return (self.ids + 3) % 11
+
+
 NAMED = [
+    (LongerAndSteeper, Sentences, ("Torch.sigmoid.0", "Torch.tanh.0")),
+    (LongerAndSmoothed, Sentences, "Functional.cross_entropy.0"),
+    (PairsTurnedAndHashed, Pairs, "Tensor.__mul__"),
     (Doubled, Program, "Tensor.__mul__.0.forward"),
     (Program, Doubled, "Tensor.__mul__.0.forward"),
     (ClippedFirst, ByHand, "Optimizer.clip_grad_norm_.0.forward"),
@@ -267,6 +350,9 @@ def test_the_call_that_errs_is_named(first, target, golden, name, level):
     [
         (InParts, Weighted),
         (Turned, Program),
+        (Longer, Sentences),
+        (Sentences, Longer),
+        (PairsTurned, Pairs),
         (FollowsByForeach, FollowsInPlace),
         (FollowsInPlace, FollowsByForeach),
     ],

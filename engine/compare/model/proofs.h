@@ -36,6 +36,7 @@ enum class Proof : uint8_t {
   kPieceOfWeight,
   kReordered,   // its columns stand in another order, as those of what it was made of
   kTransposed,  // the golden holds the matrix transposed
+  kPadded,      // it has the rows of the golden and equal ones besides, or the other way
   kIndex,       // by what is taken with it
   kBeganSo,     // a weight that the step began with
   kLeftSo,      // the step before left it with this error

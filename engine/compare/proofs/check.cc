@@ -181,6 +181,8 @@ class Checker {
         return placed ? Reordered(step) : "it has the elements of nothing";
       case Proof::kTransposed:
         return placed ? Transposed(step) : "it is the transpose of nothing";
+      case Proof::kPadded:
+        return placed ? Padded(step) : "it is padded to nothing";
       case Proof::kIndex:
         return placed ? Index(step) : "it names rows of nothing";
       case Proof::kLeftSo:
@@ -426,6 +428,30 @@ class Checker {
              });
     });
     return right ? "" : "no call makes something right of it";
+  }
+
+  // The further rows are zeros, or equal and made of a padded value.
+  Defect Padded(const ProofStep& step) const {
+    const Value &a = t_.values[step.value], &b = g_.values[step.golden];
+    if (a.dtype.dtype() != b.dtype.dtype() || a.moments.n == b.moments.n)
+      return "none of them is longer";
+    if (!figures_.StandAtOnePlace(step.value, step.golden))
+      return "they stand at no place together";
+    const Padding padding = figures_.PaddingOf(step.value, step.golden, step.terms);
+    if (!padding.zeros) {
+      bool padded = false;
+      for (const ValueId w : t_.InputsOf(step.value, false)) {
+        const Premise* each = PremiseOf(step, w);
+        if (!IsKnownOrPlain(*each)) return "it is made of what is not related";
+        const ProofStep* known = StepOf(*each);
+        padded |= known != nullptr && known->proof == Proof::kPadded;
+      }
+      if (!padded) return "nothing that it is made of is padded";
+    }
+    const double most = std::max(growth_.Most(step, PremisesOf(step), noise_), kOfPieces);
+    if (!AtMost(step.bound, std::max(most, kRoundings * a.roundoff)))
+      return "its bound is wider than rounding";
+    return Measured(step, padding.error);
   }
 
   Defect Index(const ProofStep& step) const {

@@ -207,6 +207,41 @@ double Figures::Between(const relations::Together& together, bool* told) const {
   return std::max(moments, Of(std::abs(x.beside - y.beside), size));
 }
 
+Padding Figures::PaddingOf(ValueId v, ValueId w, double terms) const {
+  Moments a = t_.values[v].moments;
+  const Moments b = g_.values[w].moments;
+  const double floats = t_.values[v].IsFloat() ? terms : 0;
+  const double size = std::max(b.Rms(), floats) * std::sqrt(static_cast<double>(b.n));
+  Padding padding{.error = kInfinity};
+  padding.zeros = a.zeros >= 0 && b.zeros >= 0 && a.n - a.zeros == b.n - b.zeros;
+  if (padding.zeros) {  // with so many zeros as the golden's it would have this mean
+    const double rms = std::max(b.Rms(), floats);
+    const double largest = std::max(LargestOf(b), floats);
+    const double sums = a.mean * static_cast<double>(a.n) - b.mean * static_cast<double>(b.n);
+    padding.error = std::max({Of(std::max(a.high, 0.0) - std::max(b.high, 0.0), largest),
+                              Of(std::min(a.low, 0.0) - std::min(b.low, 0.0), largest),
+                              Of(sums / static_cast<double>(b.n), rms), Of(a.norm - b.norm, size)});
+  }
+  for (const RowSketch& x : t_.SketchesOf(v)) {
+    const auto sketches = g_.SketchesOf(w);
+    const auto y = std::ranges::find(sketches, x.columns, &RowSketch::columns);
+    if (y == sketches.end()) continue;
+    const double rows = RowsApart(x.sums.rows, x.sums.squares, y->sums.rows, y->sums.squares, size);
+    if (padding.zeros) {
+      const bool vector = y->rows == 1 && y->columns > 1;
+      if (!vector) padding.error = std::max(padding.error, rows);
+    } else if (x.rows != y->rows) {  // k rows r: |k r|^2 = k * (k |r|^2)
+      const auto k = static_cast<double>(x.rows - y->rows);
+      const double sum = std::norm(x.sums.rows - y->sums.rows);
+      const double squares = k * (x.sums.squares - y->sums.squares);
+      const double most = std::sqrt(std::max(x.sums.squares, y->sums.squares));
+      padding.error = Of((sum - squares) / std::abs(k), 2 * size * most);
+    }
+    break;
+  }
+  return padding;
+}
+
 bool Figures::SameElements(ValueId v, ValueId w) const {
   const Moments &a = t_.values[v].moments, &b = g_.values[w].moments;
   if (!a.known || !b.known) return false;

@@ -27,6 +27,12 @@ struct Gap {
   bool compared = false;          // the elements
 };
 
+// How far a value is from one of the golden that has fewer rows, or more.
+struct Padding {
+  double error = 0;    // infinity: the further rows are neither zeros nor equal
+  bool zeros = false;  // both have equally many numbers besides zeros
+};
+
 class Figures {
  public:
   // Keeps references to its arguments.
@@ -36,6 +42,7 @@ class Figures {
   Gap Between(ValueId value, ValueId golden, double terms) const;
   // Of what several values are together. Infinity: they cannot be. `told`: sketches said so.
   double Between(const relations::Together& together, bool* told) const;
+  Padding PaddingOf(ValueId value, ValueId golden, double terms) const;
   // Whether moments allow the same elements in another order.
   bool SameElements(ValueId value, ValueId golden) const;
   // Whether they are one mask in two codings.

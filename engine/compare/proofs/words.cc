@@ -37,6 +37,8 @@ const char* Because(Proof proof) {
       return "the numbers are the same, and what it was made of stands in another order";
     case Proof::kTransposed:
       return "the golden holds it transposed";
+    case Proof::kPadded:
+      return "one of them is padded";
     case Proof::kIndex:
       return "what is taken with it has the rows in that order";
     case Proof::kBeganSo:

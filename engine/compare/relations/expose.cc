@@ -28,14 +28,16 @@ void Append(std::vector<ValueId>* out, const std::vector<ValueId>& more) {
 
 }  // namespace
 
-// Whether code without records may make `part` of `whole`: as a part or a copy of it, or by an index.
-bool Exposure::MayLead(const Value& part, const Value& whole) {
+// How code without records may make `part` of `whole`.
+Exposure::Lead Exposure::LeadOf(const Value& part, const Value& whole) {
   const Moments &a = part.moments, &b = whole.moments;
-  if (!whole.IsFloat() || !a.known || !b.known || b.not_finite > 0) return true;
-  if (part.dtype.dtype() != whole.dtype.dtype()) return false;
+  const Lead index = whole.IsFloat() ? Lead::kNone : Lead::kIndex;
+  if (part.dtype.dtype() != whole.dtype.dtype()) return index;
+  if (!a.known || !b.known || b.not_finite > 0) return Lead::kPart;
   const bool within = a.high <= std::max(b.high, 0.0) && a.low >= std::min(b.low, 0.0);
-  const bool around = a.high >= b.high && a.low <= b.low;  // the whole beside others
-  return within || (a.n > b.n && around);
+  if (within) return Lead::kPart;
+  const bool around = a.n > b.n && a.high >= b.high && a.low <= b.low;
+  return around ? Lead::kBeside : index;
 }
 
 int Candidate::Evidence() const {
@@ -304,7 +306,7 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
         loose_->push_back(w);
     }
   }
-  std::vector<ValueId> near, far;
+  std::vector<std::pair<Lead, ValueId>> near, far;
   const bool exchange = user.facts->exchanges;
   const bool backward = user.IsBackward() || (lists == kNoId && r_.MayBeGradient(v));
   for (const ValueId w : *loose_) {
@@ -315,17 +317,19 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
       const auto makers = t.MakersOf(w);
       if (std::any_of(makers.begin(), makers.end(),
                       [&](CallId m) { return t.calls[m].parent == user.parent; }))
-        near.push_back(w);
-    } else if (MayLead(t.values[v], other)) {
-      (maker.path == user.path ? near : far).push_back(w);
+        near.emplace_back(Lead::kPart, w);
+    } else if (const Lead lead = LeadOf(t.values[v], other); lead != Lead::kNone) {
+      (maker.path == user.path ? near : far).emplace_back(lead, w);
     }
   }
-  std::vector<ValueId>& from = near.empty() ? far : near;
-  // What is wrong may be an index; but where elements that may have been taken are wrong, they explain it.
-  const auto is_index = [&t](ValueId w) { return !t.values[w].IsFloat(); };
-  if (t.values[v].IsFloat() && !std::all_of(from.begin(), from.end(), is_index))
-    std::erase_if(from, is_index);
-  Append(&out, from);
+  // Most calls that join values are recorded, so a part is likelier than a value beside others; and an
+  // index is only to blame where no elements are.
+  const auto& from = near.empty() ? far : near;
+  Lead best = Lead::kNone;
+  for (const auto& [lead, w] : from) best = std::max(best, lead);
+  for (const auto& [lead, w] : from) {
+    if (lead == best) out.push_back(w);
+  }
   return out;
 }
 

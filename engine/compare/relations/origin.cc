@@ -360,12 +360,13 @@ std::optional<Candidate> Exposure::Unrecorded(ValueId x, ValueId w, CallId call,
     const CallId mine = r_.partner[m];
     for (const Port& port : g.Makes(m)) {
       const ValueId y = port.value;
-      if (g.values[y].plain || !g.IsLoose(y) || !MayLead(g.values[w], g.values[y])) continue;
+      if (g.values[y].plain || !g.IsLoose(y) || LeadOf(g.values[w], g.values[y]) == Lead::kNone)
+        continue;
       if (mine == kNoId && !r_.Has(y)) return Missing({y}, call, kNoId - 1);
       if (mine == kNoId || mine >= call || std::find(seen.begin(), seen.end(), mine) != seen.end())
         continue;
       const ValueId own = r_.AtTarget(port.leaf);
-      if (own != kNoId && !r_.Fits(own, y) && MayLead(t.values[x], t.values[own]))
+      if (own != kNoId && !r_.Fits(own, y) && LeadOf(t.values[x], t.values[own]) != Lead::kNone)
         return Origin(mine, v, seen);
     }
   }

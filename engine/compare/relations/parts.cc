@@ -38,6 +38,23 @@ bool AreTransposed(const Value& a, const Value& b) {
          b.moments.known;
 }
 
+// The distance of two values that have equally many numbers besides zeros.
+double DistanceWithZeros(Moments a, Moments b, double terms) {
+  a.mean *= static_cast<double>(a.n) / static_cast<double>(b.n);
+  a.n = b.n;
+  for (Moments* each : {&a, &b}) {
+    each->high = std::max(each->high, 0.0);
+    each->low = std::min(each->low, 0.0);
+  }
+  return Distance(a, b, terms);
+}
+
+// Whether the range of one value holds that of another.
+bool Holds(const Moments& longer, const Moments& shorter, double bound) {
+  const double near = bound * shorter.Size();
+  return longer.high >= shorter.high - near && longer.low <= shorter.low + near;
+}
+
 }  // namespace
 
 // How far values are together from what others are together: as parts of a batch, as addends, or
@@ -300,6 +317,49 @@ void Relations::RelateDivided(CallId call) {
       }
     }
   }
+}
+
+bool Relations::IsMadeOfPadded(ValueId v) const {
+  const CallId maker = t.values[v].maker;
+  if (maker == kNoId || !Alike(maker)) return false;
+  const std::vector<ValueId> inputs = t.InputsOf(v, false);
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [this](ValueId u) { return of(u).proof == Proof::kPadded; }) &&
+         std::all_of(inputs.begin(), inputs.end(),
+                     [this](ValueId u) { return t.values[u].plain || IsKnown(u); });
+}
+
+// A batch that one run pads more than the other: a value has the rows of its partner, and zeros besides,
+// which add nothing to its sums; or, if it is made of a padded value, what is computed of zeros: rows that
+// are equal.
+std::optional<Relation> Relations::AsPadded(ValueId v, ValueId w, double bound) const {
+  const Value &value = t.values[v], &other = g.values[w];
+  const Moments &a = value.moments, &b = other.moments;
+  if (!c.exact.empty() || !a.known || !b.known || a.n == b.n || a.not_finite + b.not_finite > 0 ||
+      a.extremes + b.extremes > 0 || value.dtype.dtype() != other.dtype.dtype() ||
+      value.shape.extents().size() != other.shape.extents().size())
+    return std::nullopt;
+  const double terms = value.IsFloat() ? Terms(v) : 0;
+  Relation r{.strength = Strength::kNear,
+             .proof = Proof::kPadded,
+             .golden = w,
+             .bound = std::max(value.IsFloat() ? bound : 0, kDigits)};
+  const double size = std::max(b.Rms(), terms) * std::sqrt(static_cast<double>(b.n));
+  const bool zeros = a.zeros >= 0 && b.zeros >= 0 && a.n - a.zeros == b.n - b.zeros;
+  const bool made_of_padded = !zeros && value.IsFloat() && IsMadeOfPadded(v);
+  r.error = zeros ? DistanceWithZeros(a, b, terms) : kInfinity;
+  for (RowSketch mine : t.SketchesOf(v)) {
+    for (RowSketch there : g.SketchesOf(w)) {
+      if (mine.columns != there.columns || r.proven) continue;
+      const bool more = mine.rows > there.rows;
+      if (!zeros && made_of_padded && (more ? Holds(a, b, r.bound) : Holds(b, a, r.bound)))
+        r.error = DistanceOfPadded(more ? mine : there, more ? there : mine, size);
+      mine.rows = there.rows;
+      if (zeros) r.error = std::max(r.error, DistanceOf(mine, there, size).rows);
+      r.proven = there.rows > 1;
+    }
+  }
+  return r.error <= r.bound ? std::optional(r) : std::nullopt;
 }
 
 // A matrix that one run holds transposed: the weight of a Conv1D and that of the Linear layer in its place,

@@ -323,6 +323,8 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
                        moved   ? Proof::kMovedAlike
                        : began ? Proof::kBeganSo
                                : Proof::kPartner);
+    if (best.strength == Strength::kNone)
+      best = AsPadded(v, w, model.exact ? 0 : bound).value_or(best);
     if (best.strength == Strength::kNone && std::isfinite(best.error) &&
         best.error > kSurely * bound)
       wrong = best.error;
@@ -498,6 +500,7 @@ Relation Relations::Search(ValueId v, double bound, bool exact) const {
 // that came in another order keeps it, and nothing of the target has the order of the golden.
 bool Relations::IsDoubtful(ValueId v, const Relation& r) const {
   if (r.strength != Strength::kSame && r.strength != Strength::kNear) return false;
+  if (r.proof == Proof::kPadded) return false;
   const Value& value = t.values[v];
   if (!r.proven && (r.strength == Strength::kNear || t.SketchesOf(v).empty())) return !Follows(v);
   if (r.strength == Strength::kNear) return false;

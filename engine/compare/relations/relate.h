@@ -180,6 +180,8 @@ class Relations {
   void RelateUpdateOfTransposed(CallId call);
   void SetTransposed(ValueId value, ValueId w, double error, double bound,
                      std::span<const ValueId> more);
+  bool IsMadeOfPadded(ValueId v) const;
+  std::optional<Relation> AsPadded(ValueId v, ValueId w, double bound) const;
   bool IsReordered(ValueId v, ValueId w) const;
   bool IsMadeReordered(ValueId v, ValueId w) const;
   bool Follows(ValueId value) const;

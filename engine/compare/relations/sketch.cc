@@ -101,6 +101,18 @@ double DistanceOfSums(std::span<const RowSketch> a, std::span<const RowSketch> b
   return apart * std::sqrt(static_cast<double>(b.size()));
 }
 
+double DistanceOfPadded(const RowSketch& longer, const RowSketch& shorter, double size) {
+  constexpr double kSmall = 1.0 / 16;  // of the rows of the shorter one
+  if (longer.columns != shorter.columns || longer.rows <= shorter.rows) return kInfinity;
+  const auto further = static_cast<double>(longer.rows - shorter.rows);
+  const double sum = std::abs(longer.sums.rows - shorter.sums.rows);
+  const double usual = Root(shorter.sums.squares / static_cast<double>(shorter.rows));
+  if (!(sum / further >= kSmall * usual)) return kInfinity;
+  const double squares = longer.sums.squares - shorter.sums.squares;
+  return Relative(std::abs(sum * sum / further - squares),
+                  2 * size * Root(std::max(longer.sums.squares, shorter.sums.squares)));
+}
+
 double DistanceSideBySide(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {
   const Together x = Join(a), y = Join(b);
   if (x.columns != y.columns || !x.one_height || !y.one_height || a.front().rows != b.front().rows)

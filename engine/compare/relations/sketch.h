@@ -46,4 +46,9 @@ double DistanceOfRows(std::span<const RowSketch> a, std::span<const RowSketch> b
 double DistanceOfSums(std::span<const RowSketch> a, std::span<const RowSketch> b, double size);
 double DistanceSideBySide(std::span<const RowSketch> a, std::span<const RowSketch> b, double size);
 
+// How far a tensor is from the rows of a shorter one and further rows that are equal among themselves:
+// of k rows r these add k r to the sum of rows and k |r|^2 to the sum of squares. Infinity: it is not
+// longer, or the further rows are too small to tell.
+double DistanceOfPadded(const RowSketch& longer, const RowSketch& shorter, double size);
+
 }  // namespace msprobe::compare::relations
