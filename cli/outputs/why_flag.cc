@@ -53,9 +53,6 @@ void WhyFlag::PrintLine(const compare::ProofLine& line, Console& out) {
 
 Status WhyFlag::Print(Console& out) {
   if (!given() || found_.empty()) return Status::Ok();
-  for (const auto& [pair, each] : found_) {
-    if (!each.refusal.empty()) return Internal(each.refusal);
-  }
   auto best = std::find_if(found_.begin(), found_.end(),
                            [](const auto& item) { return item.second.chain.exposed; });
   if (best == found_.end()) {
@@ -69,6 +66,10 @@ Status WhyFlag::Print(Console& out) {
   for (const compare::ProofLine& line : found.chain.lines) PrintLine(line, out);
   if (found.chain.more)
     out.Tell("  ... the first {} values; ask for one of them to see more\n", kMostValues);
+  // What is printed may still help; that a proof is a mistake of this program is not hidden.
+  for (const auto& [pair, each] : found_) {
+    if (!each.refusal.empty()) return Internal(each.refusal);
+  }
   return Status::Ok();
 }
 

@@ -245,7 +245,8 @@ class Checker {
       return "its moments tell more than its row";
     if (step.strength == Strength::kEqual && !SameBits(step.value, step.golden))
       return "it has other bits";
-    return has(RowVerdict::kEqual) || has(RowVerdict::kNoise) ? "" : "its row was judged otherwise";
+    return has(RowVerdict::kEqual) || has(RowVerdict::kNoise) ? ""
+                                                              : "its row was judged differently";
   }
 
   Defect ByNumbers(const ProofStep& step) const {

@@ -65,6 +65,8 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
   const bool unseen = call == nullptr || call->kind == CallKind::kGradients;
   const bool moves = call != nullptr && call->kind == CallKind::kOperation && call->facts->Moves();
   double roundoff = value.roundoff, coarse = unseen ? coarsest_ : 0;
+  double gain = kOfOthers;
+  if (call != nullptr) gain = moves ? kOfMoves : call->facts->Cancels() ? kOfCancelling : kOfOthers;
   double grown = 0, added = 0, measured = 0;
   for (const Premise& each : premises) {
     if (each.value < 0) continue;
@@ -72,18 +74,18 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
     roundoff = std::max(roundoff, argument.roundoff);
     coarse = std::max(coarse, each.coarse);
     const double rms = argument.moments.Rms(), size = each.error * each.terms;
-    grown = std::max(grown, rms > 0 ? size / rms : each.error);
+    const double relative = rms > 0 ? size / rms : each.error;
+    grown = std::max(grown, gain * relative);
     added += std::pow(kOfParts * ShareOf(size, step.terms), 2);
-    measured = std::max({measured, rms > 0 ? size / rms : each.error, ShareOf(size, step.terms)});
+    measured = std::max({measured, gain * relative, ShareOf(size, step.terms)});
   }
-  double gain = kOfOthers, own = (moves ? 1 : kRoundings) * std::max(roundoff, unseen ? coarse : 0);
-  if (call != nullptr) gain = moves ? kOfMoves : call->facts->Cancels() ? kOfCancelling : kOfOthers;
+  double own = (moves ? 1 : kRoundings) * std::max(roundoff, unseen ? coarse : 0);
   const bool long_sum = call != nullptr && (call->facts->Cancels() ||
                                             call->facts->kind == OperationClass::kContraction);
   if (long_sum) own *= kOfSums;
   if (unseen) own *= kOfSums;
   own *= ScaleOf(value) * (sum ? std::sqrt(static_cast<double>(premises.size()) + 1) : 1);
-  grown = std::max(gain * grown, unseen ? kOfOthers * noise : 0);
+  grown = std::max(grown, unseen ? kOfOthers * noise : 0);
   const double most = std::max({kNeverMore, 4 * kRoundings * std::max(coarse, roundoff),
                                 value.maker > first_update_ ? measured : 0}) *
                       ScaleOf(value);
