@@ -23,6 +23,7 @@
 #include "engine/base/memory_size.h"
 #include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
+#include "engine/compare/judge/operation_facts.h"
 #include "engine/compare/measure/measure_tensors.h"
 #include "engine/compare/relations/carried.h"
 #include "engine/compare/repeat_spread.h"
@@ -61,6 +62,11 @@ class CompareVerb : public Verb {
               "yaml file with limits for the verdicts; all limits and their defaults are in "
               "msprobe/thresholds.yaml of the installed package")
         .TypeName("FILE");
+    flags
+        .Text("--operations", &operations_,
+              "yaml file with further operations, in the form of msprobe's operations.yaml: how "
+              "they treat the rounding of what they take")
+        .TypeName("FILE");
     flags.Switch("--exact", &exact_,
                  "bits decide: a difference within rounding differs. The default when both runs "
                  "have the same environment and make the same calls");
@@ -90,6 +96,11 @@ class CompareVerb : public Verb {
       MSPROBE_ASSIGN_OR_RETURN(compare::ThresholdTable table,
                                compare::ThresholdTable::Read(thresholds_));
       options_.thresholds = std::make_shared<compare::ThresholdTable>(std::move(table));
+    }
+    if (!operations_.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(compare::OperationTable table,
+                               compare::OperationTable::Read(operations_));
+      options_.operations = std::make_shared<compare::OperationTable>(std::move(table));
     }
     MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, Memory());
     const bool checkpoints =
@@ -449,7 +460,8 @@ class CompareVerb : public Verb {
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
-                                generation_ = "26", suffix_, thresholds_, memory_, table_file_;
+                                generation_ = "26", suffix_, thresholds_, operations_, memory_,
+                                table_file_;
   compare::CompareOptions options_;
   bool exact_ = false, tolerant_ = false;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;

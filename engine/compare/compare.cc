@@ -238,6 +238,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   c.mode = mode;
   c.tolerance = options.tolerance;
   c.thresholds = options.thresholds;
+  c.operations = options.operations;
   AlignedDumps aligned = AlignDumps(c.target, c.golden, options);
   c.pairs = std::move(aligned.pairs);
   c.rows = std::move(aligned.rows);

@@ -64,7 +64,8 @@ TEST(Answer, KeepsTheProofOfEachValueIfAsked) {
   ASSERT_EQ(proofs.PremisesOf(wrong).size(), 1U);
   EXPECT_EQ(proofs.PremisesOf(wrong)[0].value, proofs.of_leaf[2]);
   const ProofChain chain = ChainOf(c, 1, 10);
-  ASSERT_EQ(chain.lines.size(), 2U);
+  ASSERT_EQ(chain.lines.size(), 3U);
+  EXPECT_THAT(chain.lines[2].text, HasSubstr("how Functional.b treats rounding is a guess"));
   EXPECT_THAT(chain.lines[0].text,
               HasSubstr("Functional.a.0.forward.output.0 is the golden's, bit for bit"));
   EXPECT_THAT(chain.lines[1].text,

@@ -91,6 +91,26 @@ TEST(Operations, AreFoundByTheLastPartOfTheirName) {
   EXPECT_TRUE(FactsOf("Distributed.all_reduce").exchanges);
 }
 
+TEST(Operations, ARowOfTheUserReplacesOurs) {
+  const auto table =
+      OperationTable::Parse("classes:\n  contraction: [my_op, layer_norm]\n", "mine");
+  ASSERT_TRUE(table.ok()) << table.status().ToString();
+  EXPECT_EQ(table->Of("Torch.my_op").kind, OperationClass::kContraction);
+  EXPECT_EQ(table->Of("Functional.layer_norm").kind, OperationClass::kContraction);
+  EXPECT_EQ(table->Of("Tensor.__add__").kind, OperationClass::kSum);
+  EXPECT_EQ(FactsOf("Functional.layer_norm").kind, OperationClass::kNormalisation);
+}
+
+TEST(Operations, WhatIsNoTableIsRefusedWithItsLine) {
+  for (const char* text :
+       {"[1", "classes: [a]", "classes:\n  sums: [a]", "classes:\n  sum: [a]\n  keeps: [a]",
+        "classes:\n  sum: [[a]]", "sum: [a]", "means: a", "alone: [a b]", "means: [\"\"]"}) {
+    const auto table = OperationTable::Parse(text, "mine.yaml");
+    ASSERT_FALSE(table.ok()) << text;
+    EXPECT_NE(table.status().ToString().find("mine.yaml:"), std::string::npos) << text;
+  }
+}
+
 TEST(Moments, OfPartsAreThoseOfTheWhole) {
   const Elements x = Random(96, 3);
   DumpBuilder b;

@@ -78,7 +78,8 @@ CallClass Classify(const Comparison& c, int32_t p, CallSummary s, const Before& 
   const bool computed =
       c.exact.empty() && (before.noise || s.in.noise) && ArgumentsAreWithinRounding(c, p, s);
   // What the argument changes may be seen later only: momentum of batch_norm, in the next step.
-  const bool shows = s.out.noise || UpdatesBuffers(c.target.records[pair.target].api);
+  const bool shows =
+      s.out.noise || UpdatesBuffers(OperationsOf(c), c.target.records[pair.target].api);
   if (s.arguments.differs && shows && !computed) return CallClass::kIntroduced;
   if (s.in.unknown || s.out.unknown) return CallClass::kUnknown;
   if (s.in.noise || s.out.noise || s.arguments.noise) return CallClass::kNoise;

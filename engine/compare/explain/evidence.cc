@@ -229,7 +229,8 @@ double ExplainedFor(const Comparison& c, int32_t row) {
   if (r.target < 0 || r.golden < 0) return 1;
   const Record& made = c.golden.records[c.golden.leaves[r.golden].record];
   const double limit =
-      Limits(c, made.api).Explained(RoundingOfRow(c, row), SummedTerms(c.golden, made));
+      Limits(c, made.api)
+          .Explained(RoundingOfRow(c, row), SummedTerms(OperationsOf(c), c.golden, made));
   return limit > 0 ? limit : 1;
 }
 
@@ -257,7 +258,8 @@ double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
   if (!inputs_known || call.in.unknown) {
     confidence *= 0.4;
   } else if (call.in.noise && !TakesAnotherArgument(c, pair, call)) {
-    const double natural = AmplifiesRounding(RecordOf(c, pair).api) ? kNaturalAmplification : 1;
+    const double natural =
+        AmplifiesRounding(OperationsOf(c), RecordOf(c, pair).api) ? kNaturalAmplification : 1;
     const double jump = JumpOf(call) / natural;
     confidence *= 0.9 * std::max(0.1, 1 - 1 / std::max(jump, 1.0));
   }

@@ -73,11 +73,11 @@ std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
   if (RandomCause cause = CauseOfOtherDraw(c, p); !cause.advice.empty()) return cause.advice;
   if (worst != nullptr && worst->reason == Reason::kShapeDiffers)
     return "the two runs do not compute on the same shapes";
-  if (call.in.noise && AmplifiesRounding(r.api)) {
+  if (call.in.noise && AmplifiesRounding(OperationsOf(c), r.api)) {
     return "this kind of operation enlarges the rounding of its inputs: check whether the "
            "difference matters downstream";
   }
-  if (worst != nullptr && std::isfinite(worst->severity) && IsContraction(r.api) &&
+  if (worst != nullptr && std::isfinite(worst->severity) && IsContraction(OperationsOf(c), r.api) &&
       worst->severity > 256 && worst->severity < 0x1p15 && IsFloat32(c, call.out.worst_row)) {
     return PrecisionAdvice(c);
   }

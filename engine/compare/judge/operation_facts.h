@@ -1,10 +1,20 @@
-// What is known of an operation: one row of operations.yaml, which is part of the library.
+// What is known of an operation: one row of operations.yaml, which is part of the library, or of a
+// file of the user in the same form.
 //
 //   FactsOf("Functional.layer_norm").kind;   // OperationClass::kNormalisation
+//   MSPROBE_ASSIGN_OR_RETURN(const OperationTable table, OperationTable::Read("operations.yaml"));
+//   table.Of("Torch.my_norm").kind;
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/base/status.h"
 
 namespace msprobe::compare {
 
@@ -41,8 +51,34 @@ struct OperationFacts {
   }
 };
 
-// Of Record::api. The row with the last part of the name, without underscores around it; an operation
-// without a row is kUnknown, and of its name words tell. The result lives as long as the program.
-const OperationFacts& FactsOf(std::string_view api);
+class OperationTable {
+ public:
+  static const OperationTable& Shipped();
+  // The shipped rows, and those of the text: a row of the text replaces the shipped one of its name.
+  // Errors: kNotFound; kInvalidConfig with the line: no YAML, a section or class that does not exist,
+  // what is no list of names, a name in two classes.
+  static Result<OperationTable> Parse(std::string_view text, std::string_view path);
+  static Result<OperationTable> Read(const std::string& path);
+
+  // Of Record::api. The row with the last part of the name, without underscores around it; an
+  // operation without a row is kUnknown, and of its name words tell. It lives as long as the table.
+  const OperationFacts& Of(std::string_view api) const;
+
+ private:
+  friend class OperationReader;
+  OperationTable();
+  void Finish();
+
+  std::unordered_map<std::string, OperationFacts> rows_, in_place_, optimizers_;
+  std::unordered_set<std::string> writes_;
+  std::vector<std::string> sums_products_, amplifies_;  // words in names, in lower case
+  std::array<OperationFacts, 16> unknown_;              // by what their names tell
+  OperationFacts function_, exchange_;
+};
+
+// Of the shipped table.
+inline const OperationFacts& FactsOf(std::string_view api) {
+  return OperationTable::Shipped().Of(api);
+}
 
 }  // namespace msprobe::compare

@@ -22,23 +22,31 @@ double Elements(const Leaf& leaf) { return static_cast<double>(leaf.shape.elemen
 
 }  // namespace
 
+const OperationTable& OperationsOf(const Comparison& c) {
+  return c.operations != nullptr ? *c.operations : OperationTable::Shipped();
+}
+
 bool DrawsRandomNumbers(std::string_view api) { return msprobe::DrawsRandomNumbers(BaseApi(api)); }
 
 bool ReturnsUninitialised(std::string_view api) { return ReturnsUnwrittenMemory(BaseApi(api)); }
 
-bool IsContraction(std::string_view api) { return FactsOf(api).sums_products; }
+bool IsContraction(const OperationTable& operations, std::string_view api) {
+  return operations.Of(api).sums_products;
+}
 
-bool AmplifiesRounding(std::string_view api) {
-  const OperationFacts& facts = FactsOf(api);
+bool AmplifiesRounding(const OperationTable& operations, std::string_view api) {
+  const OperationFacts& facts = operations.Of(api);
   return facts.amplifies || facts.kind == OperationClass::kSum ||
          facts.kind == OperationClass::kReduction || IsOptimizerCall(api);
 }
 
-bool UpdatesBuffers(std::string_view api) { return FactsOf(api).buffers; }
+bool UpdatesBuffers(const OperationTable& operations, std::string_view api) {
+  return operations.Of(api).buffers;
+}
 
-bool WritesFirstArgument(std::string_view api) {
+bool WritesFirstArgument(const OperationTable& operations, std::string_view api) {
   // What an optimizer's call changes has a name of its own, and is no argument.
-  return !IsOptimizerCall(api) && FactsOf(api).in_place;
+  return !IsOptimizerCall(api) && operations.Of(api).in_place;
 }
 
 bool HasOperations(const Dump& dump) {
@@ -47,7 +55,7 @@ bool HasOperations(const Dump& dump) {
   });
 }
 
-double SummedTerms(const Dump& dump, const Record& record) {
+double SummedTerms(const OperationTable& operations, const Dump& dump, const Record& record) {
   // |X| is the number of elements of X. For a contraction with inputs A and B and output C,
   // |A| |B| / |C| is the square of the inner dimension; for a reduction |A| / |C| is the number of
   // terms. Example: A [8, 64], B [64, 16], C [8, 16]: 512 * 1024 / 128 = 4096 = 64^2, so 64 terms.
@@ -68,7 +76,7 @@ double SummedTerms(const Dump& dump, const Record& record) {
   if (largest <= 0) return 0;
   out = std::max(out, 1.0);
   double terms = largest / out;
-  if (second > 0 && IsContraction(record.api))
+  if (second > 0 && IsContraction(operations, record.api))
     terms = std::max(terms, std::sqrt(largest * second / out));
   return terms > 1 ? terms : 0;
 }
@@ -149,14 +157,15 @@ bool IsImplementation(const Record& record, const Leaf& leaf) {
           GroupSettingOf(LeafPlace(leaf, record)).name == "params");
 }
 
-double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output) {
+double SummedMagnitude(const OperationTable& operations, const Dump& dump, const Record& call,
+                       const Leaf& output) {
   const bool gradients = call.direction == Direction::kParameterGrad;
   const Record* backward = gradients ? BackwardOf(dump, call) : nullptr;
   if (NamesOptimizerTensor(call, output, ".gradients.") ||
       NamesOptimizerTensor(call, output, ".state.") || (gradients && backward == nullptr))
     return SizeOfGradientBeside(dump, call, output);
   const Record& record = gradients ? *backward : call;
-  const OperationFacts& facts = FactsOf(record.api);
+  const OperationFacts& facts = operations.Of(record.api);
   const double out = Elements(output);
   if (out <= 0) return 0;
   double largest = 0;                     // absolute value among the inputs
@@ -183,7 +192,7 @@ double SummedMagnitude(const Dump& dump, const Record& call, const Leaf& output)
     if (facts.kind == OperationClass::kReduction)
       return facts.is_mean ? rms(*a) / std::sqrt(terms) : rms(*a) * std::sqrt(terms);
     if (b != nullptr && facts.sums_products)
-      return rms(*a) * rms(*b) * std::sqrt(SummedTerms(dump, record));
+      return rms(*a) * rms(*b) * std::sqrt(SummedTerms(operations, dump, record));
   } else if (record.direction == Direction::kBackward && output.shape.extents().size() <= 1 &&
              (facts.sums_products ||
               Lower(BaseApi(record.api)).find("norm") != std::string::npos)) {

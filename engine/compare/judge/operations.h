@@ -3,10 +3,15 @@
 
 #include <string_view>
 
+#include "engine/compare/judge/operation_facts.h"
+#include "engine/compare/model/comparison.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/model/table.h"
 
 namespace msprobe::compare {
+
+// The table with which the comparison is made.
+const OperationTable& OperationsOf(const Comparison& comparison);
 
 // `api` is Record::api with any prefix: "Functional.dropout", "Module.drop.Dropout",
 // "Tensor.normal_".
@@ -14,15 +19,15 @@ bool DrawsRandomNumbers(std::string_view api);
 // empty, empty_like, ...: the result is memory that nobody has written yet.
 bool ReturnsUninitialised(std::string_view api);
 // linear, matmul, conv, attention, ...: sums of products.
-bool IsContraction(std::string_view api);
+bool IsContraction(const OperationTable& operations, std::string_view api);
 // Differences, normalisations, exponentials, logarithms: a small relative error of the input
 // becomes a large one of the result.
-bool AmplifiesRounding(std::string_view api);
+bool AmplifiesRounding(const OperationTable& operations, std::string_view api);
 // Whether the call changes buffers that its results do not show: running_mean of batch_norm.
-bool UpdatesBuffers(std::string_view api);
+bool UpdatesBuffers(const OperationTable& operations, std::string_view api);
 
 // Whether the call writes to its first argument: `add_`, `x += y`, `x[index] = y`.
-bool WritesFirstArgument(std::string_view api);
+bool WritesFirstArgument(const OperationTable& operations, std::string_view api);
 
 // Whether operations were recorded, and not modules alone (level L0).
 bool HasOperations(const Dump& dump);
@@ -30,7 +35,7 @@ bool HasOperations(const Dump& dump);
 // How many values the call sums to make one element of its outputs, as far as name and shapes tell:
 // a matmul's inner dimension, the size of a reduction's input divided by that of its output; 0: not
 // known.
-double SummedTerms(const Dump& dump, const Record& record);
+double SummedTerms(const OperationTable& operations, const Dump& dump, const Record& record);
 
 // Whether a leaf is a gradient that an optimizer's step takes, or a tensor of the state that it takes,
 // which gradients of earlier steps have made.
@@ -44,6 +49,7 @@ bool IsImplementation(const Record& record, const Leaf& leaf);
 // rounding of x and y. An output's error is divided by this size when it is larger than the output.
 // The gradient of a bias whose backward call is not recorded, and one that an optimizer takes, have
 // the size of the weight's gradient beside it. 0: not known.
-double SummedMagnitude(const Dump& dump, const Record& record, const Leaf& output);
+double SummedMagnitude(const OperationTable& operations, const Dump& dump, const Record& record,
+                       const Leaf& output);
 
 }  // namespace msprobe::compare

@@ -19,8 +19,8 @@ bool IsZeroGradient(const Comparison& c, const RecordPair& pair, uint32_t i) {
   const double norm = std::max(t.norm_value, g.norm_value),
                count = static_cast<double>(g.shape.elements());
   if (!std::isfinite(t.norm_value + g.norm_value) || !(norm > 0) || !(count > 0)) return false;
-  const double terms =
-      std::max(SummedMagnitude(c.target, of_t, t), SummedMagnitude(c.golden, of_g, g));
+  const double terms = std::max(SummedMagnitude(OperationsOf(c), c.target, of_t, t),
+                                SummedMagnitude(OperationsOf(c), c.golden, of_g, g));
   const Rounding r = RoundingOfRow(c, static_cast<int32_t>(i));
   return norm / std::sqrt(count) <= Limits(c, of_g.api).Explained(r) * r.epsilon * terms;
 }

@@ -18,18 +18,18 @@ bool HasOtherArguments(const Comparison& c, const RecordPair& pair) {
 }
 
 double TermsOf(const Comparison& c, const RecordPair& pair) {
-  const double golden = SummedTerms(c.golden, c.golden.records[pair.golden]);
+  const double golden = SummedTerms(OperationsOf(c), c.golden, c.golden.records[pair.golden]);
   if (!OfTwoFrameworks(c.target, c.golden)) return golden;
-  return std::max(golden, SummedTerms(c.target, c.target.records[pair.target]));
+  return std::max(golden, SummedTerms(OperationsOf(c), c.target, c.target.records[pair.target]));
 }
 
 double MagnitudeOf(const Comparison& c, const RecordPair& pair, uint32_t row) {
   const Row& r = c.rows[row];
-  const double golden =
-      SummedMagnitude(c.golden, c.golden.records[pair.golden], c.golden.leaves[r.golden]);
+  const double golden = SummedMagnitude(OperationsOf(c), c.golden, c.golden.records[pair.golden],
+                                        c.golden.leaves[r.golden]);
   if (!OfTwoFrameworks(c.target, c.golden)) return golden;
-  return std::max(
-      golden, SummedMagnitude(c.target, c.target.records[pair.target], c.target.leaves[r.target]));
+  return std::max(golden, SummedMagnitude(OperationsOf(c), c.target, c.target.records[pair.target],
+                                          c.target.leaves[r.target]));
 }
 
 RowJudge::RowJudge(const Comparison& comparison, const RecordPair& pair)

@@ -1,7 +1,7 @@
 #include "engine/compare/measure/unwritten.h"
 
 #include "engine/compare/judge/judge.h"
-#include "engine/compare/judge/operation_facts.h"
+#include "engine/compare/judge/operations.h"
 #include "engine/compare/model/fingerprint_set.h"
 
 namespace msprobe::compare {
@@ -53,8 +53,9 @@ class UnwrittenRows {
       Forgive(i);
       reads = true;
     }
-    const bool copies = reads && FactsOf(c_.target.records[pair.target].api.view()).Moves() &&
-                        FactsOf(c_.golden.records[pair.golden].api.view()).Moves();
+    const bool copies = reads &&
+                        OperationsOf(c_).Of(c_.target.records[pair.target].api.view()).Moves() &&
+                        OperationsOf(c_).Of(c_.golden.records[pair.golden].api.view()).Moves();
     for (uint32_t i = pair.first_row; i < end; ++i) {
       if (!IsOnBothSides(i) || !Differs(i) || IsOutput(i)) continue;
       // Which part of unwritten memory is taken (narrow, split) is as meaningless as its content.

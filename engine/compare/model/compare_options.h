@@ -22,6 +22,8 @@ class ThreadPool;
 }
 namespace msprobe::compare {
 
+class OperationTable;
+
 namespace relations {
 struct Carried;
 }
@@ -85,7 +87,9 @@ struct CompareOptions {
   uint64_t max_pair_bytes = UINT64_MAX;
   bool mapped_counts = false;
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
-  ThreadPool* pool = nullptr;                        // null: ThreadPool::Default()
+  // What is known of operations (judge/operation_facts.h); null: the shipped rows alone.
+  std::shared_ptr<const OperationTable> operations;
+  ThreadPool* pool = nullptr;  // null: ThreadPool::Default()
   // Called with how many bytes of the tensors are compared, and of how many; by any thread, by
   // several at a time. May be empty.
   std::function<void(uint64_t done, uint64_t all)> progress;

@@ -171,6 +171,8 @@ struct Decided {
   std::shared_ptr<const relations::Proofs> proofs;
 };
 
+class OperationTable;  // judge/operation_facts.h
+
 struct Comparison {
   const ThresholdTable& Thresholds() const {
     return thresholds ? *thresholds : ThresholdTable::Shipped();
@@ -191,6 +193,7 @@ struct Comparison {
   Mode mode = Mode::kStatistics;
   double tolerance = 1;  // CompareOptions::tolerance that the verdicts were made with
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
+  std::shared_ptr<const OperationTable> operations;  // the same; see OperationsOf
   std::vector<RecordPair> pairs;  // in execution order of the target; a call that only the golden
                                   // has follows the call before it in the golden
   std::vector<Row> rows;          // grouped by pair

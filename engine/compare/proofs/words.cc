@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "engine/compare/judge/operations.h"
 #include "engine/compare/model/proofs.h"
 
 namespace msprobe::compare {
@@ -135,10 +136,22 @@ class Words {
       for (const int32_t premise : each.premises) tell(premise);
     };
     for (const int32_t value : roots) tell(value);
+    if (IsUnknown(record)) {
+      chain.lines.push_back({.text = fmt::format("how {} treats rounding is a guess: no row of "
+                                                 "operations.yaml or of --operations says it",
+                                                 record.api.view())});
+    }
     return chain;
   }
 
  private:
+  bool IsUnknown(const Record& record) const {
+    return !record.is_module && record.direction != Direction::kParameterGrad &&
+           !record.api.view().starts_with("Optimizer.") &&
+           !record.api.view().starts_with("Distributed.") &&
+           OperationsOf(c_).Of(record.api).kind == OperationClass::kUnknown;
+  }
+
   const Comparison& c_;
   const Proofs& proofs_;
 };

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/dump/read/weights_file.h"
@@ -69,6 +70,7 @@ uint64_t CallKey(std::string_view api, int64_t call) {
 
 Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* paths)
     : dump(side == Side::kTarget ? c.target : c.golden),
+      operations_(OperationsOf(c)),
       content_(content),
       is_target_(side == Side::kTarget),
       by_content_(content.size(), kNoId),
@@ -122,7 +124,7 @@ void Graph::AddRecord(int32_t index, Paths* paths) {
   }
   Call call;
   call.record = index;
-  call.facts = &FactsOf(record.api);
+  call.facts = &operations_.Of(record.api);
   const bool backward = record.direction == Direction::kBackward;
   call.kind = record.direction == Direction::kParameterGrad ? CallKind::kGradients
               : record.is_module ? (backward ? CallKind::kModuleBackward : CallKind::kModule)
@@ -216,7 +218,7 @@ void Graph::AddOptimizer(int32_t index, Paths* paths) {
     call.parameter = parameter;
     if (const size_t dot = parameter.rfind('.'); dot != std::string_view::npos)
       call.path = paths->Of(parameter.substr(0, dot));
-    call.facts = &FactsOf(record.api);
+    call.facts = &operations_.Of(record.api);
     call.first_take = static_cast<uint32_t>(taken.size());
     call.first_make = static_cast<uint32_t>(made.size());
     calls.push_back(call);

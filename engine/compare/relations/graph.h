@@ -185,6 +185,7 @@ class Graph {
   void FindMoved();
   void NameWeights();
 
+  const OperationTable& operations_;
   const ContentIds& content_;
   const bool is_target_;
   bool has_operations_ = false;

@@ -12,6 +12,7 @@ _VALUES = {
     "memory": "--memory",
     "table_format": "--table-format",
     "thresholds": "--thresholds",
+    "operations": "--operations",
     "data_mapping": "--data_mapping",
     "cell_mapping": "--cell_mapping",
     "api_mapping": "--api_mapping",
@@ -41,8 +42,8 @@ def compare(
         fuzzy_match: accepted without effect; call numbers never decide which calls are partners.
         **kwargs: ``highlight``, ``suffix``, ``table_format`` ("1.0", "1.2", "8", "26" or an older
             tool's; without it "1.2" for two dumps of msprobe 1.2, else "8"), ``thresholds``
-            (a file), ``memory`` ("4GB"), ``diff_analyze``, ``data_mapping`` and the other
-            mappings (paths).
+            and ``operations`` (files), ``memory`` ("4GB"), ``diff_analyze``, ``data_mapping`` and
+            the other mappings (paths).
 
     Raises:
         msprobe.UsageError: an unknown argument; dumps that cannot be compared, or of which no
