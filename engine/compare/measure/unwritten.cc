@@ -19,9 +19,11 @@ class UnwrittenRows {
 
  private:
   bool Differs(uint32_t i) const { return c_.measures[i].verdict == RowVerdict::kDiffers; }
-  // What unwritten memory may explain: it differs, or holds NaN in both runs.
+  // What unwritten memory may explain: it has other bits, be they near, or holds NaN in both runs.
   bool Disagrees(uint32_t i) const {
-    return Differs(i) || c_.measures[i].reason == Reason::kBothNaN;
+    const Measure& m = c_.measures[i];
+    return m.verdict == RowVerdict::kDiffers || m.verdict == RowVerdict::kNoise ||
+           m.reason == Reason::kBothNaN;
   }
   bool IsOnBothSides(uint32_t i) const { return c_.rows[i].target >= 0 && c_.rows[i].golden >= 0; }
   bool IsOutput(uint32_t i) const {

@@ -11,7 +11,7 @@
 
 namespace msprobe::compare {
 
-// Makes rows that differ unknown (Reason::kUninitialised) when both dumps say that nobody had
+// Makes rows of other bits unknown (Reason::kUninitialised) when both dumps say that nobody had
 // written all of their memory, and when a call only moves elements of such rows. Goes through the
 // calls in execution order up to the first one that differs for another reason: what lies in a
 // buffer after that may be wrong data. Measures must be filled, ForgiveOverwritten must have run.
