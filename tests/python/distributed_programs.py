@@ -23,7 +23,13 @@ if HAS_DTENSOR:
     import torch.distributed._functional_collectives as functional_collectives
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+    from torch.distributed.pipelining import (
+        PipelineStage,
+        Schedule1F1B,
+        ScheduleGPipe,
+        SplitPoint,
+    )
+    from torch.distributed.pipelining import pipeline as pipeline_of
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import (
         ColwiseParallel,
@@ -134,6 +140,18 @@ def tensor_parallel(rank, ranks):
     return training(model, sgd(model), *batch(0))
 
 
+def fsdp_over_tp(rank, ranks):
+    """fully_shard of what tensor parallelism has sharded; a mesh of two dimensions."""
+    model = net()
+    mesh = init_device_mesh("cpu", (ranks // 2, 2), mesh_dim_names=("dp", "tp"))
+    plan = {"blocks.*.up": ColwiseParallel(), "blocks.*.down": RowwiseParallel()}
+    parallelize_module(model, mesh["tp"], plan)
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh["dp"])
+    fully_shard(model, mesh=mesh["dp"])
+    return training(model, sgd(model), *batch(mesh.get_local_rank("dp")))
+
+
 class Gathered(nn.Module):
     """Functional collectives under autograd: of a gathered batch each rank returns its part."""
 
@@ -193,15 +211,10 @@ def pipeline_by_hand(rank, ranks):
     return stage, step
 
 
-def pipeline(rank, ranks):
-    """Two stages of torch.distributed.pipelining; each pair of processes is one pipeline."""
-    x, y = batch(0)
-    mesh = init_device_mesh("cpu", (ranks // 2, 2), mesh_dim_names=("data", "stage"))
-    group = mesh.get_group("stage")
-    place = dist.get_rank(group)
-    model = halves(place, ranks)
-    stage = PipelineStage(model, place, 2, torch.device("cpu"), group=group)
-    schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=F.mse_loss)
+def piped(stage, schedule, place, x, y):
+    """The training of stage `place` of two."""
+    model = stage.submod
+    schedule = schedule(stage, n_microbatches=2, loss_fn=F.mse_loss)
     optimizer = sgd(model)
 
     def step():
@@ -215,6 +228,30 @@ def pipeline(rank, ranks):
         return torch.stack(losses).sum() if losses else torch.zeros(())
 
     return model, step
+
+
+def stage_group(ranks):
+    """Each pair of processes is one pipeline."""
+    mesh = init_device_mesh("cpu", (ranks // 2, 2), mesh_dim_names=("data", "stage"))
+    return mesh.get_group("stage")
+
+
+def pipeline(rank, ranks):
+    """Two stages of torch.distributed.pipelining."""
+    group = stage_group(ranks)
+    place = dist.get_rank(group)
+    stage = PipelineStage(halves(place, ranks), place, 2, torch.device("cpu"), group=group)
+    return piped(stage, ScheduleGPipe, place, *batch(0))
+
+
+def pipeline_traced(rank, ranks):
+    """The stages are cut out of a traced model."""
+    x, y = batch(0)
+    group = stage_group(ranks)
+    place = dist.get_rank(group)
+    cut = {"blocks.1": SplitPoint.BEGINNING}
+    stages = pipeline_of(net(), mb_args=(x[:1],), split_spec=cut)
+    return piped(stages.build_stage(place, torch.device("cpu"), group), Schedule1F1B, place, x, y)
 
 
 def zero1(rank, ranks):
@@ -232,9 +269,11 @@ PROGRAMS = {
         fsdp1_original,
         fsdp2,
         tensor_parallel,
+        fsdp_over_tp,
         functional,
         pipeline_by_hand,
         pipeline,
+        pipeline_traced,
         zero1,
     )
     if HAS_DTENSOR or f in (ddp, ddp_hook, pipeline_by_hand, zero1)

@@ -50,6 +50,11 @@ def check(ranks, folder, level, task):
         folders = set(os.listdir(folder / "dump" / f"step{step}"))
         assert folders == {f"rank{rank}" for rank in range(ranks)}
         dumps[name] = [read_dump(folder / "dump", step, rank) for rank in range(ranks)]
+        # What PyTorch prepares in the first step is no call of the program.
+        again = [read_dump(folder / "dump", step + 1, rank).names for rank in range(ranks)]
+        assert [sorted(dump.names) for dump in dumps[name]] == [sorted(each) for each in again], (
+            name
+        )
     for name in ALIKE:
         for dump in dumps[name][1:]:
             assert dump.names == dumps[name][0].names, name
@@ -116,6 +121,7 @@ def test_sharded_gradients_and_parameters(mix):
         assert gradient["shape"] == [16, 8]  # the shape of the local shard
         assert gradient["device_mesh"] == [0, 1]
         assert gradient["placements"] == [{"Shard": {"dim": 0}}]
+        assert gradient["global_shape"] == [32, 8]
         assert gradient["Norm"] > 0
         assert calls(data, "reduce_scatter_tensor") or calls(data, "reduce_scatter_single")
 
@@ -124,6 +130,7 @@ def test_activations_that_are_spread(mix):
     for data in mix["tensor_parallel"]:
         norm = data["Module.blocks.0.norm.LayerNorm.forward.0"]["output"][0]
         assert (norm["shape"], norm["placements"]) == ([2, 2, 8], [{"Shard": {"dim": 1}}])
+        assert norm["global_shape"] == [2, 4, 8]
         gradient = data["Module.blocks.0.norm.LayerNorm.backward.0"]["output"][0]
         assert gradient["type"] == "torch.distributed.tensor.DTensor" and gradient["Norm"] > 0
 

@@ -38,6 +38,21 @@ _CATEGORIES = (
     "aten",
 )
 _OPERATORS = "_c10d_functional"  # the namespace of torch.ops
+# (module, class, methods) of PyTorch that run in the first step only, to know shapes and to open
+# connections: what they call is no call of the program.
+_PREPARATIONS = [
+    (
+        "torch.distributed.pipelining.stage",
+        "PipelineStage",
+        ("_shape_inference", "_forward_metadata_inference", "_backward_metadata_inference"),
+    ),
+    ("torch.distributed.pipelining.schedules", "_PipelineSchedule", ("_warmup_p2p",)),
+    (
+        "torch.distributed.tensor._sharding_prop",
+        "ShardingPropagator",
+        ("propagate_op_sharding_non_cached", "_propagate_tensor_meta_non_cached"),
+    ),
+]
 _FUNCTIONAL = "torch.distributed._functional_collectives"
 # Category -> (prefix, module) of packages that the program may have imported.
 _PACKAGES = {
@@ -138,7 +153,7 @@ def _add_collectives():
 
 def _add_functional_collectives():
     """Observe what the program calls through torch.distributed._functional_collectives or DTensor,
-    once it has imported them, and the shape inference of pipelines."""
+    once it has imported them, and what PyTorch prepares in the first step."""
     global _functional_added
     if _FUNCTIONAL in sys.modules and not _functional_added:
         _functional_added = True  # to read the lists takes longer than a small step
@@ -152,10 +167,11 @@ def _add_functional_collectives():
     wrapper = getattr(sys.modules.get(_FUNCTIONAL), "AsyncCollectiveTensor", None)
     if wrapper is not None:
         _engine.watch(types.SimpleNamespace(make=wrapper.__new__), "make", "convert")
-    stage = getattr(sys.modules.get("torch.distributed.pipelining.stage"), "PipelineStage", None)
-    for name in ("_shape_inference", "_forward_metadata_inference", "_backward_metadata_inference"):
-        if hasattr(stage, name):
-            _engine.watch(stage, name, "convert")
+    for module, owner, names in _PREPARATIONS:
+        owner = getattr(sys.modules.get(module), owner, None)
+        for name in names:
+            if hasattr(owner, name):
+                _engine.watch(owner, name, "convert")
 
 
 def _watch_compiler():
