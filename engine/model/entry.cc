@@ -20,6 +20,7 @@ void TensorValue::Clear() {
   requires_grad.reset();
   device_mesh.clear();
   placements.clear();
+  global_shape.clear();
   vmap.clear();
   unreadable.clear();
   unwritten.clear();

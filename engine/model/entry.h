@@ -55,8 +55,9 @@ struct TensorValue {
 
   void Resolve(const DeferredNumbers& numbers);
 
-  std::optional<bool> requires_grad;    // unset: the framework has no such thing
-  std::string device_mesh, placements;  // of a tensor spread over processes, as JSON; "" otherwise
+  std::optional<bool> requires_grad;  // unset: the framework has no such thing
+  // Of a tensor spread over processes, as JSON; "" of any other. `shape` is that of the local part.
+  std::string device_mesh, placements, global_shape;
   // Of a tensor that torch.func.vmap batches: the dimensions of `shape` that are batches, that of the
   // outermost vmap first.
   std::vector<int64_t> vmap;

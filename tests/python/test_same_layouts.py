@@ -15,7 +15,15 @@ from msprobe.pytorch import PrecisionDebugger
 
 NAMES = [
     name
-    for name in ("tensor_parallel", "functional", "pipeline", "fsdp1", "fsdp2", "ddp_hook")
+    for name in (
+        "tensor_parallel",
+        "fsdp_over_tp",
+        "functional",
+        "pipeline",
+        "fsdp1",
+        "fsdp2",
+        "ddp_hook",
+    )
     if name in PROGRAMS
 ]
 # Level and task of a recording.
@@ -101,9 +109,24 @@ def test_the_header_says_how_the_processes_are_arranged(runs, msprobe_bin):
     ddp = {"module": "", "kind": "DistributedDataParallel"}
     assert parallel(runs, "ddp_hook")["wrappers"] == [ddp]
     assert parallel(runs, "tensor_parallel")["wrappers"] == []
+    both = parallel(runs, "fsdp_over_tp", 1)
+    assert {"ranks": [[0, 1]], "names": ["dp", "tp"]} in both["meshes"]
+    assert (both["groups"][0]["name"], both["groups"][0]["description"]) == ("0", "default_pg")
+    assert [1] in [each["ranks"] for each in both["groups"] if each["description"] == "mesh_dp"]
     step = runs[0] / f"step{NAMES.index('fsdp2')}" / "rank1"
     shown = subprocess.run([msprobe_bin, "show", step], capture_output=True, text=True).stdout
     assert "meshes: [0, 1]" in shown and "wrappers: 3 FSDPModule" in shown
+
+
+def test_what_a_shard_is_a_part_of(runs):
+    """Rows of the weight: tensor parallelism has cut them first."""
+    data = Dump(runs[0] / f"step{NAMES.index('fsdp_over_tp')}" / "rank0").data
+    gradient = data["Module.blocks.0.up.Linear.parameters_grad.0"]["weight"][0]
+    assert (gradient["shape"], gradient["global_shape"]) == ([16, 8], [32, 8])
+    assert gradient["placements"] == [
+        {"Shard": {"dim": 0, "split_factor": 2}},
+        {"Shard": {"dim": 0}},
+    ]
 
 
 def test_what_fsdp_copies_is_written(runs):

@@ -353,6 +353,7 @@ void AppendTensorJson(std::string* out, const TensorValue& tensor) {
     *out += *tensor.requires_grad ? ",\"requires_grad\":true" : ",\"requires_grad\":false";
   if (!tensor.device_mesh.empty()) (*out += ",\"device_mesh\":") += tensor.device_mesh;
   if (!tensor.placements.empty()) (*out += ",\"placements\":") += tensor.placements;
+  if (!tensor.global_shape.empty()) (*out += ",\"global_shape\":") += tensor.global_shape;
   if (!tensor.strides.empty()) {
     *out += ",\"stride\":";
     AppendShape(out, tensor.strides);

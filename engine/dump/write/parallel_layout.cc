@@ -55,6 +55,8 @@ ParallelLayout::Group ReadGroup(JsonCursor* json) {
       group.backend = TextOfNext(json);
     else if (key == "name")
       group.name = TextOfNext(json);
+    else if (key == "description")
+      group.description = TextOfNext(json);
     else
       return false;
     return true;
@@ -94,8 +96,10 @@ ParallelLayout::Wrapper ReadWrapper(JsonCursor* json) {
 }
 
 std::string DescribeGroup(const ParallelLayout::Group& group) {
+  // A number is a name that PyTorch gave: of no help beside a description.
+  const std::string& known = group.description.empty() ? group.name : group.description;
   return fmt::format("[{}] {}{}", fmt::join(group.ranks, ", "), group.backend,
-                     group.name.empty() ? "" : " " + group.name);
+                     known.empty() ? "" : " " + known);
 }
 
 }  // namespace

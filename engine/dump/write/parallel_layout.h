@@ -23,6 +23,7 @@ struct ParallelLayout {
   struct Group {
     std::vector<int64_t> ranks;
     std::string backend, name;  // "gloo"; the name that the program gave, or a number
+    std::string description;    // what it is for: "mesh_tp", of dimension "tp" of a mesh; may be ""
   };
   struct Mesh {
     std::string ranks;               // JSON: "[[0, 1], [2, 3]]"

@@ -43,6 +43,13 @@ void Append(std::string* list, const std::string& item) {
   *list += item;
 }
 
+// What a group is for, as its maker said ("mesh_tp", "TENSOR_MODEL_PARALLEL_GROUP"); "": not said.
+std::string DescriptionOf(PyObject* group) {
+  const PyRef said = Attribute(group, "group_desc");  // since PyTorch 2.3
+  std::string text = said && PyUnicode_Check(said.get()) ? StrOf(said.get()) : "";
+  return text == "undefined" ? "" : text;
+}
+
 std::string Groups() {
   const PyRef c10d = Loaded("torch.distributed.distributed_c10d");
   if (Call(c10d.get(), "is_initialized").get() != Py_True) return "";
@@ -61,9 +68,12 @@ std::string Groups() {
     PyObject* const name =
         names && PyDict_Check(names.get()) ? PyDict_GetItemWithError(names.get(), group) : nullptr;
     ClearError();
-    Append(&list, "{\"ranks\": " + known.ranks + ", \"backend\": " +
-                      Quoted(has_backend ? StrOf(PyTuple_GET_ITEM(made, 0)) : "") +
-                      ", \"name\": " + Quoted(name ? StrOf(name) : "") + "}");
+    std::string json = "{\"ranks\": " + known.ranks + ", \"backend\": " +
+                       Quoted(has_backend ? StrOf(PyTuple_GET_ITEM(made, 0)) : "") +
+                       ", \"name\": " + Quoted(name ? StrOf(name) : "");
+    if (const std::string description = DescriptionOf(group); !description.empty())
+      json += ", \"description\": " + Quoted(description);
+    Append(&list, json + "}");
   }
   ClearError();
   return list;

@@ -49,7 +49,11 @@ const std::string& CachedMeshJson(PyObject* mesh) {
 }
 
 std::string PlacementJson(PyObject* placement) {
-  if (Derives(placement, "Shard") || Derives(placement, "_StridedShard"))
+  // FSDP shards the parts that tensor parallelism has made: not in the order of the mesh.
+  if (Derives(placement, "_StridedShard"))
+    return R"({"Shard": {"dim": )" + StrOf(Attribute(placement, "dim").get()) +
+           R"(, "split_factor": )" + StrOf(Attribute(placement, "split_factor").get()) + "}}";
+  if (Derives(placement, "Shard"))
     return R"({"Shard": {"dim": )" + StrOf(Attribute(placement, "dim").get()) + "}}";
   if (Derives(placement, "Partial")) {
     std::string json = R"({"Partial": {"reduce_op": )";
@@ -58,6 +62,13 @@ std::string PlacementJson(PyObject* placement) {
   }
   if (Derives(placement, "Replicate")) return R"({"Replicate": {}})";
   return "null";
+}
+
+std::string ShapeJson(PyObject* dtensor) {
+  const PyRef shape = Attribute(dtensor, "shape");
+  const PyRef list = shape ? PyRef::Steal(PySequence_List(shape.get())) : PyRef();
+  ClearError();
+  return list ? StrOf(list.get()) : "";
 }
 
 }  // namespace
@@ -85,6 +96,7 @@ Layout LayoutOf(PyObject* dtensor) {
     layout.placements += PlacementJson(PyTuple_GET_ITEM(placements.get(), i));
   }
   layout.placements += ']';
+  layout.global_shape = ShapeJson(dtensor);
   return layout;
 }
 

@@ -20,9 +20,10 @@ bool IsDTensor(PyObject* tensor);
 // The part that this process holds, which may be an AsyncCollectiveTensor. None when it is not known.
 PyRef LocalShard(PyObject* dtensor);
 
-// As JSON: "[[0, 1], [2, 3]]", "[{\"Shard\": {\"dim\": 0}}, {\"Replicate\": {}}]".
+// As JSON: "[[0, 1], [2, 3]]", "[{\"Shard\": {\"dim\": 0}}, {\"Replicate\": {}}]", "[8, 16]".
+// `global_shape`: of the tensor that all shards are together; "" where it is not known.
 struct Layout {
-  std::string device_mesh, placements;
+  std::string device_mesh, placements, global_shape;
 };
 Layout LayoutOf(PyObject* dtensor);
 

@@ -118,6 +118,7 @@ PyObject* TensorAccess::Holder(PyObject** tensor) {
     Layout layout = LayoutOf(*tensor);
     device_mesh_ = std::move(layout.device_mesh);
     placements_ = std::move(layout.placements);
+    global_shape_ = std::move(layout.global_shape);
     inner_ = LocalShard(*tensor);
     if (!torch.IsTensor(inner_.get())) return nullptr;
     *tensor = inner_.get();

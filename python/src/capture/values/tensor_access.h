@@ -61,6 +61,7 @@ class TensorAccess {
   // Of a DTensor, as JSON; "" for other tensors. Everything else describes the local shard.
   const std::string& device_mesh() const { return device_mesh_; }
   const std::string& placements() const { return placements_; }
+  const std::string& global_shape() const { return global_shape_; }
   // Dimensions of `shape` over which torch.func.vmap batches, that of the outermost vmap first. What is
   // recorded of a tensor inside torch.func is the tensor that it wraps.
   const std::vector<int64_t>& batch_dims() const { return batch_dims_; }
@@ -96,7 +97,7 @@ class TensorAccess {
   std::array<int64_t, kMaxDims> shape_;
   std::array<int64_t, kMaxDims> strides_;
   std::vector<int64_t> batch_dims_, own_strides_;
-  std::string dtype_text_, device_mesh_, placements_, unreadable_;
+  std::string dtype_text_, device_mesh_, placements_, global_shape_, unreadable_;
   std::string_view dtype_, type_ = "torch.Tensor";
 };
 

@@ -97,6 +97,7 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
   if constexpr (requires { access.device_mesh(); }) {
     value->device_mesh = access.device_mesh();
     value->placements = access.placements();
+    value->global_shape = access.global_shape();
     value->vmap = access.batch_dims();
     if (ticket >= 0) {
       value->numbers = TensorValue::Numbers::kDeferred;
