@@ -1,6 +1,10 @@
 #include "engine/compare/measure/run_start.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
 
 #include "engine/compare/explain/findings.h"
 #include "engine/dump/read/step_in_path.h"
@@ -50,6 +54,31 @@ TEST(RunStartTest, TwoStepsAreSaidFirst) {
   EXPECT_EQ(ConditionsOf(found).front().label, "note");
   for (const char* golden : {"b/step3/dump.json", "b/dump.json", "step4b/dump.json"})
     EXPECT_EQ(MustCompare(at("step3/dump.json"), at(golden)).run_start.mistake, "");
+}
+
+TEST(RunStartTest, RanksOfOtherLayoutsAreSaid) {
+  const auto of = [](const char* path, const char* ranks) {
+    Dump dump = OneRun("d", "m", "w");
+    dump.path = path;
+    if (*ranks != '\0')
+      dump.provenance.emplace_back("parallel",
+                                   fmt::format(R"({{"groups": [{{"ranks": {}}}]}})", ranks));
+    return dump;
+  };
+  const auto said = [](Dump target, Dump golden) {
+    return MustCompare(std::move(target), std::move(golden)).run_start.mistake;
+  };
+  const char* const rank = "a/step0/rank0/dump.json";
+  const std::string why =
+      ": ranks of other layouts hold other parts of values, and what differs may be no error; "
+      "record both runs on the same number of ranks";
+  EXPECT_EQ(said(of(rank, "[0, 1]"), of(rank, "[0, 1, 2, 3]")),
+            "the target ran on 2 ranks, the golden on 4" + why);
+  EXPECT_EQ(said(of("b/step0/rank/dump.json", ""), of(rank, "[0, 1]")),
+            "the target ran on 1 rank, the golden on 2" + why);
+  EXPECT_EQ(said(of(rank, "[0, 1]"), of(rank, "[0, 1]")), "");
+  EXPECT_EQ(said(of(rank, "[0, 1]"), of(rank, "")), "") << "an older dump does not say it";
+  EXPECT_EQ(said(of(rank, "[0, 1]"), of(rank, "3")), "") << "damaged";
 }
 
 TEST(StepInPath, TheInnermostFolderOfAStep) {
