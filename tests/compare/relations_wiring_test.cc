@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "tests/compare/by_relations.h"
 
 namespace msprobe::compare::relations {
@@ -106,6 +109,65 @@ Dump Norms(float factor) {
 
 TEST(Parts, WeightsThatAreAllOnesHaveGradientsOfTheirOwn) {
   EXPECT_EQ(FirstOf(Norms(2), Norms(1)), "Functional.layer_norm.3.backward");
+}
+
+// A pipeline stage: each micro-batch goes forward, then back; `order` says which input each call takes.
+Dump Stage(const std::vector<unsigned>& order, float factor) {
+  DumpBuilder b;
+  const auto name = [](size_t call, const char* direction) {
+    return "Functional.linear." + std::to_string(call) + direction;
+  };
+  Elements sum(16, 0.0F);
+  for (size_t call = 0; call < order.size(); ++call) {
+    b.Call("Torch.receive." + std::to_string(call) + ".forward");
+    b.Out(Recorded(Random(16, static_cast<unsigned>(10 + call))));
+    b.Call(name(call, ".forward"));
+    b.In(Recorded(Random(16, 10 + order[call]))).In(Recorded(Random(16, 1)));
+    b.Out(Recorded(Random(16, 20 + order[call])));
+  }
+  for (size_t call = 0; call < order.size(); ++call) {
+    const auto seed = static_cast<unsigned>(order[call] == call ? 40 + call : 60 + call);
+    const Elements weight = Times(Random(16, seed), call == 1 ? factor : 1);
+    b.Call(name(call, ".backward"));
+    b.In(Recorded(Random(16, static_cast<unsigned>(30 + call))));
+    b.Out(Recorded(Random(16, static_cast<unsigned>(50 + call)))).Out(Recorded(weight));
+    sum = Sum(sum, weight);
+  }
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", Recorded(sum)).Kwarg("weights.w", Recorded(Random(16, 1)));
+  return b.Take();
+}
+
+// All that goes forward is right, at another place; only the gradient of the weight is not.
+TEST(Wiring, AStaleMicroBatchIsWhereTheGradientBeginsToDiffer) {
+  EXPECT_EQ(FirstOf(Stage({0, 0, 2}, 1), Stage({0, 1, 2}, 1)), "Functional.linear.1.forward");
+  EXPECT_EQ(FirstOf(Stage({0, 1, 2}, 2), Stage({0, 1, 2}, 1)), "Functional.linear.1.backward");
+}
+
+// A stage that sends a stale result on: another rank answers with another gradient.
+Dump Sending(bool stale) {
+  DumpBuilder b;
+  for (unsigned call = 0; call < 2; ++call) {
+    const unsigned taken = stale ? 0 : call;
+    const std::string number = std::to_string(call);
+    b.Call("Torch.receive." + number + ".forward").Out(Recorded(Random(16, 10 + call)));
+    b.Call("Functional.linear." + number + ".forward");
+    b.In(Recorded(Random(16, 10 + taken))).In(Recorded(Random(16, 1)));
+    b.Out(Recorded(Random(16, 20 + taken)));
+    b.Call("Distributed.send." + number + ".forward").In(Recorded(Random(16, 20 + taken)));
+    b.Value("1", "int", "1");
+  }
+  const Elements answer = Random(16, stale ? 31 : 30);
+  b.Call("Distributed.recv.0.forward").In(Recorded(Random(16, 2))).Value("1", "int", "1");
+  b.Out(Recorded(answer));
+  b.Call("Tensor.mul.0.forward").In(Recorded(answer)).Out(Recorded(Times(answer, 2)));
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", Recorded(Times(answer, 2))).Kwarg("weights.w", Recorded(Random(16, 1)));
+  return b.Take();
+}
+
+TEST(Wiring, WhatWasSentIsNotExplainedByTheAnswer) {
+  EXPECT_EQ(FirstOf(Sending(true), Sending(false)), "Functional.linear.1.forward");
 }
 
 }  // namespace

@@ -129,6 +129,7 @@ class Exposure {
 
   std::vector<Candidate> Frontier();
   bool TakesAnother(CallId call) const;
+  bool TakesStale(CallId call) const;
   Candidate Origin(CallId call, ValueId value, std::vector<CallId> seen);
   std::optional<Candidate> WhoShouldMake(ValueId x, ValueId w, CallId call, ValueId value,
                                          const std::vector<CallId>& seen);

@@ -65,6 +65,11 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
       return Named(named, v, Cause::kAnotherInput);
     }
   }
+  // A gradient is made of what the forward call took, too.
+  if (const CallId forward = t.calls[call].forward; t.calls[call].kind == CallKind::kBackward &&
+                                                    forward != kNoId && !was_seen(forward) &&
+                                                    TakesStale(forward))
+    return Origin(forward, v, std::move(seen));
   const bool argued = !r_.OtherApi(call) && r_.OtherScalars(call);
   if (auto found = argued ? std::nullopt : PutInAnotherOrder(call, v)) return *found;
   if (auto found = Reshaped(call, v)) return *found;
@@ -80,6 +85,27 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   named.another_order = named.cause == Cause::kAnotherResult && value.maker == call &&
                         HasAnotherOrder(call, r_.t.made[value.port]);
   return named;
+}
+
+// A call takes a right value in place of one that no call like it takes: that of another micro-batch, say.
+// Micro-batches in another order take each other's values, and none is lost.
+bool Exposure::TakesStale(CallId call) const {
+  const Graph& t = r_.t;
+  if (r_.pair[call] == kNoId) return false;
+  const auto is_lost = [&](ValueId w) {
+    const ValueId known = t.WithContent(r_.g.values[w].content);
+    if (known == kNoId) return !r_.Has(w);
+    const auto uses = t.TakersOf(known);
+    return std::none_of(uses.begin(), uses.end(), [&](const Taker& use) {
+      return t.calls[use.call].path == t.calls[call].path && t.ApiOf(use.call) == t.ApiOf(call);
+    });
+  };
+  const auto takes = t.Takes(call);
+  return std::any_of(takes.begin(), takes.end(), [&](const Port& port) {
+    const ValueId w = r_.AtPartner(port);
+    return w != kNoId && r_.IsRight(port.value) && !t.values[port.value].plain &&
+           !r_.g.values[w].plain && !r_.Fits(port.value, w) && is_lost(w);
+  });
 }
 
 // Rows that stand in another order went in, and the same elements came out: which order they have then is

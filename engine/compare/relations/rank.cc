@@ -104,7 +104,9 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
     for (size_t j = 0; j < n; ++j) {
       const Candidate &a = found[i], &b = found[j];
       if (i == j) continue;
-      const bool within = explains(j, i);
+      // A right value at another place has no effects that are known: other ranks have them, perhaps.
+      const bool unknown = effects[i].empty() && a.call != kNoId && r_.IsRight(a.value);
+      const bool within = explains(j, i) && !(unknown && a.order < b.order);
       const bool less =
           within && (effects[i].size() < effects[j].size() || a.Evidence() < b.Evidence());
       if (less && (b.Evidence() != 1 || (a.Evidence() == 0 && b.order < a.order))) return true;
