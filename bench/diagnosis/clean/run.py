@@ -75,7 +75,6 @@ class Recorder:
             made = self.folder / "all" / f"step{self.steps}"
             made.rename(self.folder / name / f"step{number}")
             self.steps += 1
-        return self.folder / name
 
 
 def in_float64(spec, ways):
@@ -142,12 +141,17 @@ def measure_some(some, level, options):
     recorder, answers, failed = Recorder(folder, level), [], []
     for number, kind, (spec, golden, target) in some:
         sides = folder / str(number)
+        recorded = options.recordings / str(number) if options.recordings else None
         try:
-            made = [
-                recorder.record(spec, ways, f"{number}/{side}")
-                for side, ways in (("target", target), ("golden", golden))
-            ]
-            answer = judge(number, kind, level, compare(options.msprobe, *made))
+            if recorded and recorded.exists():
+                sides.symlink_to(recorded)
+            else:
+                recorder.record(spec, target, f"{number}/target")
+                recorder.record(spec, golden, f"{number}/golden")
+                if recorded:
+                    shutil.copytree(sides, recorded)
+            both = compare(options.msprobe, sides / "target", sides / "golden")
+            answer = judge(number, kind, level, both)
         except (RuntimeError, ValueError, KeyError) as error:
             failed.append(f"{number} {kind} {level}: {error!r}")
             continue
@@ -157,7 +161,7 @@ def measure_some(some, level, options):
             print(f"{answer}\n    {spec}\n    {golden}\n    {target}", flush=True)
         if alarm and options.keep:
             shutil.copytree(sides, options.keep / str(number), dirs_exist_ok=True)
-        shutil.rmtree(sides)
+        sides.unlink() if sides.is_symlink() else shutil.rmtree(sides)
     shutil.rmtree(folder)
     return {"error": "", "answers": answers, "failed": failed}
 
@@ -257,6 +261,11 @@ def main() -> int:
     )
     parser.add_argument("--scratch", type=Path, help="folder of the dumps, each removed at once")
     parser.add_argument("--keep", type=Path, help="folder for the dumps of alarms")
+    parser.add_argument(
+        "--recordings",
+        type=Path,
+        help="keep all dumps here; those that are here are not made again",
+    )
     parser.add_argument("--json", type=Path, help="write the answers to this file")
     parser.add_argument("--add", nargs="*", default=[], help="answers of earlier runs (--json)")
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
@@ -266,8 +275,8 @@ def main() -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)  # OpenMP's threads would not exist after a fork
     os.environ["MSPROBE_LOG_LEVEL"] = "3"
-    if options.keep:
-        options.keep.mkdir(parents=True, exist_ok=True)
+    for folder in filter(None, (options.keep, options.recordings)):
+        folder.mkdir(parents=True, exist_ok=True)
     if options.check:
         return check(options)
     answers, failed = measure(options)

@@ -41,8 +41,9 @@ bool MentionsAny(std::string_view name, const std::vector<std::string>& words) {
   });
 }
 
-constexpr std::array<std::string_view, 8> kSections = {
-    "classes", "means", "in_place", "alone", "linear", "sums_products", "amplifies", "buffers"};
+constexpr std::array<std::string_view, 12> kSections = {
+    "classes", "means",     "in_place",      "alone",         "linear",        "buffers",
+    "kinks",   "lipschitz", "exponentiates", "other_kernels", "sums_products", "amplifies"};
 
 }  // namespace
 
@@ -120,6 +121,10 @@ class OperationReader {
     return Each(list, [&](const YAML::Node&, const std::string& name) {
       if (section == "means") RowOf(name)->is_mean = true;
       if (section == "buffers") RowOf(name)->buffers = true;
+      if (section == "exponentiates") RowOf(name)->exponentiates = true;
+      if (section == "kinks") RowOf(name)->kinks = true;
+      if (section == "lipschitz") RowOf(name)->lipschitz = true;
+      if (section == "other_kernels") RowOf(name)->other_kernels = true;
       if (section == "alone") OptimizerOf(name)->alone = true;
       if (section == "linear") OptimizerOf(name)->linear = true;
       if (section == "in_place") table_.writes_.insert(name);

@@ -35,14 +35,18 @@ struct OperationFacts {
   OperationClass kind = OperationClass::kUnknown;
   // By the name, also of an operation without a row: it sums products; it enlarges relative errors.
   bool sums_products = false, amplifies = false;
-  bool buffers = false;    // changes buffers that its results do not show: running_mean
-  bool draws = false;      // random numbers
-  bool opaque = false;     // code of the user: a torch.autograd.Function
-  bool exchanges = false;  // with other ranks
-  bool in_place = false;   // writes its first argument
-  bool is_mean = false;    // of a reduction
-  bool alone = false;      // of an optimizer: each parameter by its own gradient alone
-  bool linear = false;     // of an optimizer: a movement is the gradient times the rate
+  bool buffers = false;        // changes buffers that its results do not show: running_mean
+  bool draws = false;          // random numbers
+  bool opaque = false;         // code of the user: a torch.autograd.Function
+  bool exchanges = false;      // with other ranks
+  bool in_place = false;       // writes its first argument
+  bool is_mean = false;        // of a reduction
+  bool alone = false;          // of an optimizer: each parameter by its own gradient alone
+  bool exponentiates = false;  // an argument of size x is rounded as if it were x roundings
+  bool lipschitz = false;      // neither it nor its derivative is steeper than 1
+  bool kinks = false;          // its derivative jumps, as that of relu does at 0
+  bool other_kernels = false;  // which kernel computes is chosen outside of its arguments
+  bool linear = false;         // of an optimizer: a movement is the gradient times the rate
 
   bool Moves() const { return kind == OperationClass::kKeeps || kind == OperationClass::kTakes; }
   bool Cancels() const {

@@ -52,7 +52,7 @@ class Checker {
         t_(target),
         g_(golden),
         figures_(c, t_, g_, before),
-        growth_(c, t_, g_),
+        growth_(c, t_, g_, before),
         coarse_(t_.values.size(), 0),
         unrelated_bound_(t_.values.size(), 0) {
     for (const Value& value : g_.values) ++golden_of_size_[value.moments.n];

@@ -279,13 +279,29 @@ bool Figures::StandAtOnePlace(ValueId v, ValueId w) const {
       mine, [&](const auto& place) { return std::ranges::find(others, place) != others.end(); });
 }
 
+// How much larger the differences between the elements of a call's result are than of its argument.
+double Figures::SlopeOf(relations::CallId call) const {
+  const auto variance = [this](std::span<const Port> ports) {
+    for (const Port& port : ports) {
+      const Moments& m = t_.values[port.value].moments;
+      if (m.known && !port.changed) return (m.Rms() - m.mean) * (m.Rms() + m.mean);
+    }
+    return 0.0;
+  };
+  const double taken = variance(t_.Takes(call)), made = variance(t_.Makes(call));
+  return taken > 0 && made > 0 ? std::sqrt(made / taken) : 0;
+}
+
 // Terms of a value are at most those of an argument that was added to it, the same share of it as of an
 // argument, or the root of the number of elements that were added up.
 double Figures::TermsFrom(ValueId v) const {
   const Value& value = t_.values[v];
-  double most = value.moments.Rms(), saved = 1;
+  double most = value.moments.Rms(), saved = 1, slope = 1;
   if (!value.IsFloat() || value.moments.n == 0) return most;
   const relations::CallId maker = value.maker;
+  const relations::CallId forward = maker == kNoId ? kNoId : t_.calls[maker].forward;
+  if (forward != kNoId && t_.calls[forward].facts->kind == OperationClass::kNormalisation)
+    slope = std::max(slope, SlopeOf(forward));
   if (maker != kNoId && t_.calls[maker].kind == relations::CallKind::kGradients) {
     for (const Port& port : t_.Makes(maker))
       most = std::max(most, t_.values[port.value].moments.Rms());
@@ -302,7 +318,7 @@ double Figures::TermsFrom(ValueId v) const {
   for (const ValueId w : t_.InputsOf(v, /*saved=*/true)) {
     const double rows =
         static_cast<double>(t_.values[w].moments.n) / static_cast<double>(value.moments.n);
-    most = std::max({most, most_terms_[w] * std::sqrt(std::max(rows, 1.0)),
+    most = std::max({most, most_terms_[w] * std::sqrt(std::max(rows, 1.0)) * slope,
                      t_.values[w].moments.Rms() * saved * std::sqrt(rows)});
   }
   return most;

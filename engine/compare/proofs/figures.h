@@ -57,6 +57,7 @@ class Figures {
  private:
   void FindMostTerms(const relations::Carried& before);
   double TermsFrom(ValueId value) const;
+  double SlopeOf(relations::CallId call) const;
 
   const Comparison& c_;
   const relations::Graph &t_, &g_;

@@ -21,7 +21,7 @@ using relations::Value;
 // The numbers of the model of error (docs/explain/how-compare-decides.md).
 constexpr double kRoundings = 16, kOfSums = 4;
 constexpr double kOfMoves = 4, kOfOthers = 8, kOfCancelling = 32;
-constexpr double kNeverMore = 1e-3, kGone = 64, kHidden = 4, kOfParts = 4;
+constexpr double kNeverMore = 1e-3, kGone = 64, kHidden = 4, kOfParts = 4, kOtherWay = 1.2;
 
 double MovedBy(const Moments& a, const Moments& b) {
   return std::max({std::abs(a.high - b.high), std::abs(a.low - b.low), std::abs(a.mean - b.mean)});
@@ -32,10 +32,13 @@ double ShareOf(double part, double whole) { return whole > 0 ? part / whole : 0;
 }  // namespace
 
 Growth::Growth(const Comparison& comparison, const relations::Graph& target,
-               const relations::Graph& golden)
+               const relations::Graph& golden, const relations::Carried& before)
     : c_(comparison), t_(target), g_(golden) {
-  for (const relations::Port& port : t_.made)
-    coarsest_ = std::max(coarsest_, t_.values[port.value].roundoff);
+  for (const relations::Graph* run : {&t_, &g_}) {
+    for (const relations::Port& port : run->made)
+      coarsest_ = std::max(coarsest_, run->values[port.value].roundoff);
+  }
+  for (const auto& [content, left] : before.left) began_near_ |= left.error > 0;
   const auto update = std::ranges::find_if(
       t_.calls, [](const Call& call) { return call.kind == CallKind::kUpdate; });
   first_update_ = static_cast<relations::CallId>(update - t_.calls.begin());
@@ -44,6 +47,53 @@ Growth::Growth(const Comparison& comparison, const relations::Graph& target,
 double Growth::ScaleOf(const Value& value) const {
   const std::string_view api = value.maker == kNoId ? "" : t_.ApiOf(value.maker);
   return c_.tolerance * c_.Thresholds().RoundingScale(api, RoundingOf(value.dtype));
+}
+
+relations::CallId Growth::ForwardOf(relations::CallId call) const {
+  const relations::CallId forward = t_.calls[call].forward;
+  return t_.calls[call].IsBackward() && forward != kNoId ? forward : call;
+}
+
+// At most so large is a number that an exponential is taken of: an argument, or a product of two.
+double Growth::LargestExponent(relations::CallId forward) const {
+  const OperationFacts& facts = *t_.calls[forward].facts;
+  if (!facts.exponentiates) return 1;
+  double largest = 1, product = 1;
+  for (const relations::Port& port : t_.Takes(forward)) {
+    const Value& argument = t_.values[port.value];
+    if (!argument.IsFloat() || !argument.moments.known) continue;
+    const double size = argument.moments.Size();
+    if (!std::isfinite(size)) continue;
+    largest = std::max(largest, size);
+    product *= std::max(1.0, size);
+  }
+  return facts.sums_products ? product : largest;
+}
+
+// Of a function that is nowhere steeper than 1, or whose derivative jumps.
+double Growth::ReachOfErrors(const ProofStep& step, std::span<const Premise> premises) const {
+  const Value& value = t_.values[step.value];
+  if (value.maker == kNoId || !(step.terms > 0)) return 0;
+  const relations::CallId forward = ForwardOf(value.maker);
+  const OperationFacts& facts = *t_.calls[forward].facts;
+  const bool backward = forward != value.maker;
+  double arriving = backward ? 0 : 1, reach = 0;
+  if (backward) {
+    for (const relations::Port& port : t_.Takes(value.maker))
+      arriving = std::max(arriving, t_.values[port.value].moments.Rms());
+  }
+  for (const Premise& each : premises) {
+    if (each.value < 0) continue;
+    const double absolute = each.error * each.terms;
+    if (facts.lipschitz) reach = std::max(reach, absolute * arriving);
+    if (!facts.kinks || !backward) continue;
+    const double share = std::min(1.0, ShareOf(absolute, t_.values[each.value].moments.Rms()));
+    const double n = std::max<double>(static_cast<double>(value.moments.n), 1);
+    const double jumps = 0.8 * share * n;
+    const double most = jumps + 3 * std::sqrt(jumps) + (jumps > 1e-3 ? 1 : 0);
+    reach = std::max(reach, arriving * std::sqrt(std::min(1.0, most / n)));
+  }
+  return 2 * reach / step.terms;
 }
 
 bool Growth::IsExact(const ProofStep& step, std::span<const Premise> premises,
@@ -67,6 +117,8 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
   double roundoff = value.roundoff, coarse = unseen ? coarsest_ : 0;
   double gain = kOfOthers;
   if (call != nullptr) gain = moves ? kOfMoves : call->facts->Cancels() ? kOfCancelling : kOfOthers;
+  const double exponent = call == nullptr ? 1 : LargestExponent(ForwardOf(value.maker));
+  gain = std::max(gain, 2 * exponent);
   double grown = 0, added = 0, measured = 0;
   for (const Premise& each : premises) {
     if (each.value < 0) continue;
@@ -80,22 +132,30 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
     measured = std::max({measured, gain * relative, ShareOf(size, step.terms)});
   }
   double own = (moves ? 1 : kRoundings) * std::max(roundoff, unseen ? coarse : 0);
-  const bool long_sum = call != nullptr && (call->facts->Cancels() ||
+  const bool long_sum = call != nullptr && (call->facts->Cancels() || !t_.HasOperations() ||
                                             call->facts->kind == OperationClass::kContraction);
   if (long_sum) own *= kOfSums;
   if (unseen) own *= kOfSums;
+  const double roundings = exponent > 1 ? kOfMoves * exponent * roundoff : 0;
+  own = std::max(own, roundings);
   own *= ScaleOf(value) * (sum ? std::sqrt(static_cast<double>(premises.size()) + 1) : 1);
-  grown = std::max(grown, unseen ? kOfOthers * noise : 0);
-  const double most = std::max({kNeverMore, 4 * kRoundings * std::max(coarse, roundoff),
-                                value.maker > first_update_ ? measured : 0}) *
-                      ScaleOf(value);
+  const double reach = ReachOfErrors(step, premises);
+  grown = std::max({grown, reach, unseen ? kOfOthers * noise : 0});
+  const double coarsest = 4 * kRoundings * std::max(coarse, roundoff);
+  // What was measured of the arguments is no guess, but where the dtype is coarse.
+  const bool fine = coarsest <= kNeverMore || began_near_ || value.maker > first_update_;
+  const bool only_moves = call != nullptr && call->facts->Moves();
+  const double known = fine ? kOfMoves * measured : only_moves ? measured : 0;
+  const double many = std::sqrt(static_cast<double>(premises.size()) + 1);
+  const double most =
+      std::max({kNeverMore, coarsest, known, reach, roundings * (sum ? many : 1)}) * ScaleOf(value);
   return std::min(std::sqrt(grown * grown + added + own * own), most);
 }
 
 double Growth::MostOfUpdate(const ProofStep& step, std::span<const Premise> premises) const {
   const Value& value = t_.values[step.value];
   const Record& record = t_.dump.records[t_.calls[value.maker].record];
-  double off = 0, moved = 0, peak = kOfOthers;
+  double off = 0, moved = 0, noise = 0, peak = kOfOthers;
   for (const Premise& each : premises) {
     if (each.value < 0) {
       off += each.error;
@@ -103,21 +163,26 @@ double Growth::MostOfUpdate(const ProofStep& step, std::span<const Premise> prem
     }
     const Moments& m = t_.values[each.value].moments;
     off += each.error * std::max(1.0, ShareOf(each.terms, m.Rms()));
+    noise = std::max(noise, m.Rms() + each.error * each.terms);  // where it is nothing else
     if (m.Rms() > 0) peak = std::max(peak, m.Size() / m.Rms());
     if (m.known && value.moments.known && m.n == value.moments.n)
       moved = std::max(moved, MovedBy(value.moments, m));
   }
   double rates = 0;
+  const bool vector = value.shape.extents().size() <= 1;
   for (const Leaf& leaf : t_.dump.LeavesOf(record)) {
     if (leaf.kind != LeafKind::kScalar || !leaf.has_stats) continue;
     const double x = leaf.max_value;
-    if (leaf.name.view().ends_with(".lr")) moved = std::max(moved, std::abs(x));
+    if (leaf.name.view().ends_with(".lr")) {
+      moved = std::max(moved, std::abs(x));
+      if (off >= 1) moved = std::max(moved, std::abs(x) * noise);
+    }
     if (x > 0.5 && x < 1) rates = std::max(rates, 1 / (1 - x));
   }
   const double own = (kRoundings + rates) * value.roundoff;
   const double weights = off == 0 ? 0
-                                  : std::min(4.0, std::max(0.25, 1000 * off)) * moved /
-                                        std::max(value.moments.Rms(), 1e-30);
+                                  : std::min(4.0, std::max(vector ? kOtherWay : 0.25, 1000 * off)) *
+                                        moved / std::max(value.moments.Rms(), 1e-30);
   return own + 2 * peak * (off + off * off) + weights;
 }
 

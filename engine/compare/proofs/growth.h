@@ -9,6 +9,7 @@
 
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/model/proofs.h"
+#include "engine/compare/relations/carried.h"
 #include "engine/compare/relations/graph.h"
 
 namespace msprobe::compare {
@@ -17,7 +18,7 @@ class Growth {
  public:
   // Keeps references to its arguments.
   Growth(const Comparison& comparison, const relations::Graph& target,
-         const relations::Graph& golden);
+         const relations::Graph& golden, const relations::Carried& before);
 
   // The widest bound of a value that a call made of these premises, or that code without records made;
   // relative to its terms. `noise`: the largest error of a near value so far.
@@ -38,10 +39,15 @@ class Growth {
   double MostOfUpdate(const relations::ProofStep& step,
                       std::span<const relations::Premise> premises) const;
   double ScaleOf(const relations::Value& value) const;
+  relations::CallId ForwardOf(relations::CallId call) const;
+  double LargestExponent(relations::CallId forward) const;
+  double ReachOfErrors(const relations::ProofStep& step,
+                       std::span<const relations::Premise> premises) const;
 
   const Comparison& c_;
   const relations::Graph &t_, &g_;
-  double coarsest_ = 0;             // rounding of a result of the target
+  double coarsest_ = 0;             // rounding of a result of a run
+  bool began_near_ = false;         // the step before left an error
   relations::CallId first_update_;  // of an optimizer
 };
 

@@ -10,12 +10,17 @@
 namespace msprobe::compare::relations {
 namespace {
 
-// Whether a call left the value in memory that may outlive the step.
-bool IsLeft(const Graph& run, const Value& value) {
+// Whether a call left the value in memory that may outlive the step: an optimizer also keeps what another
+// call made, a gradient as the first average of gradients.
+bool IsLeft(const Graph& run, ValueId v) {
+  const Value& value = run.values[v];
   if (value.maker == kNoId || value.plain) return false;
   const Call& call = run.calls[value.maker];
-  return call.kind == CallKind::kUpdate || run.made[value.port].changed ||
-         (call.facts->in_place && call.kind == CallKind::kOperation);
+  const auto makers = run.MakersOf(v);
+  return run.made[value.port].changed ||
+         (call.facts->in_place && call.kind == CallKind::kOperation) ||
+         std::any_of(makers.begin(), makers.end(),
+                     [&run](CallId maker) { return run.calls[maker].kind == CallKind::kUpdate; });
 }
 
 uint64_t KeyOf(const Graph& run, ValueId value) {
@@ -42,8 +47,7 @@ Carried LeaveBehind(const Relations& r) {
   for (const Call& call : r.t.calls) updates |= call.kind == CallKind::kUpdate;
   for (ValueId v = 0; v < static_cast<ValueId>(r.t.values.size()); ++v) {
     const Relation& known = r.of(v);
-    if (!IsLeft(r.t, r.t.values[v]) || !r.IsRight(v) || known.strength == Strength::kEqual)
-      continue;
+    if (!IsLeft(r.t, v) || !r.IsRight(v) || known.strength == Strength::kEqual) continue;
     const uint64_t golden = known.golden == kNoId ? 0 : KeyOf(r.g, known.golden);
     if (golden == 0 && !r.IsPart(v)) continue;
     out.left[KeyOf(r.t, v)] = {.golden = golden,
@@ -65,7 +69,7 @@ Carried LeaveBehind(const Relations& r) {
                       .terms = terms};
   }
   for (ValueId w = 0; w < static_cast<ValueId>(r.g.values.size()); ++w) {
-    if (r.IsCovered(w) && IsLeft(r.g, r.g.values[w])) out.covered.insert(KeyOf(r.g, w));
+    if (r.IsCovered(w) && IsLeft(r.g, w)) out.covered.insert(KeyOf(r.g, w));
   }
   for (const NextWeight& each : r.NextWeights()) {
     if (each.agrees && (each.mine == kNoId) != (each.golden == kNoId))

@@ -21,6 +21,10 @@ constexpr double kGain = 8, kGainOfMoves = 4, kGainOfCancelling = 32;
 constexpr double kOwnOfSums = 4;
 // Not more than this is rounding, unless the dtype is coarse.
 constexpr double kCap = 1e-3;
+// So many elements of a normal distribution are nearer to zero than its error, relative to its size.
+constexpr double kNearZero = 0.8;
+// So many movements a third of the elements that are moved the other way make.
+constexpr double kOfNoise = 1.2;
 // An error that got so many times smaller has gone; so has one of so many roundings of the dtype.
 constexpr double kContracts = 64, kHidden = 4;
 
@@ -51,11 +55,18 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   const bool is_sum = !t.PartsOf(v).empty();
   const OperationFacts* facts = call != nullptr ? call->facts : nullptr;
   double own = (moves ? 1 : kOwnRoundings) * roundoff;
-  if (facts != nullptr && (facts->Cancels() || facts->kind == OperationClass::kContraction))
+  // A module whose inside is not recorded makes any number of calls.
+  const bool of_many = call != nullptr && !t.HasOperations() &&
+                       (call->IsModule() || call->kind == CallKind::kGradients);
+  if (of_many ||
+      (facts != nullptr && (facts->Cancels() || facts->kind == OperationClass::kContraction)))
     own *= kOwnOfSums;
+  const double exponent = call != nullptr ? ExponentOf(value.maker) : 1;
+  if (exponent > 1) own = std::max(own, kGainOfMoves * exponent * roundoff);
   own *= ScaleOf(v);
   if (is_sum) own *= std::sqrt(std::max<double>(static_cast<double>(inputs.size()), 1));
-  const double gain = facts != nullptr ? GainOf(*facts) : kGain;
+  // An absolute error of what is exponentiated is a relative one of the result.
+  const double gain = std::max(facts != nullptr ? GainOf(*facts) : kGain, 2 * exponent);
   const bool adds =
       facts == nullptr || call->kind == CallKind::kGradients || facts->kind == OperationClass::kSum;
   const double terms = Terms(v);
@@ -68,7 +79,7 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
     const double size = Terms(w), rms = Rms(w);
     const bool near = of(w).strength >= Strength::kNear;
     if (addend || (adds && t.values[w].moments.n == value.moments.n)) {
-      if (terms > 0) added += std::pow((near ? spread : 2) * error * size / terms, 2);
+      if (terms > 0) added += std::pow((!near ? 2 : addend ? 4 : spread) * error * size / terms, 2);
       if (terms > 0 && near) measured = std::max(measured, error * size / terms);
       return;
     }
@@ -84,6 +95,8 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   } else {
     for (const ValueId w : inputs) count(w, false);
   }
+  const double reach = call != nullptr ? ReachOf(v, value.maker) : 0;
+  grown = std::max(grown, reach);
   double coarse = roundoff;
   if (IsUnseen(v, inputs)) {
     grown = kGain * noise_;
@@ -94,11 +107,70 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
     }
   }
   for (const ValueId w : inputs) coarse = std::max(coarse, Coarse(w));
-  // Of weights that an optimizer moved, what was measured is no guess: its noise is more than rounding.
-  const bool moved = value.maker != kNoId && value.maker > first_update_;
-  const double most =
-      std::max({kCap, 4 * kOwnRoundings * coarse, moved ? measured : 0}) * ScaleOf(v);
+  // What was measured of the arguments is no guess: the noise of weights that an optimizer moved is more
+  // than rounding. But in a coarse dtype what a wrong call makes may be measured near.
+  const bool fine = 4 * kOwnRoundings * coarse <= kCap || arrives_near_ ||
+                    (value.maker != kNoId && value.maker > first_update_);
+  const bool only_moves = facts != nullptr && facts->Moves();
+  const double known = fine ? kGainOfMoves * measured : only_moves ? measured : 0;
+  const double most = std::max({kCap, 4 * kOwnRoundings * coarse, known, reach,
+                                exponent > 1 ? own / ScaleOf(v) : 0}) *
+                      ScaleOf(v);
   return {.error = std::min(std::sqrt(grown * grown + added + own * own), most)};
+}
+
+// How large what a call takes exponentials of is, in the run where it is smaller: what is wrong must not
+// explain itself. 1: it takes none, or of small numbers.
+double Relations::ExponentOf(CallId id) const {
+  const Call& call = t.calls[id];
+  const CallId forward =
+      call.kind == CallKind::kBackward && call.forward != kNoId ? call.forward : id;
+  const OperationFacts& facts = *t.calls[forward].facts;
+  if (!facts.exponentiates) return 1;
+  double mine = 0, other = 0;
+  for (const Port& port : t.Takes(forward)) {
+    const Value& argument = t.values[port.value];
+    if (!argument.IsFloat() || argument.plain || !argument.moments.known) continue;
+    const ValueId place = AtPartner(port);
+    const Moments& there = place == kNoId ? argument.moments : g.values[place].moments;
+    if (!facts.sums_products)  // what is far below the largest becomes nothing, however large it is
+      return std::max(1.0, std::min(std::abs(argument.moments.high), std::abs(there.high)));
+    if (mine > 0)  // of products of the first two, whose terms have one size
+      return std::max(1.0, std::min(mine * argument.moments.Rms(), other * there.Rms()));
+    mine = argument.moments.Rms();
+    other = there.Rms();
+  }
+  return 1;
+}
+
+// How far the errors of what an elementwise function takes reach in its result or its gradient. Where neither
+// the function nor its derivative is steeper than 1, absolute errors do not grow, however small the result
+// is. Where a derivative jumps, the elements that are nearer to the jump than their error may be on its
+// other side: one may be where a thousandth of one is expected.
+double Relations::ReachOf(ValueId v, CallId id) const {
+  const Call& call = t.calls[id];
+  const bool backward = call.kind == CallKind::kBackward && call.forward != kNoId;
+  const CallId forward = backward ? call.forward : id;
+  const OperationFacts& facts = *t.calls[forward].facts;
+  if (!facts.lipschitz && !(backward && facts.kinks)) return 0;
+  double absolute = 0, relative = 0, arriving = backward ? 0 : 1;
+  for (const Port& port : t.Takes(forward)) {
+    if (of(port.value).strength != Strength::kNear || !t.values[port.value].IsFloat()) continue;
+    const double error = ErrorOf(port.value);
+    absolute = std::max(absolute, error * Terms(port.value));
+    relative = std::max(relative, error * Ratio(port.value));
+  }
+  if (backward)
+    for (const Port& port : t.Takes(id)) arriving = std::max(arriving, Rms(port.value));
+  double reach = facts.lipschitz ? absolute * arriving : 0;
+  if (facts.kinks && relative > 0) {
+    const auto n = static_cast<double>(std::max<int64_t>(t.values[v].moments.n, 1));
+    const double expected = kNearZero * std::min(relative, 1.0) * n;
+    const double moved = expected + 3 * std::sqrt(expected) + (expected > 1e-3 ? 1 : 0);
+    reach = std::max(reach, arriving * std::sqrt(std::min(1.0, moved / n)));
+  }
+  const double terms = Terms(v);
+  return terms > 0 ? 2 * reach / terms : 0;
 }
 
 // Whether code without records, of any number of calls, made a value; or what was added to the gradient
@@ -172,7 +244,7 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
   const double joined = total != kNoId      ? ErrorOf(total)
                         : call.facts->alone ? 0
                                             : ErrorOfAllGradients(id);
-  const double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) + joined;
+  double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) + joined;
   const double left = before == kNoId ? 0 : ErrorOf(before);
   const double own = kOwnRoundings * value.roundoff;
   if (place.starts_with("state.")) {
@@ -185,15 +257,27 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
            gain * (noise + noise * noise + left);
   }
   if (!place.starts_with("weights.")) return own + kGain * noise;
-  if ((noise == 0 && left == 0) || before == kNoId) return own;
-  double moved = Moved(value.moments, t.values[before].moments);
-  if (!call.facts->linear) {
-    for (const Leaf& leaf : t.dump.LeavesOf(record)) {
-      if (leaf.kind == LeafKind::kScalar && leaf.name.view().ends_with(".lr") && leaf.has_stats)
-        moved = std::max(moved, std::abs(leaf.max_value));
-    }
+  for (const Port& port : t.Takes(id)) {
+    if (place_of(port).starts_with("state.")) noise = std::max(noise, ErrorOf(port.value));
   }
-  const double least = pair[id] != kNoId && !OtherScalars(id) ? 0.25 : 0.02;
+  if ((noise == 0 && left == 0) || before == kNoId) return own;
+  double rate = 0;
+  for (const Leaf& leaf : t.dump.LeavesOf(record)) {
+    if (leaf.kind == LeafKind::kScalar && leaf.name.view().ends_with(".lr") && leaf.has_stats)
+      rate = std::max(rate, std::abs(leaf.max_value));
+  }
+  double moved = Moved(value.moments, t.values[before].moments);
+  if (!call.facts->linear) moved = std::max(moved, rate);
+  // Where a gradient is nothing but rounding, so is the movement, in either run.
+  const ValueId other = noise >= 1 && gradient != kNoId ? of(gradient).golden : kNoId;
+  if (other != kNoId && call.facts->linear)
+    moved = std::max({moved, rate * Rms(gradient), rate * g.values[other].moments.Rms()});
+  const bool alike = pair[id] != kNoId && !OtherScalars(id);
+  double least = alike ? 0.25 : 0.02;
+  // Divided by its own size, a gradient that is nothing but rounding moves its element either way: those
+  // of keys in a bias of queries, keys and values, a sum that cancels.
+  if (alike && noise > 0 && !call.facts->linear && value.shape.extents().size() <= 1)
+    least = kOfNoise;
   return own + 4 * left +
          std::min(4.0, std::max(least, 1000 * noise)) * moved / std::max(Rms(v), 1e-30);
 }
@@ -317,13 +401,16 @@ double Relations::TermsOf(ValueId v) const {
       const double rows = static_cast<double>(t.values[w].moments.n) / n;
       terms = std::max(terms, Terms(w) * std::sqrt(std::max(rows, 1.0)));
     }
-    return terms;
+    const bool listed = value.maker != kNoId && t.calls[value.maker].kind == CallKind::kGradients;
+    return listed && !t.HasOperations()
+               ? std::max(terms, TermsOfParameter(value, t.calls[value.maker]))
+               : terms;
   }
   const Call& call = t.calls[value.maker];
   if (call.kind == CallKind::kGradients) {  // a bias is a sum over the same rows as the weight
     double size = 0;
     for (const Port& port : t.Makes(value.maker)) size = std::max(size, Rms(port.value));
-    return size;
+    return std::max(size, TermsOfParameter(value, call));
   }
   if (call.kind == CallKind::kUpdate) return TermsOfUpdate(v, call);
   Arguments arguments;
@@ -365,15 +452,83 @@ double Relations::TermsOfForward(ValueId v, const OperationFacts& facts,
   }
 }
 
+// A gradient of a parameter of a module whose operations are not recorded: over all rows, what arrives
+// at the module is multiplied by what goes in or comes out, and added up.
+double Relations::TermsOfParameter(const Value& value, const Call& gradients) const {
+  if (backward_of_.empty()) {
+    for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
+      if (t.calls[id].kind == CallKind::kModuleBackward) backward_of_[t.calls[id].path] = id;
+    }
+  }
+  const auto found = backward_of_.find(gradients.path);
+  if (found == backward_of_.end() || t.calls[found->second].forward == kNoId) return 0;
+  const CallId forward = t.calls[found->second].forward;
+  double saved = 0, terms = 0;
+  for (const auto ports : {t.Takes(forward), t.Makes(forward)}) {
+    for (const Port& port : ports) {
+      if (!t.IsWeight(port.value) && !port.changed) saved = std::max(saved, Rms(port.value));
+    }
+  }
+  const double n = static_cast<double>(std::max<int64_t>(value.moments.n, 1));
+  for (const Port& port : t.Takes(found->second)) {
+    const double rows = static_cast<double>(t.values[port.value].moments.n) / n;
+    if (rows >= 1) terms = std::max(terms, Terms(port.value) * saved * std::sqrt(rows));
+  }
+  return terms;
+}
+
+// The size of what a normalisation multiplies by `n` weights: 1, or more where it takes statistics of before.
+double Relations::NormalisedSize(CallId forward, int64_t n) const {
+  double weight = 0, made = 0;
+  for (const Port& port : t.Takes(forward)) {
+    const Value& taken = t.values[port.value];
+    if (taken.IsFloat() && taken.moments.n == n) weight = std::max(weight, Rms(port.value));
+  }
+  for (const Port& port : t.Makes(forward)) {
+    if (!port.changed) made = std::max(made, Rms(port.value));
+  }
+  return weight > 0 ? std::max(1.0, made / weight) : 1;
+}
+
+// How much a normalisation enlarges what differs between the elements that it takes.
+double Relations::SlopeOf(CallId forward) const {
+  const auto spread = [this](std::span<const Port> ports) {
+    for (const Port& port : ports) {
+      const Moments& m = t.values[port.value].moments;
+      if (!port.changed && m.known)
+        return std::sqrt(std::max(m.Rms() * m.Rms() - m.mean * m.mean, 0.0));
+    }
+    return 0.0;
+  };
+  const double taken = spread(t.Takes(forward));
+  return taken > 0 ? spread(t.Makes(forward)) / taken : 0;
+}
+
 double Relations::TermsOfBackward(ValueId v, const Call& call, const Arguments& arguments) const {
-  if (arguments.rows <= 1 || call.forward == kNoId) return 0;
+  if (call.forward == kNoId) return 0;
+  if (arguments.rows <= 1) {
+    switch (t.calls[call.forward].facts->kind) {
+      case OperationClass::kKeeps:
+      case OperationClass::kSum:
+      case OperationClass::kTakes:
+      case OperationClass::kScaling:
+      case OperationClass::kElementwise:
+        return arguments.ratio * Rms(v);
+      case OperationClass::kNormalisation:  // what is the same in all elements is taken away
+        return arguments.terms * SlopeOf(call.forward);
+      default:
+        return 0;
+    }
+  }
   double saved = 1;
-  if (t.calls[call.forward].facts->kind == OperationClass::kContraction &&
-      t.values[v].shape.extents().size() > 1) {
+  const OperationClass kind = t.calls[call.forward].facts->kind;
+  if (kind == OperationClass::kNormalisation)
+    saved = NormalisedSize(call.forward, t.values[v].moments.n);
+  if (kind == OperationClass::kContraction && t.values[v].shape.extents().size() > 1) {
     saved = 0;
     for (const Port& port : t.Takes(call.forward)) saved = std::max(saved, Rms(port.value));
   }
-  return arguments.size * saved * std::sqrt(arguments.rows);
+  return arguments.terms * saved * std::sqrt(arguments.rows);
 }
 
 double Relations::TermsOfUpdate(ValueId v, const Call& call) const {
@@ -402,7 +557,8 @@ bool Relations::TakesTheSameBits(CallId id) const {
     return mine.forward != kNoId && pair[mine.forward] == other.forward &&
            TakesTheSameBits(mine.forward);
   return mine.kind == CallKind::kOperation && !mine.facts->exchanges && !OtherApi(id) &&
-         !OtherScalars(id);
+         !mine.facts->other_kernels && !OtherScalars(id) &&
+         t.dump.PrecisionOf(mine.record) == g.dump.PrecisionOf(other.record);
 }
 
 }  // namespace msprobe::compare::relations

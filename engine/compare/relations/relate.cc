@@ -109,7 +109,10 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       return std::tie(a.norm, a.value) < std::tie(b.norm, b.value);
     });
   }
-  for (const Port& port : t.made) coarsest_ = std::max(coarsest_, t.values[port.value].roundoff);
+  for (const Graph* run : {&t, &g}) {
+    for (const Port& port : run->made)
+      coarsest_ = std::max(coarsest_, run->values[port.value].roundoff);
+  }
   while (first_backward_ < static_cast<CallId>(t.calls.size()) &&
          !t.calls[first_backward_].IsBackward())
     ++first_backward_;
@@ -140,6 +143,7 @@ void Relations::FindArrivals() {
       if (left == carried.left.end()) return;
       const auto there = golden.find(left->second.golden);
       if (left->second.golden != 0 && there == golden.end()) return;
+      arrives_near_ |= left->second.error > 0;
       arrivals_[v] = {.left = &left->second,
                       .golden = left->second.golden == 0 ? kNoId : there->second};
     });

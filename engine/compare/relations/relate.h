@@ -213,11 +213,16 @@ class Relations {
   double TermsOfForward(ValueId value, const OperationFacts& facts, const Arguments& of) const;
   double TermsOfBackward(ValueId value, const Call& call, const Arguments& of) const;
   double TermsOfUpdate(ValueId value, const Call& call) const;
+  double NormalisedSize(CallId normalisation, int64_t weights) const;
+  double SlopeOf(CallId normalisation) const;
+  double TermsOfParameter(const Value& value, const Call& gradients) const;
   double CoarseOf(ValueId value) const;
   double Coarse(ValueId value) const;
   double Rms(ValueId value) const { return t.values[value].moments.Rms(); }
   double Ratio(ValueId value) const;
   bool IsAddend(const Call& call, const Port& port) const;
+  double ExponentOf(CallId call) const;
+  double ReachOf(ValueId value, CallId call) const;
   bool TakesTheSameBits(CallId call) const;
   void Settle(ValueId value);
 
@@ -252,15 +257,17 @@ class Relations {
   };
   std::unordered_map<ValueId, Arrival> arrivals_;  // what the step before knew of them
   std::unordered_map<uint64_t, Beside> beside_;
-  double coarsest_ = 0;        // rounding of a result of the target
+  double coarsest_ = 0;        // rounding of a result of a run
   CallId first_backward_ = 0;  // of the target; the number of its calls: there is none
   CallId first_update_ = 0;    // of an optimizer, the same
+  bool arrives_near_ = false;  // the step before left weights near, and not equal
   struct OfUpdate {            // of the optimizer's entry that was asked for last
     int32_t record = -1;
     double error = 0;
     int32_t step = -1;  // of the log
   };
   mutable OfUpdate all_gradients_, rates_;
+  mutable std::unordered_map<int32_t, CallId> backward_of_;  // calls of modules, by their paths
   mutable std::optional<std::vector<NextWeight>> next_weights_;
   mutable double noise_ = 0;  // the largest error of a related value so far
   bool same_environment_ = false;
