@@ -336,6 +336,12 @@ TEST(GradientsBefore, AreAddendsOfWhatAnOptimizerTakes) {
   EXPECT_EQ(FirstOf(Accumulated(false, true), Accumulated(false)), "Functional.linear.1.backward");
 }
 
+void OnOneMachine(DumpBuilder* b) {
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"torch", "2.13.0"}, {"device", "cpu"}, {"threads", "1"}, {"deterministic", "false"}})
+    b->dump().provenance.emplace_back(key, value);
+}
+
 // Angles of positions and frequencies; the frequencies were rounded to bfloat16.
 Dump Rotary(bool rounded) {
   const Elements places = Random(16, 1),
@@ -344,9 +350,7 @@ Dump Rotary(bool rounded) {
   Elements angles(16);
   for (size_t i = 0; i < angles.size(); ++i) angles[i] = places[i] * rates[i];
   DumpBuilder b;
-  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"torch", "2.13.0"}, {"device", "cpu"}, {"threads", "1"}, {"deterministic", "false"}})
-    b.dump().provenance.emplace_back(key, value);
+  OnOneMachine(&b);
   b.Call("Tensor.float.0.forward");
   test::Tensor given = Recorded(rates);
   if (rounded) given.DType("torch.bfloat16").Print("of the rounded ones");
@@ -355,6 +359,34 @@ Dump Rotary(bool rounded) {
   b.Call("Tensor.to.0.forward").In(Recorded(angles));
   b.Out(Recorded(angles).DType("torch.bfloat16"));
   return b.Take();
+}
+
+// A function of bfloat16, which the golden computes in float32: the results differ in few roundings.
+Dump Cast(bool casts, float off) {
+  const Elements x = Random(64, 1), y = Sum(Random(64, 2), Random(64, 3), off);
+  const auto low = [](const Elements& e) {
+    test::Tensor t = Recorded(e);
+    return t.DType("torch.bfloat16").Print("rounded " + t.fingerprint);
+  };
+  DumpBuilder b;
+  b.Call("Tensor.mul.0.forward").In(low(Random(64, 4))).Out(low(x));
+  if (casts) b.Call("Tensor.float.0.forward").In(low(x)).Out(Recorded(x));
+  b.Call("Torch.softmax.0.forward").In(casts ? Recorded(x) : low(x));
+  b.Value("dim", "int", "-1").Out(casts ? Recorded(y) : low(y));
+  if (casts) b.Call("Tensor.to.0.forward").In(Recorded(y)).Out(low(y));
+  b.Call("Tensor.matmul.0.forward").In(low(y)).Out(low(Sum(Random(64, 5), Random(64, 6), off)));
+  OnOneMachine(&b);
+  return b.Take();
+}
+
+TEST(SecondLook, AFunctionThatTheGoldenComputesBetweenCastsIsSaid) {
+  const Comparison c = Compared(Cast(false, 1e-3F), Cast(true, 0));
+  EXPECT_EQ(First(c), "Torch.softmax.0.forward");
+  EXPECT_THAT(c.first.why,
+              ::testing::HasSubstr("in torch.float32, and the target in torch.bfloat16"));
+  // Computed as finely, or with the same bits.
+  EXPECT_EQ(FirstOf(Cast(true, 1e-3F), Cast(false, 0)), "none");
+  EXPECT_EQ(FirstOf(Cast(false, 0), Cast(true, 0)), "none");
 }
 
 TEST(SecondLook, ValuesThatWereRoundedToACoarserDTypeAreSaid) {

@@ -24,6 +24,7 @@ class Answer {
       : c_(comparison), r_(relations), candidate_(candidate), pair_(PairOf()), row_(RowOf()) {}
 
   FirstDivergence Text() const {
+    if (candidate_.cause == Cause::kCoarser && !GoldenDType().empty()) return InAnotherDType();
     FirstDivergence f = c_.pairs[pair_].matched() ? OfPair() : OfOneRun();
     if (c_.pairs[pair_].matched()) f.confidence = std::min(f.confidence, Confidence());
     return f;
@@ -233,6 +234,22 @@ class Answer {
       }
     }
     return made;
+  }
+
+  // The dtype in which the golden makes the same, if it is another one.
+  std::string_view GoldenDType() const {
+    if (candidate_.golden == kNoId) return "";
+    for (const Port& port : r_.g.Makes(candidate_.golden)) {
+      const Value& made = r_.g.values[port.value];
+      if (made.IsFloat() && made.dtype != r_.t.values[candidate_.value].dtype) return made.dtype;
+    }
+    return "";
+  }
+
+  FirstDivergence InAnotherDType() const {
+    return Saying(fmt::format("the golden computes this in {}, and the target in {}", GoldenDType(),
+                              r_.t.values[candidate_.value].dtype.view()),
+                  "compute this part in the dtype of the golden");
   }
 
   FirstDivergence OfOneRun() const {

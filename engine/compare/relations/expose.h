@@ -160,6 +160,7 @@ class Exposure {
   std::vector<Candidate> FirstBits(bool alike) const;
   std::optional<Candidate> OtherIntegers(CallId call) const;
   static std::vector<double> Coarsest(const Graph& run);
+  std::optional<Candidate> FinerBetweenCasts(CallId call) const;
   std::optional<Candidate> MadeOfCoarser(CallId call, const std::vector<double>& mine,
                                          const std::vector<double>& golden) const;
   void PreferInside();

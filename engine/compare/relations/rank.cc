@@ -335,6 +335,51 @@ std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<do
   return std::nullopt;
 }
 
+// A call whose results the golden makes by the same operation of the same numbers, but in a finer dtype,
+// between two casts: `softmax(x.float()).to(x.dtype)`.
+std::optional<Candidate> Exposure::FinerBetweenCasts(CallId id) const {
+  const Graph &t = r_.t, &g = r_.g;
+  const auto before_cast = [&](ValueId w) {
+    const CallId maker = g.values[w].maker;
+    if (maker == kNoId || g.calls[maker].kind != t.calls[id].kind) return w;
+    const std::vector<ValueId> inputs = g.InputsOf(w, false);
+    if (inputs.size() != 1) return w;
+    const Value &made = g.values[w], &taken = g.values[inputs[0]];
+    const bool casts = made.dtype != taken.dtype && made.shape.view() == taken.shape.view() &&
+                       std::abs(made.moments.Rms() - taken.moments.Rms()) <=
+                           kOwnRoundings * made.roundoff * taken.moments.Rms();
+    return casts ? inputs[0] : w;
+  };
+  const auto takes = t.Takes(id);
+  for (const Port& port : t.Makes(id)) {
+    const Relation& r = r_.of(port.value);
+    if (r.strength != Strength::kNear || r.golden == kNoId) continue;
+    const ValueId finer = before_cast(r.golden);
+    const CallId other = g.values[finer].maker;
+    if (other == kNoId || g.calls[other].kind != t.calls[id].kind ||
+        BaseApi(g.ApiOf(other)) != BaseApi(t.ApiOf(id)) ||
+        g.values[finer].roundoff >= t.values[port.value].roundoff)
+      continue;
+    const auto given = g.Takes(other);
+    bool casts = false;  // what it takes; autocast casts what it makes
+    const bool same = std::equal(
+        takes.begin(), takes.end(), given.begin(), given.end(), [&](const Port& a, const Port& b) {
+          const Value &x = t.values[a.value], &y = g.values[b.value];
+          if (x.plain && y.plain) return true;
+          casts |= x.roundoff > y.roundoff;
+          const Relation& argument = r_.of(a.value);
+          return argument.strength == Strength::kEqual && argument.golden == before_cast(b.value);
+        });
+    if (!same || !casts) continue;
+    return Candidate{.call = id,
+                     .golden = other,
+                     .value = port.value,
+                     .cause = Cause::kCoarser,
+                     .order = static_cast<double>(id)};
+  }
+  return std::nullopt;
+}
+
 // A call that takes the numbers of its partner, and makes others within rounding, because it was
 // given another argument or computes in a coarser dtype.
 std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
@@ -396,6 +441,9 @@ std::vector<Candidate> Exposure::FirstBits(bool alike) const {
   const std::vector<double> golden = alike ? Coarsest(r_.g) : std::vector<double>();
   for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
     const CallKind kind = r_.t.calls[id].kind;
+    if (alike && (kind == CallKind::kOperation || kind == CallKind::kBackward)) {
+      if (const auto coarser = FinerBetweenCasts(id)) return {*coarser};
+    }
     if ((kind != CallKind::kOperation && kind != CallKind::kBackward &&
          kind != CallKind::kUpdate) ||
         r_.pair[id] == kNoId)
