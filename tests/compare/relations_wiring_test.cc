@@ -170,5 +170,27 @@ TEST(Wiring, WhatWasSentIsNotExplainedByTheAnswer) {
   EXPECT_EQ(FirstOf(Sending(true), Sending(false)), "Functional.linear.1.forward");
 }
 
+// What a module without recorded calls makes is gathered from all ranks, and cut again: this rank's part
+// is what it was before.
+Dump Gathered(float factor) {
+  const Elements x = Times(Random(16, 1), factor), norm = Times(Random(16, 2), factor);
+  const Elements other = Random(16, 3), loss = Times(Random(16, 4), factor);
+  Elements whole = norm;
+  whole.insert(whole.end(), other.begin(), other.end());
+  DumpBuilder b;
+  b.Call("Tensor.mul.0.forward").In(Recorded(Random(16, 1))).Out(Recorded(x));
+  b.Call("Module.norm.RMSNorm.forward.0").In(Recorded(x)).Out(Recorded(norm));
+  b.Call("Distributed.functional_all_gather_into_tensor.0.forward").In(Recorded(norm));
+  b.Out(Recorded(whole));
+  b.Call("Torch.chunk.0.forward").In(Recorded(whole)).Out(Recorded(norm)).Out(Recorded(other));
+  b.Call("Torch.cat.0.forward").In(Recorded(norm)).In(Recorded(other)).Out(Recorded(loss));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(loss));
+  return b.Take();
+}
+
+TEST(Wiring, WhatIsCutAgainWasMadeBefore) {
+  EXPECT_EQ(FirstOf(Gathered(2), Gathered(1)), "Tensor.mul.0.forward");
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations

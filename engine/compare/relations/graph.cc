@@ -248,6 +248,7 @@ void Graph::AddOptimizer(int32_t index, Paths* paths) {
 
 void Graph::Take(CallId call, int32_t leaf, int32_t place) {
   const ValueId value = Observe(leaf, call, /*is_made=*/false);
+  values[value].taken = true;
   taken.push_back({.value = value, .leaf = leaf, .place = place});
   ++calls[call].takes;
   call_of_leaf_[leaf] = call;
@@ -262,7 +263,8 @@ void Graph::Make(CallId call, int32_t leaf, int32_t place) {
        .changed = IsChangedInPlace(dump.leaves[leaf], dump.records[calls[call].record])});
   ++calls[call].makes;
   call_of_leaf_[leaf] = call;
-  // A module, or the list of a parameter's gradients, may show first what a later call made. MindSpore's
+  // A module, or the list of a parameter's gradients, may show first what a later call made; but not an
+  // operation that comes after it was taken: that makes it again (a part of what was gathered). MindSpore's
   // backward calls are listed when they end, and their results may have been taken by then.
   Value& v = values[value];
   const CallKind now = calls[call].kind;
@@ -274,7 +276,8 @@ void Graph::Make(CallId call, int32_t leaf, int32_t place) {
   const std::span<const Port> takes = Takes(call);
   const bool passes = std::any_of(takes.begin(), takes.end(),
                                   [&](const Port& port) { return port.value == value; });
-  if (shown && !passes) {
+  const bool again = now == CallKind::kOperation && v.taken;
+  if (shown && !passes && !again) {
     v.maker = call;
     v.port = static_cast<int32_t>(made.size()) - 1;
   }

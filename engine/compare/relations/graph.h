@@ -89,6 +89,7 @@ struct Value {
   bool plain = false;
   bool has_digest = false;  // a fingerprint or checksum says its bits
   bool unwritten = false;   // memory that nobody had written: its elements are no result
+  bool taken = false;       // by a call
   CallId born = kNoId;      // the first call that takes or makes it
   CallId maker = kNoId;
   int32_t port = kNoId;  // of its maker, index into Graph::made
