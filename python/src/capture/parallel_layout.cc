@@ -132,7 +132,7 @@ std::string Megatron() {
   std::string members;
   for (const char* name :
        {"tensor_model_parallel", "pipeline_model_parallel", "data_parallel", "context_parallel",
-        "expert_model_parallel", "virtual_pipeline_model_parallel"}) {
+        "expert_model_parallel", "expert_tensor_parallel", "virtual_pipeline_model_parallel"}) {
     const std::string function = std::string("get_") + name + "_world_size";
     const PyRef size = Call(state.get(), function.c_str());
     if (size && PyLong_Check(size.get())) Append(&members, Quoted(name) + ": " + StrOf(size.get()));
