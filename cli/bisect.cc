@@ -28,8 +28,6 @@ namespace {
 
 using isolation::NextRecording;
 
-constexpr size_t kOutputLines = 20;
-
 // What one comparison of two runs says.
 struct Round {
   std::string target, golden;  // paths of the two dumps of the answer

@@ -23,7 +23,6 @@ namespace {
 
 using isolation::Unstable;
 
-constexpr size_t kOutputLines = 20;
 constexpr int64_t kMostRuns = 100;
 
 // The first difference between the first run and a later one.

@@ -22,7 +22,7 @@ using gradients::GradientVerdict;
 
 constexpr size_t kMostOthers = 5;  // parameters that are named in the table
 
-std::string_view Verdict(const GradientComparison& c) {
+std::string_view VerdictText(const GradientComparison& c) {
   switch (gradients::VerdictOf(c)) {
     case GradientVerdict::kFalls:
       return "falls";
@@ -251,7 +251,7 @@ class GradCompare : public Verb {
   }
 
   void PrintJson(const GradientComparison& c, Console& out) const {
-    std::string json = fmt::format("{{\"verdict\": \"{}\", \"target\": ", Verdict(c));
+    std::string json = fmt::format("{{\"verdict\": \"{}\", \"target\": ", VerdictText(c));
     AppendJsonString(&json, target_);
     json += ", \"golden\": ";
     AppendJsonString(&json, golden_);

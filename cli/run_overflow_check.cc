@@ -21,7 +21,6 @@ namespace msprobe::cli {
 namespace {
 
 using anomaly::OverflowVerdict;
-using anomaly::ReplayedCall;
 using anomaly::ReplayedDirection;
 
 // A recorded call in one direction whose output has NaN or infinity.
@@ -167,11 +166,11 @@ class RunOverflowCheck : public Verb {
     bool lost = false;
     MSPROBE_RETURN_IF_ERROR(
         workers::RunTasks(tasks, pool, [&](size_t task, const workers::TaskResult& result) {
-          ReplayedCall call{.why = result.answer};
+          anomaly::ReplayedCall call{.why = result.answer};
           if (result.end == workers::TaskEnd::kAnswered) {
-            Result<ReplayedCall> answered = anomaly::ReplayedCallFromLine(result.answer);
+            Result<anomaly::ReplayedCall> answered = anomaly::ReplayedCallFromLine(result.answer);
             call = answered.ok() ? *std::move(answered)
-                                 : ReplayedCall{.why = answered.status().message()};
+                                 : anomaly::ReplayedCall{.why = answered.status().message()};
           } else {
             lost = true;
           }
@@ -187,7 +186,7 @@ class RunOverflowCheck : public Verb {
     return Status::Ok();
   }
 
-  static void Judge(const ReplayedCall& call, Overflow* overflow) {
+  static void Judge(const anomaly::ReplayedCall& call, Overflow* overflow) {
     const ReplayedDirection& found = overflow->is_forward ? call.forward : call.backward;
     overflow->verdict = anomaly::VerdictOf(call, found);
     overflow->message = call.why.empty() ? found.differs : call.why;

@@ -27,7 +27,7 @@ namespace {
 using accuracy::CheckedCall;
 using accuracy::Verdict;
 
-constexpr size_t kWorst = 10;
+constexpr size_t kMostShown = 10;
 constexpr size_t kReasons = 5;  // of calls that were skipped
 
 // What the terminal says in the end.
@@ -60,11 +60,11 @@ struct CheckSummary {
         if (of_reason.calls++ == 0) of_reason.first = call.name;
       }
     }
-    if (is_bad && std::count_if(bad.begin(), bad.end(), same) < static_cast<int>(kWorst))
+    if (is_bad && std::count_if(bad.begin(), bad.end(), same) < static_cast<int>(kMostShown))
       bad.push_back(call);
     if (!IsBeyond(call)) return;
     ++beyond;
-    if (!is_bad && only_beyond.size() < kWorst) only_beyond.push_back(call);
+    if (!is_bad && only_beyond.size() < kMostShown) only_beyond.push_back(call);
   }
   static bool IsBeyond(const CheckedCall& call) {
     return accuracy::RoundingVerdictOf(call.forward_rows) == Verdict::kError ||

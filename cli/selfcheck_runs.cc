@@ -19,8 +19,6 @@
 namespace msprobe::cli {
 namespace {
 
-constexpr size_t kOutputLines = 20;
-
 bool HasLoss(const selfcheck::RunLog& log) {
   for (const selfcheck::RunLog::Step& step : log.steps) {
     for (const selfcheck::RunLog::Value& value : step.values) {

@@ -2,9 +2,9 @@
 
 Checks: clang-format on C++, ruff on Python, tsc and oxlint on JavaScript, shell syntax, no trailing
 blanks, no marks of a merge, a newline at the end, functions of at most 80 lines and files of at
-most 600 (exceptions and their reasons: LONGER), that files named in comments and documents exist,
-and that links between documents have a page and a heading. Data files are not checked, except for
-the links of their documents.
+most 600 (exceptions and their reasons: LONGER), names that two files of a folder have for
+themselves, that files named in comments and documents exist, and that links between documents have
+a page and a heading. Data files are not checked, except for the links of their documents.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import doc_links
 import function_lengths
+import local_names
 import stale_paths
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -185,6 +186,7 @@ def main() -> int:
     linking += [path for path in files if path.suffix in LINKING]
     problems = [problem for path in text for problem in text_problems(path)]
     problems += length_problems([path for path in text if path.suffix in CPP | {".py", ".sh"}])
+    problems += local_names.problems(ROOT, text)
     problems += stale_paths.problems(ROOT, text)
     problems += doc_links.problems(ROOT, linking)
     good.append(not problems)

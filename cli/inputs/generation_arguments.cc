@@ -56,7 +56,7 @@ Result<std::vector<std::string>> TranslateCompare(const std::vector<std::string>
   return TranslateCompareArguments(flags, input);
 }
 
-std::string Listed(const std::vector<int64_t>& numbers) {
+std::string JoinedByCommas(const std::vector<int64_t>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
@@ -79,8 +79,8 @@ Result<std::vector<std::string>> TranslateGraph(const std::vector<std::string>& 
     out.insert(out.end(), {"--target_path", input.target});
     if (!input.golden.empty()) out.insert(out.end(), {"--golden_path", input.golden});
     if (!input.golden.empty() && input.print_log) out.push_back("--is_print_compare_log");
-    if (!input.ranks.empty()) out.insert(out.end(), {"--rank", Listed(input.ranks)});
-    if (!input.steps.empty()) out.insert(out.end(), {"--step", Listed(input.steps)});
+    if (!input.ranks.empty()) out.insert(out.end(), {"--rank", JoinedByCommas(input.ranks)});
+    if (!input.steps.empty()) out.insert(out.end(), {"--step", JoinedByCommas(input.steps)});
   }
   out.insert(out.end(), flags.begin(), flags.end());
   return out;
@@ -141,8 +141,8 @@ Result<std::vector<std::string>> TranslateCompareArguments(const std::vector<std
   // Without a stack_path, msprobe 8 shows the stacks that it finds.
   const bool shown = stacks || (!input.has_stack && !first);
   if (!shown) out.push_back("--no-stacks");
-  if (!input.ranks.empty()) out.insert(out.end(), {"--rank", Listed(input.ranks)});
-  if (!input.steps.empty()) out.insert(out.end(), {"--step", Listed(input.steps)});
+  if (!input.ranks.empty()) out.insert(out.end(), {"--rank", JoinedByCommas(input.ranks)});
+  if (!input.steps.empty()) out.insert(out.end(), {"--step", JoinedByCommas(input.steps)});
   for (const auto& [from, to] : input.renamed)
     out.insert(out.end(), {"--rename", RenameOf(from, to)});
   if (input.print_log) out.push_back("--is_print_compare_log");

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMostHops = 40;  // the first and the last half are shown
 
 // "a/long/path/net.py:41 in forward: y = f(x)" in a line: the place stays, the code is cut.
-std::string Place(std::string_view source, size_t width) {
+std::string ShortSource(std::string_view source, size_t width) {
   const size_t space = std::min(source.find(' '), source.size());
   std::string place = CutPlace(source.substr(0, space), width);
   const std::string_view rest = source.substr(space);
@@ -71,7 +71,7 @@ Status ExplainFlag::Print(Console& out) {
     out.Print("  {:>3}  {}{}\n", i + 1, CutPlace(MakePrintable(hop.name), width),
               MakePrintable(by));
     if (!hop.source_line.empty())
-      out.Print("       {}\n", Place(MakePrintable(hop.source_line), width));
+      out.Print("       {}\n", ShortSource(MakePrintable(hop.source_line), width));
     if (!hop.error.empty()) out.Print("       {}\n", MakePrintable(hop.error));
   }
   if (!chain.note.empty()) out.Tell("  note {}\n", MakePrintable(chain.note));

@@ -24,6 +24,8 @@ Result<int> RunShellLine(const std::string& line);
 
 // The last `count` lines of a text file; "" when the file cannot be read.
 std::string LastLines(const std::string& path, size_t count);
+// How many of them a message shows of a program that failed.
+inline constexpr size_t kOutputLines = 20;
 
 // The path of a file in the folder of the running program; "" when there is no such file.
 std::string BesideThisProgram(const std::string& name);

@@ -20,7 +20,7 @@ bool ReadText(formats::JsonCursor* json, std::string* out) {
   return true;
 }
 
-bool ReadVerdict(formats::JsonCursor* json, Verdict* verdict) {
+bool ReadVerdictName(formats::JsonCursor* json, Verdict* verdict) {
   std::string name;
   if (!ReadText(json, &name)) return false;
   const auto at = std::find(kVerdictNames.begin(), kVerdictNames.end(), name);
@@ -29,7 +29,7 @@ bool ReadVerdict(formats::JsonCursor* json, Verdict* verdict) {
   return true;
 }
 
-bool ReadRows(formats::JsonCursor* json, std::vector<DetailsRow>* rows) {
+bool ReadRowsOfCall(formats::JsonCursor* json, std::vector<DetailsRow>* rows) {
   json->BeginArray();
   while (json->NextItem()) {
     DetailsRow& row = rows->emplace_back();
@@ -78,11 +78,11 @@ Result<CheckedCall> CheckedCallFromLine(std::string_view line) {
   CheckedCall call;
   json.BeginArray();
   const bool whole = json.NextItem() && ReadText(&json, &call.name) && json.NextItem() &&
-                     ReadVerdict(&json, &call.forward) && json.NextItem() &&
-                     ReadVerdict(&json, &call.backward) && json.NextItem() &&
+                     ReadVerdictName(&json, &call.forward) && json.NextItem() &&
+                     ReadVerdictName(&json, &call.backward) && json.NextItem() &&
                      ReadText(&json, &call.message) && json.NextItem() &&
-                     ReadRows(&json, &call.forward_rows) && json.NextItem() &&
-                     ReadRows(&json, &call.backward_rows) && !json.NextItem();
+                     ReadRowsOfCall(&json, &call.forward_rows) && json.NextItem() &&
+                     ReadRowsOfCall(&json, &call.backward_rows) && !json.NextItem();
   if (json.failed()) return json.Error(kWhere);
   if (!whole) return InvalidDump(kWhere).Expected("six values").Found("fewer or more");
   return call;

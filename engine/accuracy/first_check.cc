@@ -14,7 +14,6 @@ namespace msprobe::accuracy {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // What the older tools take for zero: the epsilon of float64.
 constexpr double kAlmostZero = 0x1p-52;
 
@@ -83,7 +82,7 @@ double Share(int64_t part, int64_t all) {
 
 // Without a tensor's numbers that are no numbers: NaN where the older tools' NumPy would give NaN.
 double OldMaxError(const kernels::Accuracy& a) {
-  return a.nan_errors > 0 ? kNaN : a.infinite_errors > 0 ? kInfinity : a.max_error;
+  return a.nan_errors > 0 ? kNaN : a.infinite_errors > 0 ? HUGE_VAL : a.max_error;
 }
 
 // sqrt of the mean over all elements of the normal pairs' squared errors, times a factor that makes it
@@ -166,7 +165,7 @@ void FirstCheck::FillMetrics(const kernels::Accuracy& a, Standard standard, std:
     } else if (a.nan_errors > 0 || a.infinite_golden > 0) {
       most = mean = kNaN;
     } else if (a.infinite_errors > 0) {
-      most = mean = kInfinity;
+      most = mean = HUGE_VAL;
       above += a.infinite_errors;
     }
     const bool single_ulp = single && row[kDeviceDtype] != "torch.float32";

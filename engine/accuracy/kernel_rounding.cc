@@ -89,7 +89,7 @@ constexpr std::pair<std::string_view, double> kRoundMore[] = {
 constexpr std::string_view kSolves = "linalg_";
 constexpr double kRoundingsOfSolvers = 4;
 // Of one kernel: roundings of its own formula, in the dtype in which it computes.
-constexpr double kLibraryRoundings = 2;
+constexpr double kFormulaRoundings = 2;
 // Sums are kept in this many lanes at least; their rounding grows with the root of a lane's terms.
 constexpr double kLanes = 256;
 // A part of what rounds inside: it is counted in standard deviations of one rounding.
@@ -152,7 +152,7 @@ KernelRounding RoundingOf(const KernelCall& kernel, DType result, DType sums) {
   }
   found.terms = std::llround(terms);
   found.input = unit * std::sqrt(terms);
-  found.output = unit * (kernel.pointwise ? kLibraryRoundings : 1 + std::sqrt(extent / kLanes));
+  found.output = unit * (kernel.pointwise ? kFormulaRoundings : 1 + std::sqrt(extent / kLanes));
   if (base.starts_with(kPlaces) && wide)
     found.input = std::max(found.input, kRoundingsOfPlaces * wide->rounding());
   if (base.starts_with(kSolves)) found.input *= kRoundingsOfSolvers;

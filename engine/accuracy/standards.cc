@@ -26,7 +26,7 @@ bool IsLargeFloat(std::string_view dtype) {
   return dtype == "torch.float64" || dtype == "torch.complex64" || dtype == "torch.complex128";
 }
 
-constexpr std::string_view kHint = "without --standards the limits of this program hold";
+constexpr std::string_view kHintWithout = "without --standards the limits of this program hold";
 
 // Fills a Standards from YAML; the first error stops.
 class StandardsReader {
@@ -65,7 +65,7 @@ class StandardsReader {
     const YAML::Node rules = Map(root, "rules");
     const char* const names[] = {"default", "1.0", "8", "26"};
     for (size_t i = 0; i < s.rules_.size(); ++i) s.rules_[i] = RulesOf(Map(rules, names[i]));
-    if (!status_.ok()) return std::move(status_).Hint(kHint);
+    if (!status_.ok()) return std::move(status_).Hint(kHintWithout);
     return s;
   }
 
@@ -198,7 +198,7 @@ const Standards& Standards::Shipped() {
 
 Result<Standards> Standards::Read(const std::string& path) {
   if (!Exists(path)) {
-    return NotFound(path).Expected("a file of standards and limits (YAML)").Hint(kHint);
+    return NotFound(path).Expected("a file of standards and limits (YAML)").Hint(kHintWithout);
   }
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   return Parse(file.bytes(), path);
@@ -208,7 +208,7 @@ Result<Standards> Standards::Parse(std::string_view text, const std::string& pat
   try {
     return StandardsReader(path).Read(YAML::Load(std::string(text)));
   } catch (const YAML::Exception& error) {
-    return formats::WrongYaml(path, error.mark, "YAML").Found(error.msg).Hint(kHint);
+    return formats::WrongYaml(path, error.mark, "YAML").Found(error.msg).Hint(kHintWithout);
   }
 }
 

@@ -18,7 +18,7 @@
 namespace msprobe {
 namespace {
 
-std::atomic<uint64_t> next_number{0};
+std::atomic<uint64_t> next_part{0};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   // The process id and a number make the name unique, without mkstemp's extra system calls; O_EXCL
   // fails if the name exists all the same.
   for (int attempt = 0; attempt < 100; ++attempt) {
-    file.temporary_ = fmt::format("{}.{}.{}.part", path, ::getpid(), next_number++);
+    file.temporary_ = fmt::format("{}.{}.{}.part", path, ::getpid(), next_part++);
     file.fd_ = CreateTemporaryFile(file.temporary_);
     if (file.fd_ >= 0) {
       file.needs_quiet_ = QuietSizeLimit::IsNeeded();

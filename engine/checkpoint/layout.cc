@@ -11,7 +11,7 @@
 namespace msprobe::checkpoint {
 namespace {
 
-using Kind = CheckpointLayout::Kind;
+using LayoutKind = CheckpointLayout::Kind;
 
 bool HasAnyEnd(std::string_view name, std::initializer_list<std::string_view> ends) {
   return std::any_of(ends.begin(), ends.end(),
@@ -65,7 +65,7 @@ Result<CheckpointLayout> FindLayout(const std::string& path) {
   CheckpointLayout out{.folder = path};
   if (!IsDirectory(path)) {
     if (HasAnyEnd(path, {".json", ".pkl", ".npy", ".npz", ".zip"})) return out;
-    if (IsTensorContent(path)) out = {.kind = Kind::kFiles, .folder = path, .files = {path}};
+    if (IsTensorContent(path)) out = {.kind = LayoutKind::kFiles, .folder = path, .files = {path}};
     return out;
   }
   MSPROBE_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(path));
@@ -79,18 +79,18 @@ Result<CheckpointLayout> FindLayout(const std::string& path) {
   };
   if (has("dump.json") || has("debug.json")) return out;
   if (HasMegatronRanks(names)) {
-    out.kind = Kind::kMegatron;
+    out.kind = LayoutKind::kMegatron;
     return out;
   }
   if (has(".metadata")) {
-    out.kind = Kind::kDistributed;
+    out.kind = LayoutKind::kDistributed;
     return out;
   }
   // A folder may have the same weights in two formats: the one that other tools prefer is read.
   for (const std::string_view index :
        {"model.safetensors.index.json", "pytorch_model.bin.index.json"}) {
     if (!has(index)) continue;
-    out.kind = Kind::kIndexed;
+    out.kind = LayoutKind::kIndexed;
     out.files = {std::string(index)};
     return out;
   }
@@ -102,7 +102,7 @@ Result<CheckpointLayout> FindLayout(const std::string& path) {
     const std::string file = JoinPath(out.folder, name);
     if (IsTensorContent(file)) out.files.push_back(file);
   }
-  if (!out.files.empty()) out.kind = Kind::kFiles;
+  if (!out.files.empty()) out.kind = LayoutKind::kFiles;
   return out;
 }
 

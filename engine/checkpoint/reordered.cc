@@ -14,7 +14,7 @@
 namespace msprobe::checkpoint {
 namespace {
 
-using Prints = std::vector<uint64_t>;
+using PrintList = std::vector<uint64_t>;
 constexpr int kMostDimensions = 8;
 constexpr int64_t kMostSlices = 1 << 22;  // of a dimension; bounds the memory
 
@@ -67,8 +67,8 @@ std::vector<std::vector<int64_t>> OffsetsOf(const TensorView& view) {
 
 // For each dimension the fingerprints of its slices. With `any_order` a fingerprint does not depend
 // on where in the slice an element stands.
-std::vector<Prints> PrintsOf(const TensorView& view, bool any_order) {
-  std::vector<Prints> prints(view.ndim);
+std::vector<PrintList> PrintsOf(const TensorView& view, bool any_order) {
+  std::vector<PrintList> prints(view.ndim);
   for (int d = 0; d < view.ndim; ++d) prints[d].assign(view.shape[d], 0);
   const auto* data = static_cast<const char*>(view.data);
   const size_t size = DTypeSize(view.dtype);
@@ -230,7 +230,7 @@ class Finder {
 
   const TensorView &t_, &g_;
   const bool attention_;
-  std::vector<Prints> ours_, theirs_, sums_, their_sums_;
+  std::vector<PrintList> ours_, theirs_, sums_, their_sums_;
 };
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace msprobe::gradients {
 namespace {
 
-constexpr size_t kMostErrors = 5;  // that are said one by one
+constexpr size_t kMostErrorsOfNorms = 5;  // that are said one by one
 
 std::string FolderOf(const Recording& recording, int64_t rank) {
   return rank < 0 ? recording.path : JoinPath(recording.path, fmt::format("rank{}", rank));
@@ -69,7 +69,7 @@ NormFindings ReadNorms(const Recording& recording,
       if (!Exists(GradientTablePath(folder, in_step))) continue;
       const Result<std::vector<GradientRow>> rows = ReadGradientTable(folder, in_step);
       if (!rows.ok()) {
-        if (++errors <= kMostErrors) found.errors.push_back(rows.status().message());
+        if (++errors <= kMostErrorsOfNorms) found.errors.push_back(rows.status().message());
         continue;
       }
       for (const GradientRow& row : *rows) {
@@ -86,8 +86,8 @@ NormFindings ReadNorms(const Recording& recording,
       earlier = found.first_not_finite.has_value();
     }
   }
-  if (errors > kMostErrors)
-    found.errors.push_back(fmt::format("{} more errors", errors - kMostErrors));
+  if (errors > kMostErrorsOfNorms)
+    found.errors.push_back(fmt::format("{} more errors", errors - kMostErrorsOfNorms));
   found.parameters = parameters.size();
   return found;
 }

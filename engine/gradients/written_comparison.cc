@@ -54,7 +54,7 @@ SimilarityTable LowestOf(const std::vector<SimilarityTable>& tables) {
   return lowest;
 }
 
-constexpr FallRule kAnyDifference{.lowest_first = 1, .largest_drop = 0};
+constexpr FallRule kAnyWrittenDifference{.lowest_first = 1, .largest_drop = 0};
 
 bool IsEarlier(const std::optional<GradientFall>& fall, const std::optional<GradientFall>& first) {
   return fall && (!first || fall->step < first->step);
@@ -86,7 +86,7 @@ Result<GradientComparison> ReadWrittenComparison(const std::string& path, const 
     rank.fall = FirstFall(*table, rule);
     if (IsEarlier(rank.fall, result.fall))
       result.fall = rank.fall, result.fall_rank = result.ranks.size();
-    const std::optional<GradientFall> difference = FirstFall(*table, kAnyDifference);
+    const std::optional<GradientFall> difference = FirstFall(*table, kAnyWrittenDifference);
     if (IsEarlier(difference, result.first_difference))
       result.first_difference = difference, result.difference_rank = result.ranks.size();
     result.ranks.push_back(std::move(rank));

@@ -15,7 +15,7 @@ using compare::RecordPair;
 using compare::RowVerdict;
 using Cause = Unstable::Cause;
 
-bool Differs(const Comparison& c, uint32_t row) {
+bool RowDiffers(const Comparison& c, uint32_t row) {
   const RowVerdict verdict = c.measures[row].verdict;
   return verdict == RowVerdict::kDiffers || verdict == RowVerdict::kNoise;
 }
@@ -58,7 +58,7 @@ FirstRows RowsOf(const Comparison& c, const RecordPair& pair) {
   FirstRows rows;
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
     const int32_t leaf = c.rows[i].target;
-    if (leaf < 0 || !Differs(c, i)) continue;
+    if (leaf < 0 || !RowDiffers(c, i)) continue;
     const Leaf& l = c.target.leaves[leaf];
     const bool out = l.slot == Slot::kOutput || l.slot == Slot::kParameterGrad;
     int32_t& first = out ? rows.output : l.kind == LeafKind::kTensor ? rows.tensor : rows.plain;

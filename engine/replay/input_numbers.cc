@@ -128,9 +128,9 @@ void Correct(const Ordinary& o, std::vector<double>* numbers) {
 }
 
 // Writes one number as an element of a dtype.
-class Writer {
+class NumberWriter {
  public:
-  explicit Writer(DType dtype) : dtype_(dtype), size_(DTypeSize(dtype)) {
+  explicit NumberWriter(DType dtype) : dtype_(dtype), size_(DTypeSize(dtype)) {
     if (size_ != 1 || DTypeKindOf(dtype) != DTypeKind::kFloat) return;
     for (int code = 0; code < 256; ++code) {
       const auto byte = static_cast<uint8_t>(code);
@@ -315,7 +315,7 @@ void MakeNumbers(const InputNumbers& wanted, uint64_t seed, std::span<std::byte>
                                 {kInf, wanted.pos_infs},
                                 {-kInf, wanted.neg_infs},
                                 {wanted.extreme, wanted.extremes}}};
-  const Writer writer(wanted.dtype);
+  const NumberWriter writer(wanted.dtype);
   const size_t size = DTypeSize(wanted.dtype);
   // Each place is given to a kind with the probability that is right for what is left of each.
   size_t next = 0;

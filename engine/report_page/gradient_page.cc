@@ -163,8 +163,9 @@ Trend OfRanks(const GradientComparison& c) {
 }
 
 // The two lists of a page: what was read, and what could not be.
-std::string Facts(size_t steps, size_t ranks, size_t parameters, std::string_view title,
-                  const std::vector<std::string>& errors, const std::vector<std::string>& notes) {
+std::string GradientFacts(size_t steps, size_t ranks, size_t parameters, std::string_view title,
+                          const std::vector<std::string>& errors,
+                          const std::vector<std::string>& notes) {
   std::string html = fmt::format("<details id=\"facts\"{}><summary>{}</summary>\n<dl>\n",
                                  errors.empty() ? "" : " open", HtmlText(title));
   html += Term("steps", fmt::format("{}", steps));
@@ -227,13 +228,13 @@ PageText GradientNormsPage(const gradients::Recording& recording) {
                 : "FINITE";
   const std::string_view kind = wrong ? "differs" : unknown ? "unknown" : "equal";
   std::string html = HeadOfPage("msprobe: gradients");
-  html += Header(verdict, kind, Sides(recording.path, ""));
+  html += Header(verdict, kind, SidesOf(recording.path, ""));
   const auto& named = wrong ? found.first_not_finite : found.largest;
   html += Section(kind, named ? named->parameter : "", named ? named->step : 0,
                   named ? named->rank : -1);
   html += FindingOfNorms(found) + "</section>\n";
-  html += Facts(recording.steps.size(), recording.ranks.size(), found.parameters,
-                "What was recorded", found.errors, {});
+  html += GradientFacts(recording.steps.size(), recording.ranks.size(), found.parameters,
+                        "What was recorded", found.errors, {});
   html += kRoom;
   PageText trends;
   AppendTrends({&trend, 1}, &trends);
@@ -244,12 +245,12 @@ PageText GradientPage(const GradientComparison& c, std::string_view target,
                       std::string_view golden) {
   const auto [verdict, kind] = BannerOf(c);
   std::string html = HeadOfPage("msprobe: similarity of gradients");
-  html += Header(verdict, kind, Sides(target, golden));
+  html += Header(verdict, kind, SidesOf(target, golden));
   const auto [parameter, step] = NamedIn(c);
   html += Section(kind, parameter, step, -1);
   html += Finding(c) + "</section>\n";
-  html += Facts(c.all.steps().size(), c.ranks.size(), c.all.parameters().size(),
-                "What was compared", c.errors, c.notes);
+  html += GradientFacts(c.all.steps().size(), c.ranks.size(), c.all.parameters().size(),
+                        "What was compared", c.errors, c.notes);
   html += kRoom;
   PageText trends;
   AppendTrends(std::vector<Trend>{OfParameters(c), OfRanks(c)}, &trends);

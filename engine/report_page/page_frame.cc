@@ -76,7 +76,7 @@ std::string Header(std::string_view verdict, std::string_view kind, std::string_
       kind, HtmlText(verdict), sides);
 }
 
-std::string Sides(std::string_view target, std::string_view golden) {
+std::string SidesOf(std::string_view target, std::string_view golden) {
   std::string text =
       fmt::format("<span>target</span> <bdi translate=\"no\">{}</bdi>", HtmlText(target));
   if (!golden.empty())

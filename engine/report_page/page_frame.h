@@ -1,6 +1,6 @@
 // The HTML around what a page shows: its head with the style, its first line, its script, its end.
 //
-//   std::string html = HeadOfPage("msprobe: DIFFERS") + Header("DIFFERS", "differs", Sides("a", "b"));
+//   std::string html = HeadOfPage("msprobe: DIFFERS") + Header("DIFFERS", "differs", SidesOf("a", "b"));
 //   html += Element("p", "quiet", "<text of a dump>");     // is text, and never markup
 //   const PageText page = PageOf(html + std::string(kRoom), {}, parts);
 #pragma once
@@ -24,7 +24,7 @@ std::string Term(std::string_view label, std::string_view text);
 std::string HeadOfPage(std::string_view title);
 // `kind`: the class of style.css that colours the verdict. `sides`: HTML.
 std::string Header(std::string_view verdict, std::string_view kind, std::string_view sides);
-std::string Sides(std::string_view target, std::string_view golden);
+std::string SidesOf(std::string_view target, std::string_view golden);
 
 // What the script fills, in the order of the page. The line `state` is there until all calls are
 // shown: it says what is wrong when the script does not run.

@@ -147,7 +147,7 @@ PageText ComparisonPage(std::span<const RankResult> results, const compare::Rank
       HeadOfPage(fmt::format("msprobe: {}{}{}", compare::Headline(verdict),
                              found.first_name.empty() ? "" : ": ", found.first_name));
   html += Header(compare::Headline(verdict), compare::RunVerdictName(verdict),
-                 Sides(compared.target, compared.golden));
+                 SidesOf(compared.target, compared.golden));
   html += fmt::format("<section id=\"finding\" class=\"{}\" data-part=\"{}\">\n",
                       compare::RunVerdictName(verdict), shown);
   if (found.first.pair >= 0) {

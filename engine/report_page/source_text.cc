@@ -10,7 +10,7 @@ namespace msprobe::report_page {
 namespace {
 
 constexpr size_t kMostFiles = 200, kMostBytes = 4 << 20, kLongestLine = 300;
-constexpr int64_t kAround = 3;  // lines before and after the place
+constexpr int64_t kLinesAround = 3;  // lines before and after the place
 
 void AppendStrings(std::initializer_list<std::string_view> texts, std::string* json) {
   for (const std::string_view text : texts) {
@@ -68,12 +68,12 @@ void SourceTexts::AppendLinesAround(std::string_view path, std::string_view line
   const size_t place = BeginOfLine(file->bytes(), number);
   if (place == std::string_view::npos || Trim(LineAt(file->bytes(), place)) != source) return;
   --left_;
-  const int64_t first = std::max<int64_t>(1, number - kAround);
+  const int64_t first = std::max<int64_t>(1, number - kLinesAround);
   *json += ',';
   AppendInteger(json, first);
   *json += ",[";
   size_t at = BeginOfLine(file->bytes(), first);
-  for (int64_t i = first; i <= number + kAround && at < file->bytes().size(); ++i) {
+  for (int64_t i = first; i <= number + kLinesAround && at < file->bytes().size(); ++i) {
     const std::string_view text = LineAt(file->bytes(), at);
     if (i > first) *json += ',';
     AppendJsonString(json, text.substr(0, kLongestLine));

@@ -24,7 +24,7 @@ using compare::RowVerdict;
 bool Given(std::string_view text) { return !text.empty() && text != "N/A"; }
 
 // Cells spell what is not a number in several ways.
-double Number(std::string_view text) {
+double NumberOfCell(std::string_view text) {
   const std::string lower = Lower(text);
   if (lower == "inf" || lower == "infinity") return std::numeric_limits<double>::infinity();
   if (lower == "-inf" || lower == "-infinity") return -std::numeric_limits<double>::infinity();
@@ -137,8 +137,8 @@ int32_t ComparisonBuilder::AddLeaf(const ResultValue& value, std::string_view ca
   leaf.mean = keep(value.mean), leaf.norm = keep(value.norm);
   leaf.checksum = keep(value.checksum);
   if (leaf.kind == LeafKind::kScalar) leaf.value = leaf.max;
-  leaf.max_value = Number(value.max), leaf.min_value = Number(value.min);
-  leaf.mean_value = Number(value.mean), leaf.norm_value = Number(value.norm);
+  leaf.max_value = NumberOfCell(value.max), leaf.min_value = NumberOfCell(value.min);
+  leaf.mean_value = NumberOfCell(value.mean), leaf.norm_value = NumberOfCell(value.norm);
   leaf.has_stats = leaf.kind != LeafKind::kNone && !leaf.max.empty() && leaf.max != "null";
   const ElementCounts& n = value.counts;
   if (n.nan == 0 && n.pos_inf == 0 && n.neg_inf == 0) {

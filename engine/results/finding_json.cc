@@ -26,7 +26,7 @@ std::string_view Text(const JsonValue& object, std::string_view key) {
              ? std::string_view(value->text)
              : std::string_view();
 }
-double Number(const JsonValue& object, std::string_view key) {
+double NumberOf(const JsonValue& object, std::string_view key) {
   return formats::JsonNumber(Text(object, key));
 }
 int64_t Integer(const JsonValue& object, std::string_view key, int64_t otherwise = 0) {
@@ -37,7 +37,7 @@ int64_t Integer(const JsonValue& object, std::string_view key, int64_t otherwise
 }
 
 template <typename Word, typename NameOf>
-Word WordOf(std::string_view text, int words, NameOf name_of, Word otherwise) {
+Word WordOr(std::string_view text, int words, NameOf name_of, Word otherwise) {
   for (int i = 0; i < words; ++i) {
     if (name_of(static_cast<Word>(i)) == text) return static_cast<Word>(i);
   }
@@ -45,7 +45,7 @@ Word WordOf(std::string_view text, int words, NameOf name_of, Word otherwise) {
 }
 
 compare::CallClass ClassIn(const JsonValue& divergence) {
-  return WordOf(Text(divergence, "class"), 5, &compare::ClassName, compare::CallClass::kUnknown);
+  return WordOr(Text(divergence, "class"), 5, &compare::ClassName, compare::CallClass::kUnknown);
 }
 
 ResultValue SideOf(const JsonValue& worst, std::string_view side, std::string_view name) {
@@ -76,24 +76,24 @@ void AddCall(const JsonValue& divergence, ComparisonBuilder* builder) {
   ResultRow row{.target = SideOf(worst, "target", name("target")),
                 .golden = SideOf(worst, "golden", name("golden"))};
   row.verdict =
-      WordOf(Text(worst, "verdict"), 4, &compare::VerdictName, compare::RowVerdict::kUnknown);
+      WordOr(Text(worst, "verdict"), 4, &compare::VerdictName, compare::RowVerdict::kUnknown);
   // A call that only one run has is named, and has no class among the calls.
   const bool paired = !row.target.name.empty() && !row.golden.name.empty();
   row.call_class = paired ? ClassIn(divergence) : compare::CallClass::kUnknown;
-  row.severity = Number(worst, "severity");
+  row.severity = NumberOf(worst, "severity");
   row.reason = Text(worst, "reason");
   if (const JsonValue& e = worst.Member("elements"); e.kind == Kind::kObject) {
     row.diff = kernels::Diff{.count = Integer(e, "count"),
                              .unequal = Integer(e, "unequal"),
-                             .cosine = Number(e, "cosine"),
-                             .relative_l2 = Number(e, "relative_l2"),
-                             .max_abs_error = Number(e, "max_abs_error"),
-                             .max_rel_error = Number(e, "max_rel_error"),
-                             .rmse = Number(e, "rmse"),
+                             .cosine = NumberOf(e, "cosine"),
+                             .relative_l2 = NumberOf(e, "relative_l2"),
+                             .max_abs_error = NumberOf(e, "max_abs_error"),
+                             .max_rel_error = NumberOf(e, "max_rel_error"),
+                             .rmse = NumberOf(e, "rmse"),
                              .max_ulp = Integer(e, "max_ulp", -1),
                              .worst_index = Integer(e, "worst_index", -1),
-                             .worst_target = Number(e, "worst_target"),
-                             .worst_golden = Number(e, "worst_golden")};
+                             .worst_target = NumberOf(e, "worst_target"),
+                             .worst_golden = NumberOf(e, "worst_golden")};
   }
   builder->Add(row);
 }
@@ -102,7 +102,7 @@ FirstDivergence DivergenceOf(const JsonValue& object, int32_t pair) {
   FirstDivergence f;
   f.pair = pair;
   f.call_class = ClassIn(object);
-  f.confidence = Number(object, "confidence");
+  f.confidence = NumberOf(object, "confidence");
   f.module = Text(object, "module");
   f.source_line = Text(object, "source_line");
   f.caller_line = Text(object, "caller_line");
@@ -115,7 +115,7 @@ FirstDivergence DivergenceOf(const JsonValue& object, int32_t pair) {
 void FillSummary(const JsonValue& document, compare::Summary* s) {
   using compare::RunVerdict;
   *s = {};
-  s->verdict = WordOf(Text(document, "verdict"), 5, &compare::RunVerdictName, RunVerdict::kUnknown);
+  s->verdict = WordOr(Text(document, "verdict"), 5, &compare::RunVerdictName, RunVerdict::kUnknown);
   const JsonValue& rows = document.Member("rows");
   for (int i = 0; i < 4; ++i)
     s->rows[i] = Integer(rows, compare::VerdictName(static_cast<compare::RowVerdict>(i)));
@@ -157,7 +157,7 @@ void FillSentences(const JsonValue& document, compare::RankResult* r) {
   r->rewrites = Text(said, "rewrites");
   r->wrong_region = Text(said, "wrong_region");
   r->equal = Text(said, "equal") == "equal" ? "equal" : "bit-equal";
-  r->largest_noise = Number(said, "largest_noise");
+  r->largest_noise = NumberOf(said, "largest_noise");
   r->why_largest_noise = Text(said, "why_largest_noise");
   r->other_arguments = Text(said, "other_arguments");
   r->unmatched_calls = Text(said, "unmatched_calls");

@@ -58,7 +58,7 @@ TensorPack Load(nb::handle path) {
   return ValueOrRaise(TensorPack::Open(DirectoryName(pack), BaseName(pack)));
 }
 
-std::vector<std::string> Names(const TensorPack& pack) {
+std::vector<std::string> NamesOf(const TensorPack& pack) {
   std::vector<std::string> names;
   for (const formats::PackEntry& entry : pack.entries()) names.push_back(entry.name);
   return names;
@@ -76,8 +76,8 @@ void BindPack(nb::module_& m) {
       .def("__len__", [](const TensorPack& pack) { return pack.entries().size(); })
       .def("__contains__", [](const TensorPack& pack,
                               const std::string& name) { return pack.Find(name) != nullptr; })
-      .def("__iter__", [](const TensorPack& pack) { return nb::iter(nb::cast(Names(pack))); })
-      .def("keys", &Names, "The names in the order in which the tensors were written.");
+      .def("__iter__", [](const TensorPack& pack) { return nb::iter(nb::cast(NamesOf(pack))); })
+      .def("keys", &NamesOf, "The names in the order in which the tensors were written.");
   m.def("load", &Load, "path"_a,
         "Opens the pack of a dump: tensors.pack, its folder, or the folder of dump.json.");
 }

@@ -16,9 +16,9 @@ namespace {
 using Kind = RoundingVerdict::Kind;
 
 template <typename T>
-class Tensor {
+class JudgedTensor {
  public:
-  Tensor(std::vector<T> values, DType dtype)
+  JudgedTensor(std::vector<T> values, DType dtype)
       : values_(std::move(values)), shape_{static_cast<int64_t>(values_.size())}, dtype_(dtype) {}
   TensorView view() const {
     return {.data = values_.data(), .dtype = dtype_, .ndim = 1, .shape = shape_.data()};
@@ -29,10 +29,14 @@ class Tensor {
   std::vector<int64_t> shape_;
   DType dtype_;
 };
-Tensor<double> Exact(std::vector<double> values) { return {std::move(values), DType::kFloat64}; }
-Tensor<float> Single(std::vector<float> values) { return {std::move(values), DType::kFloat32}; }
+JudgedTensor<double> Exact(std::vector<double> values) {
+  return {std::move(values), DType::kFloat64};
+}
+JudgedTensor<float> Single(std::vector<float> values) {
+  return {std::move(values), DType::kFloat32};
+}
 
-RoundingJudge JudgeOf(const Tensor<float>& result, const Tensor<double>& exact) {
+RoundingJudge JudgeOf(const JudgedTensor<float>& result, const JudgedTensor<double>& exact) {
   return RoundingJudge(result.view(), exact.view(), DType::kFloat32);
 }
 
@@ -52,7 +56,7 @@ TEST(RoundingSteps, TheUnitInTheLastPlace) {
 TEST(RoundingSteps, MovesByWhatIsAskedFor) {
   std::vector<double> values(1000, 3.0);
   values[7] = 0, values[8] = std::numeric_limits<double>::infinity();
-  const Tensor<double> tensor(values, DType::kFloat64);
+  const JudgedTensor<double> tensor(values, DType::kFloat64);
   MoveByRoundings(tensor.view(), {.seed = 4, .relative = 0x1p-20});
   const auto* const moved = static_cast<const double*>(tensor.view().data);
   int up = 0;
@@ -158,14 +162,14 @@ TEST(RoundingJudge, CutHalvesAreTruncated) {
     cut.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16));
     rounded.push_back(FloatToBFloat16(x));
   }
-  RoundingJudge judge(Tensor<uint16_t>(cut, DType::kBFloat16).view(), Exact(exact).view(),
+  RoundingJudge judge(JudgedTensor<uint16_t>(cut, DType::kBFloat16).view(), Exact(exact).view(),
                       DType::kBFloat16);
   ASSERT_TRUE(judge.AddMoved(Exact(exact).view()).ok());
   judge.Judge();
   EXPECT_EQ(judge.verdict().kind, Kind::kError);
   EXPECT_EQ(judge.verdict().cause, RoundingCause::kTruncated);
-  const RoundingJudge right(Tensor<uint16_t>(rounded, DType::kBFloat16).view(), Exact(exact).view(),
-                            DType::kBFloat16);
+  const RoundingJudge right(JudgedTensor<uint16_t>(rounded, DType::kBFloat16).view(),
+                            Exact(exact).view(), DType::kBFloat16);
   EXPECT_EQ(right.verdict().kind, Kind::kPass);
 }
 
@@ -206,7 +210,7 @@ TEST(RoundingJudge, NaNAndInfinity) {
 }
 
 TEST(RoundingJudge, SaysWhyThereIsNoBound) {
-  const RoundingJudge integers(Tensor<int32_t>({1}, DType::kInt32).view(), Exact({1}).view(),
+  const RoundingJudge integers(JudgedTensor<int32_t>({1}, DType::kInt32).view(), Exact({1}).view(),
                                DType::kInt32);
   EXPECT_EQ(integers.verdict().kind, Kind::kNoBound);
   EXPECT_EQ(integers.verdict().from, "integers are exact");

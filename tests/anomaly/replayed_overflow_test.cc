@@ -5,9 +5,9 @@
 namespace msprobe::anomaly {
 namespace {
 
-kernels::Stats Finite() { return {.count = 4}; }
+kernels::Stats FiniteStats() { return {.count = 4}; }
 kernels::Stats NaN() { return {.count = 4, .nan = 1}; }
-kernels::Stats Inf() { return {.count = 4, .neg_inf = 2}; }
+kernels::Stats InfStats() { return {.count = 4, .neg_inf = 2}; }
 
 OverflowVerdict Judged(std::initializer_list<std::pair<kernels::Stats, kernels::Stats>> outputs) {
   ReplayedCall call{.name = "Torch.f.0"};
@@ -17,39 +17,41 @@ OverflowVerdict Judged(std::initializer_list<std::pair<kernels::Stats, kernels::
 }
 
 TEST(OverflowVerdict, AnOverflowOfBothSidesIsNormal) {
-  EXPECT_EQ(Judged({{Inf(), Inf()}}), OverflowVerdict::kNormal);
-  EXPECT_EQ(Judged({{Finite(), Finite()}, {NaN(), Inf()}}), OverflowVerdict::kNormal);
+  EXPECT_EQ(Judged({{InfStats(), InfStats()}}), OverflowVerdict::kNormal);
+  EXPECT_EQ(Judged({{FiniteStats(), FiniteStats()}, {NaN(), InfStats()}}),
+            OverflowVerdict::kNormal);
 }
 
 TEST(OverflowVerdict, NaNOfBothSidesIsNoOverflow) {
   EXPECT_EQ(Judged({{NaN(), NaN()}}), OverflowVerdict::kUndefined);  // sqrt(-1)
-  EXPECT_EQ(Judged({{NaN(), NaN()}, {Inf(), Inf()}}), OverflowVerdict::kUndefined);
+  EXPECT_EQ(Judged({{NaN(), NaN()}, {InfStats(), InfStats()}}), OverflowVerdict::kUndefined);
   const kernels::Stats both = {.count = 4, .nan = 1, .neg_inf = 1};  // log of -1 and 0
   EXPECT_EQ(Judged({{both, both}}), OverflowVerdict::kUndefined);
-  EXPECT_EQ(Judged({{both, Inf()}}), OverflowVerdict::kNormal);  // inf - inf on the device alone
+  EXPECT_EQ(Judged({{both, InfStats()}}),
+            OverflowVerdict::kNormal);  // inf - inf on the device alone
 }
 
 TEST(OverflowVerdict, AnOverflowOfOneSideIsAbnormal) {
-  EXPECT_EQ(Judged({{Inf(), Finite()}}), OverflowVerdict::kAbnormal);
-  EXPECT_EQ(Judged({{Finite(), Inf()}}), OverflowVerdict::kAbnormal);
+  EXPECT_EQ(Judged({{InfStats(), FiniteStats()}}), OverflowVerdict::kAbnormal);
+  EXPECT_EQ(Judged({{FiniteStats(), InfStats()}}), OverflowVerdict::kAbnormal);
   // Each output counts by itself: an overflow elsewhere does not excuse it.
-  EXPECT_EQ(Judged({{NaN(), Finite()}, {Finite(), NaN()}}), OverflowVerdict::kAbnormal);
-  EXPECT_EQ(Judged({{Inf(), Inf()}, {NaN(), Finite()}}), OverflowVerdict::kAbnormal);
+  EXPECT_EQ(Judged({{NaN(), FiniteStats()}, {FiniteStats(), NaN()}}), OverflowVerdict::kAbnormal);
+  EXPECT_EQ(Judged({{InfStats(), InfStats()}, {NaN(), FiniteStats()}}), OverflowVerdict::kAbnormal);
 }
 
 TEST(OverflowVerdict, NoOverflowIsNeverNormal) {
-  EXPECT_EQ(Judged({{Finite(), Finite()}}), OverflowVerdict::kNotReproduced);
+  EXPECT_EQ(Judged({{FiniteStats(), FiniteStats()}}), OverflowVerdict::kNotReproduced);
   EXPECT_EQ(Judged({}), OverflowVerdict::kNotExecuted);
   ReplayedCall failed{.why = "no kernel"};
-  failed.forward.Add(0, Inf(), Inf());
+  failed.forward.Add(0, InfStats(), InfStats());
   EXPECT_EQ(VerdictOf(failed, failed.forward), OverflowVerdict::kNotExecuted);
 }
 
 TEST(ReplayedCall, ALineHoldsAllOfIt) {
   ReplayedCall call{.name = "Torch.f.0", .note = "a \"note\"\n"};
-  call.forward.Add(2, NaN(), Finite());
-  call.forward.Add(3, Inf(), Inf());
-  call.backward.Add(0, Finite(), Inf());
+  call.forward.Add(2, NaN(), FiniteStats());
+  call.forward.Add(3, InfStats(), InfStats());
+  call.backward.Add(0, FiniteStats(), InfStats());
   const std::string line = ToLine(call);
   EXPECT_EQ(line.find('\n'), line.npos);
   const Result<ReplayedCall> same = ReplayedCallFromLine(line);

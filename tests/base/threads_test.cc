@@ -23,7 +23,7 @@ namespace {
 
 // Exit code of `body` in a forked child; a child that hangs is killed, with the result -1.
 template <typename Body>
-int InChild(Body&& body) {
+int ExitCodeOfChild(Body&& body) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(60);
@@ -209,7 +209,7 @@ class ForkedPool : public ::testing::Test {
 TEST_F(ForkedPool, WorksInTheChild) {
   ThreadPool pool(3);
   ASSERT_TRUE(VisitsEachOnce(pool, 100));  // the parent has workers, which the child will lack
-  const int code = InChild([&] {
+  const int code = ExitCodeOfChild([&] {
     for (int i = 0; i < 100; ++i) {
       if (!VisitsEachOnce(pool, 100)) return 1;
     }
@@ -222,9 +222,9 @@ TEST_F(ForkedPool, WorksInTheChild) {
 TEST_F(ForkedPool, WorksInAGrandchild) {
   ThreadPool pool(3);
   ASSERT_TRUE(VisitsEachOnce(pool, 10));
-  const int code = InChild([&] {
+  const int code = ExitCodeOfChild([&] {
     if (!VisitsEachOnce(pool, 10)) return 1;
-    return InChild([&] { return VisitsEachOnce(pool, 10) ? 0 : 2; });
+    return ExitCodeOfChild([&] { return VisitsEachOnce(pool, 10) ? 0 : 2; });
   });
   EXPECT_EQ(code, 0);
 }
@@ -232,7 +232,7 @@ TEST_F(ForkedPool, WorksInAGrandchild) {
 TEST_F(ForkedPool, CanBeDestroyedInTheChild) {
   auto pool = std::make_unique<ThreadPool>(3);
   ASSERT_TRUE(VisitsEachOnce(*pool, 10));
-  const int code = InChild([&] {
+  const int code = ExitCodeOfChild([&] {
     pool.reset();
     return 0;
   });
@@ -247,7 +247,7 @@ TEST_F(ForkedPool, WorksWhenForkedAmidALoop) {
     while (!stop) pool.ParallelFor(50, [](size_t) { std::this_thread::yield(); });
   });
   for (int i = 0; i < 20; ++i)
-    EXPECT_EQ(InChild([&] { return VisitsEachOnce(pool, 20) ? 0 : 1; }), 0);
+    EXPECT_EQ(ExitCodeOfChild([&] { return VisitsEachOnce(pool, 20) ? 0 : 1; }), 0);
   stop = true;
   busy.join();
 }
@@ -257,7 +257,7 @@ TEST_F(ForkedPool, FirstLoopsFromSeveralThreads) {
   ThreadPool pool(3);
   ASSERT_TRUE(VisitsEachOnce(pool, 10));
   for (int i = 0; i < 50; ++i) {
-    const int code = InChild([&] {
+    const int code = ExitCodeOfChild([&] {
       std::atomic<int> waiting = 4, wrong = 0;
       std::vector<std::thread> callers;
       for (int t = 0; t < 4; ++t) {
@@ -279,7 +279,7 @@ TEST(ThreadPool, WorksWhereNoThreadCanBeMade) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer needs the memory that this test takes away";
 #endif
-  const int code = InChild([] {
+  const int code = ExitCodeOfChild([] {
     std::vector<std::thread> idle;
     idle.reserve(100);
     const rlimit nothing_more{0, 0};  // no new stack can be mapped
@@ -298,7 +298,7 @@ TEST(ThreadPool, WorksWhereNoThreadCanBeMade) {
 TEST(ThreadPool, DefaultHasAsManyThreadsAsAskedFor) {
   // In new processes, because a process reads the number only once.
   const auto threads_with = [](const char* wanted) {
-    return InChild([&] {
+    return ExitCodeOfChild([&] {
       wanted ? ::setenv("MSPROBE_THREADS", wanted, 1) : ::unsetenv("MSPROBE_THREADS");
       ThreadPool& pool = ThreadPool::Default();
       if (&pool != &ThreadPool::Default() || !VisitsEachOnce(pool, 100)) return 200;

@@ -25,7 +25,7 @@ void WriteRank(const TemporaryFolder& folder, const std::string& rank,
   folder.Write(rank + "/model_optim_rng.pt", Safetensors(tensors));
 }
 
-Status OpenError(const std::string& path) {
+Status MegatronError(const std::string& path) {
   const Result<Checkpoint> checkpoint = Checkpoint::Open(path);
   EXPECT_FALSE(checkpoint.ok());
   return checkpoint.status();
@@ -113,7 +113,7 @@ TEST(Megatron, ARankWithoutItsShareIsNotFound) {
   const TemporaryFolder folder;
   WriteRank(folder, "mp_rank_00", {{"model.w", {1}, {1}}});
   folder.Write("mp_rank_01/other.txt", "");
-  const Status status = OpenError(folder.path());
+  const Status status = MegatronError(folder.path());
   EXPECT_EQ(status.code(), ErrorCode::kNotFound);
   EXPECT_EQ(status.path(), folder.path() + "/mp_rank_01/model_optim_rng.pt");
 }
@@ -125,7 +125,7 @@ TEST(Megatron, NamesOfRanksAreUpToThreeNumbers) {
     const TemporaryFolder folder;
     WriteRank(folder, "mp_rank_00", {{"model.w", {1}, {1}}});
     WriteRank(folder, name, {{"model.w", {1}, {1}}});
-    const Status status = OpenError(folder.path());
+    const Status status = MegatronError(folder.path());
     EXPECT_EQ(status.code(), ErrorCode::kInvalidDump) << name;
     EXPECT_EQ(status.path(), folder.path() + "/" + name);
   }
@@ -135,7 +135,7 @@ TEST(Megatron, SharesOfOtherShapesAreRefused) {
   const TemporaryFolder folder;
   WriteRank(folder, "mp_rank_00", {{"model.linear_fc2.weight", {2, 1}, {1, 2}}});
   WriteRank(folder, "mp_rank_01", {{"model.linear_fc2.weight", {1, 1}, {3}}});
-  const Status status = OpenError(folder.path());
+  const Status status = MegatronError(folder.path());
   EXPECT_EQ(status.code(), ErrorCode::kInvalidDump);
   EXPECT_THAT(status.message(), HasSubstr("mp_rank_01/model_optim_rng.pt"));
   EXPECT_THAT(status.message(), HasSubstr("expected a share of \"linear_fc2.weight\" as float32 "
@@ -147,7 +147,7 @@ TEST(Megatron, SharesThatAreTooLongTogetherAreRefused) {
   for (const char* rank : {"mp_rank_00", "mp_rank_01"}) {
     WriteRank(folder, rank, {{"model.linear_qkv.weight", {int64_t{1} << 62, 0}, {}}});
   }
-  const Status status = OpenError(folder.path());
+  const Status status = MegatronError(folder.path());
   EXPECT_EQ(status.code(), ErrorCode::kInvalidDump);
   EXPECT_THAT(status.message(), HasSubstr("less than 2^63 together"));
 }
@@ -169,7 +169,7 @@ TEST(Megatron, ADamagedShareIsNamed) {
   const std::string whole = ReadWhole(kCheckpoints + "/megatron/mp_rank_01/model_optim_rng.pt");
   const std::string path =
       folder.Write("mp_rank_01/model_optim_rng.pt", whole.substr(0, whole.size() / 2));
-  const Status status = OpenError(folder.path());
+  const Status status = MegatronError(folder.path());
   EXPECT_EQ(status.code(), ErrorCode::kInvalidDump);
   EXPECT_EQ(status.path(), path);
 }

@@ -26,7 +26,7 @@ using test::DumpEdits;
 using test::Edit;
 using test::EditedDump;
 
-struct Score {
+struct EditScore {
   int64_t right = 0, wrong = 0, missed = 0;
 
   double wrong_share() const {
@@ -37,17 +37,19 @@ struct Score {
     const auto found = static_cast<double>(2 * right);
     return found / (found + static_cast<double>(wrong + missed));
   }
-  void Add(const Score& more) { right += more.right, wrong += more.wrong, missed += more.missed; }
+  void Add(const EditScore& more) {
+    right += more.right, wrong += more.wrong, missed += more.missed;
+  }
 };
 
-std::string Text(const char* name, std::string fallback) {
+std::string TextOfEnvironment(const char* name, std::string fallback) {
   const char* text = std::getenv(name);
   return text == nullptr ? std::move(fallback) : text;
 }
 
-std::list<Dump> Recorded() {
+std::list<Dump> RecordedDumps() {
   const std::string data = std::string(MSPROBE_RECORDED) + "/dumps/";
-  std::string paths = Text("MSPROBE_EDIT_DUMPS", "");
+  std::string paths = TextOfEnvironment("MSPROBE_EDIT_DUMPS", "");
   if (paths.empty()) {
     for (const char* path :
          {"1.0.4/mix_statistics/base/step0/rank", "1.2.2/mix_statistics/base/step0/rank",
@@ -68,14 +70,14 @@ std::list<Dump> Recorded() {
   return dumps;
 }
 
-Score ScoreOf(const EditedDump& target, const EditedDump& golden, bool print) {
+EditScore ScoreOf(const EditedDump& target, const EditedDump& golden, bool print) {
   std::vector<int32_t> golden_of(target.dump.records.size() + golden.dump.records.size(), -1);
   for (size_t g = 0; g < golden.truth.size(); ++g) {
     const auto source = static_cast<size_t>(golden.truth[g]);
     if (source >= golden_of.size()) golden_of.resize(source + 1, -1);
     golden_of[source] = static_cast<int32_t>(g);
   }
-  Score score;
+  EditScore score;
   const std::vector<Partner> partners = AlignRecords(target.dump, golden.dump, {});
   for (size_t t = 0; t < partners.size(); ++t) {
     const int32_t expected = target.truth[t] < 0 ? -1 : golden_of[target.truth[t]];
@@ -107,11 +109,12 @@ class AlignEdits : public testing::TestWithParam<bool> {};
 // beside other edits: if the first of two calls of a module is edited and none of its values is as
 // before, nothing tells that it is the recorded one, and not the second.
 TEST_P(AlignEdits, WrongPairsAreRare) {
-  const auto seed = static_cast<uint64_t>(std::stoull(Text("MSPROBE_EDIT_SEED", "20240")));
-  const int rounds = std::stoi(Text("MSPROBE_EDIT_ROUNDS", "12"));
+  const auto seed =
+      static_cast<uint64_t>(std::stoull(TextOfEnvironment("MSPROBE_EDIT_SEED", "20240")));
+  const int rounds = std::stoi(TextOfEnvironment("MSPROBE_EDIT_ROUNDS", "12"));
   const bool print = std::getenv("MSPROBE_EDIT_PRINT") != nullptr;
-  const std::list<Dump> dumps = Recorded();
-  std::map<std::string, Score, std::less<>> scores;
+  const std::list<Dump> dumps = RecordedDumps();
+  std::map<std::string, EditScore, std::less<>> scores;
   uint64_t number = 0;
   for (const Dump& dump : dumps) {
     ++number;
@@ -135,7 +138,7 @@ TEST_P(AlignEdits, WrongPairsAreRare) {
         }
         if (!made) continue;
         const EditedDump target = edits.Build(GetParam());
-        const Score score = ScoreOf(target, golden, false);
+        const EditScore score = ScoreOf(target, golden, false);
         scores[several ? "several" : std::string(NameOf(test::kEdits[kind]))].Add(score);
         if (print && score.wrong > 0) {
           fmt::print("  {}, round {}:{}\n", dump.path, round, list);
@@ -144,7 +147,7 @@ TEST_P(AlignEdits, WrongPairsAreRare) {
       }
     }
   }
-  Score all;
+  EditScore all;
   for (const auto& [name, score] : scores) {
     fmt::print("  {:8} {:7} pairs right, {:4} wrong ({:.3f} %), {:5} missed, F1 {:.5f}\n", name,
                score.right, score.wrong, 100 * score.wrong_share(), score.missed, score.f1());

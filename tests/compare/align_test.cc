@@ -21,15 +21,15 @@ using test::Tensor;
 
 // One call of a synthetic run. Edits keep `truth`, so calls of two runs with equal `truth` are
 // partners.
-struct Step {
+struct CallStep {
   std::string api, parent, shape;
   int line = 0;
   bool backward = false;  // whether it also has a backward call
   int truth = 0;
 };
 
-std::vector<Step> Network(int layers) {
-  std::vector<Step> steps;
+std::vector<CallStep> Network(int layers) {
+  std::vector<CallStep> steps;
   int truth = 0;
   for (int layer = 0; layer < layers; ++layer) {
     const std::string path = "Module.layers." + std::to_string(layer);
@@ -57,12 +57,12 @@ struct Built {
 };
 
 // Numbers calls in order, as the tools do, and appends the backward pass in reverse.
-Built Build(const std::vector<Step>& steps, bool stacks = true, bool parents = true) {
+Built Build(const std::vector<CallStep>& steps, bool stacks = true, bool parents = true) {
   Built out;
   DumpBuilder b;
   std::map<std::string, int> calls;
   std::vector<std::pair<std::string, int>> backward;
-  for (const Step& s : steps) {
+  for (const CallStep& s : steps) {
     const std::string call = s.api + "." + std::to_string(calls[s.api]++);
     Tensor t = Numbers(1 + s.truth, -1, 0.25, 3 + s.truth);
     b.Call(call + ".forward").In(t.Shape(s.shape)).Out(t);
@@ -127,7 +127,7 @@ TEST(AlignTest, AStackIsKnownWithoutTheFramesOfModuleCalls) {
 
 // After an insertion, Functional.linear.5 of one run is Functional.linear.6 of the other.
 TEST(AlignTest, AnInsertedCallDoesNotShiftTheRest) {
-  std::vector<Step> steps = Network(6), more = steps;
+  std::vector<CallStep> steps = Network(6), more = steps;
   more.insert(more.begin() + 17,
               {"Functional.linear", "Module.layers.1.extra.Linear", "[4, 16, 64]", 99, true, -7});
   const Built target = Build(more), golden = Build(steps);
@@ -137,16 +137,16 @@ TEST(AlignTest, AnInsertedCallDoesNotShiftTheRest) {
 }
 
 TEST(AlignTest, WithoutStacksAndModulesToo) {
-  std::vector<Step> steps = Network(6), more = steps;
+  std::vector<CallStep> steps = Network(6), more = steps;
   more.insert(more.begin() + 17, {"Functional.linear", "", "[4, 16, 8]", 99, true, -7});
   EXPECT_EQ(Check(Build(more, false, false), Build(steps, false, false)).share(), 1);
 }
 
 // Without stacks and modules all layers look alike: only values show which layer was removed.
 TEST(AlignTest, ARemovedLayerIsFoundByItsValues) {
-  const std::vector<Step> steps = Network(12);
+  const std::vector<CallStep> steps = Network(12);
   for (const int layer : {0, 4, 11}) {
-    std::vector<Step> less = steps;
+    std::vector<CallStep> less = steps;
     less.erase(less.begin() + layer * 13, less.begin() + (layer + 1) * 13);
     EXPECT_GE(Check(Build(less, false, false), Build(steps, false, false)).share(), 0.99) << layer;
     EXPECT_GE(Check(Build(steps, false, false), Build(less, false, false)).share(), 0.99) << layer;
@@ -155,9 +155,9 @@ TEST(AlignTest, ARemovedLayerIsFoundByItsValues) {
 
 // By keys alone the second run of the block, which nobody edited, looks more like the golden's.
 TEST(AlignTest, OfARepeatedBlockTheEditedRunIsFoundByItsValues) {
-  const std::vector<Step> golden = Network(2);
-  std::vector<Step> target = golden, again(golden.begin(), golden.begin() + 13);
-  for (Step& step : again) step.truth = -1000 - step.truth;
+  const std::vector<CallStep> golden = Network(2);
+  std::vector<CallStep> target = golden, again(golden.begin(), golden.begin() + 13);
+  for (CallStep& step : again) step.truth = -1000 - step.truth;
   target.erase(target.begin() + 4);
   target[8].api = "Torch.qwxj";
   target.insert(target.begin() + 12, again.begin(), again.end());
@@ -167,7 +167,7 @@ TEST(AlignTest, OfARepeatedBlockTheEditedRunIsFoundByItsValues) {
 
 // Two calls that have no partner, each with a backward record that looks like the other one.
 // A loop over experts: expert `first + i` gets the tokens `i`, of `count` experts. An expert without tokens is not called.
-Dump Experts(int first, int count) {
+Dump NumberedExperts(int first, int count) {
   DumpBuilder b;
   const auto tensor = [](const std::string& name, int id) {
     return Numbers(1 + id, -1 - id, 0.5 * id, 3 + id).Print(name + std::to_string(id));
@@ -183,15 +183,15 @@ Dump Experts(int first, int count) {
 
 // With a wrong router the tokens are those of another expert; its weights tell which expert it is.
 TEST(AlignTest, OfALoopTheOwnArgumentsTellWhichPassItIs) {
-  const Dump target = Experts(1, 3), golden = Experts(0, 4);
+  const Dump target = NumberedExperts(1, 3), golden = NumberedExperts(0, 4);
   const std::vector<Partner> partners = AlignRecords(target, golden, {});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(partners[i].golden, i + 1) << i;
 }
 
 TEST(AlignTest, ABackwardCallIsNotPairedWhereItsForwardCallIsNot) {
-  std::vector<Step> golden = Network(2), target = golden;
+  std::vector<CallStep> golden = Network(2), target = golden;
   target.erase(target.begin() + 7);
-  Step inserted = golden[7];
+  CallStep inserted = golden[7];
   inserted.line = 900, inserted.truth = -7;
   target.insert(target.begin() + 20, inserted);
   const Built t = Build(target, true, false), g = Build(golden, true, false);
@@ -202,8 +202,8 @@ TEST(AlignTest, RandomEditsAreUndone) {
   std::mt19937 random(5);
   Score all;
   for (int round = 0; round < 60; ++round) {
-    const std::vector<Step> golden = Network(8);
-    std::vector<Step> target = golden;
+    const std::vector<CallStep> golden = Network(8);
+    std::vector<CallStep> target = golden;
     for (int edit = 0; edit < 6; ++edit) {
       const size_t at = random() % target.size();
       switch (random() % 3) {
@@ -211,7 +211,7 @@ TEST(AlignTest, RandomEditsAreUndone) {
           target.erase(target.begin() + at);
           break;
         case 1: {
-          Step inserted = target[random() % target.size()];
+          CallStep inserted = target[random() % target.size()];
           inserted.truth = -1 - edit - 10 * round;
           inserted.line = 900 + edit;
           target.insert(target.begin() + at, inserted);
@@ -231,28 +231,28 @@ TEST(AlignTest, RandomEditsAreUndone) {
 }
 
 TEST(AlignTest, AnotherBatchSizeStillAligns) {
-  std::vector<Step> golden = Network(4), target = golden;
-  for (Step& s : target) s.shape.replace(1, 1, "9");
+  std::vector<CallStep> golden = Network(4), target = golden;
+  for (CallStep& s : target) s.shape.replace(1, 1, "9");
   target.erase(target.begin() + 20);
   EXPECT_GE(Check(Build(target), Build(golden)).share(), 0.99);
 }
 
 TEST(AlignTest, AnEditedSourceFileStillAligns) {
-  std::vector<Step> golden = Network(4), target = golden;
-  for (Step& s : target) s.line += 100;  // other text in every frame
+  std::vector<CallStep> golden = Network(4), target = golden;
+  for (CallStep& s : target) s.line += 100;  // other text in every frame
   target.erase(target.begin() + 20);
   EXPECT_GE(Check(Build(target), Build(golden)).share(), 0.99);
 }
 
 TEST(AlignTest, ARenamedModuleTreeStillAligns) {
-  std::vector<Step> golden = Network(4), target = golden;
-  for (Step& s : target) s.parent = "Module.module." + s.parent.substr(7);
+  std::vector<CallStep> golden = Network(4), target = golden;
+  for (CallStep& s : target) s.parent = "Module.module." + s.parent.substr(7);
   target.erase(target.begin() + 20);
   EXPECT_GE(Check(Build(target), Build(golden)).share(), 0.99);
 }
 
 TEST(AlignTest, ARenamedCallIsPairedWithLessConfidence) {
-  std::vector<Step> golden = Network(2), target = golden;
+  std::vector<CallStep> golden = Network(2), target = golden;
   target[10].api = "Functional.fast_gelu";
   const Built t = Build(target), g = Build(golden);
   const auto partners = AlignRecords(t.dump, g.dump, {});
@@ -263,7 +263,7 @@ TEST(AlignTest, ARenamedCallIsPairedWithLessConfidence) {
 
 // layer_norm and gelu against one fused call: neither of the two is its partner.
 TEST(AlignTest, AFusedCallHasNoPartner) {
-  std::vector<Step> golden = Network(2), target = golden;
+  std::vector<CallStep> golden = Network(2), target = golden;
   target.erase(target.begin() + 4, target.begin() + 7);  // matmul, softmax, matmul
   target.insert(target.begin() + 4,
                 {"Functional.scaled_dot_product_attention", "Module.layers.0.attn.Attention",
@@ -274,7 +274,7 @@ TEST(AlignTest, AFusedCallHasNoPartner) {
 }
 
 TEST(AlignTest, BackwardFollowsItsForwardInAnyOrder) {
-  const std::vector<Step> steps = Network(2);
+  const std::vector<CallStep> steps = Network(2);
   Built t = Build(steps), g = Build(steps);
   // Swap two backward calls of the target: a branch that autograd ran first.
   const size_t n = steps.size();
@@ -284,7 +284,7 @@ TEST(AlignTest, BackwardFollowsItsForwardInAnyOrder) {
 }
 
 TEST(AlignTest, CallsInAnotherOrderArePairedByTheirSite) {
-  std::vector<Step> golden = Network(3), target = golden;
+  std::vector<CallStep> golden = Network(3), target = golden;
   std::rotate(target.begin() + 13, target.begin() + 14,
               target.begin() + 18);  // one call of layer 1 runs later
   EXPECT_EQ(Check(Build(target), Build(golden)).share(), 1);
@@ -328,7 +328,7 @@ TEST(AlignTest, GradientsOfParametersFollowNamesNotOrder) {
 TEST(AlignTest, EveryRecordAndLeafAppearsOnce) {
   std::mt19937 random(3);
   for (int round = 0; round < 20; ++round) {
-    std::vector<Step> a = Network(3), b = a;
+    std::vector<CallStep> a = Network(3), b = a;
     for (int i = 0; i < 8; ++i) a.erase(a.begin() + random() % a.size());
     for (int i = 0; i < 8; ++i) b.erase(b.begin() + random() % b.size());
     const Built t = Build(a), g = Build(b);

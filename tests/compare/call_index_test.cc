@@ -9,7 +9,7 @@
 namespace msprobe::compare {
 namespace {
 
-struct Calls {
+struct CallList {
   Dump dump;
   void Add(std::string_view api, int64_t call, Direction direction) {
     Record record;
@@ -22,7 +22,7 @@ struct Calls {
 
 TEST(CallIndex, FindsEveryCallAndTheFirstOfTwo) {
   constexpr int kApis = 100, kCalls = 30;
-  Calls calls;
+  CallList calls;
   for (int call = 0; call < kCalls; ++call) {
     for (int api = 0; api < kApis; ++api)
       for (const Direction direction : {Direction::kForward, Direction::kBackward})
@@ -44,7 +44,7 @@ TEST(CallIndex, FindsEveryCallAndTheFirstOfTwo) {
 TEST(CallIndex, NumbersMayBeFarApart) {
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(),
                     kMost = std::numeric_limits<int64_t>::max();
-  Calls calls;
+  CallList calls;
   const int64_t numbers[] = {5, kMost, 0, kLeast, -1, 5, 1000};
   for (const int64_t number : numbers) calls.Add("Torch.f", number, Direction::kForward);
   calls.Add("Torch.g", kMost, Direction::kForward);

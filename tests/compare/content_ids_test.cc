@@ -19,7 +19,7 @@ using test::Tensor;
 Tensor Printed(int i) { return Numbers(1, -1, 0, 5).Print("print" + std::to_string(i)); }
 
 // Calls that each return what the next one takes.
-Dump Chain(int first, int calls) {
+Dump ChainFrom(int first, int calls) {
   DumpBuilder b;
   for (int i = first; i < first + calls; ++i) {
     b.Call("Torch.f." + std::to_string(i) + ".forward").In(Printed(i)).Out(Printed(i + 1));
@@ -29,7 +29,7 @@ Dump Chain(int first, int calls) {
 }
 
 TEST(ContentIds, EqualContentsHaveEqualNumbers) {
-  const Dump target = Chain(0, 300), golden = Chain(100, 300);
+  const Dump target = ChainFrom(0, 300), golden = ChainFrom(100, 300);
   ThreadPool pool(3);
   const ContentIds ids(target, golden, pool);
   std::vector<uint64_t> key_of(ids.size(), 0);
@@ -53,7 +53,7 @@ TEST(ContentIds, EqualContentsHaveEqualNumbers) {
 }
 
 TEST(ContentIds, ResultsAreToldFromArguments) {
-  const Dump target = Chain(0, 2), golden = Chain(1, 2);
+  const Dump target = ChainFrom(0, 2), golden = ChainFrom(1, 2);
   ThreadPool pool(1);
   const ContentIds ids(target, golden, pool);
   for (size_t i = 0; i < target.leaves.size(); ++i) {
@@ -67,7 +67,7 @@ TEST(ContentIds, ResultsAreToldFromArguments) {
 
 TEST(ContentIds, AnyNumberOfThreadsGivesTheSameNumbers) {
   constexpr int kCalls = 20000;  // more leaves than a thread takes at once
-  const Dump target = Chain(0, kCalls), golden = Chain(5, kCalls);
+  const Dump target = ChainFrom(0, kCalls), golden = ChainFrom(5, kCalls);
   ThreadPool one(1), many(5);
   const ContentIds alone(target, golden, one), together(target, golden, many);
   ASSERT_EQ(alone.size(), together.size());
@@ -87,7 +87,7 @@ TEST(ContentIds, DumpsWithoutTensorsHaveNone) {
 }
 
 TEST(ContentIds, ASetHoldsWhatWasInserted) {
-  const Dump target = Chain(0, 3), golden = Chain(0, 1);
+  const Dump target = ChainFrom(0, 3), golden = ChainFrom(0, 1);
   ThreadPool pool(1);
   const ContentIds ids(target, golden, pool);
   ContentSet set(ids);

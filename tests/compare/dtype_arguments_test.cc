@@ -8,7 +8,7 @@ namespace msprobe::compare::test {
 namespace {
 
 // linear, then softmax with a dtype argument, then a cast back: the result is rounding apart.
-Dump OneRun(const char* linear, const char* argument) {
+Dump RunWithDtypes(const char* linear, const char* argument) {
   const bool half = std::string_view(argument) == "torch.bfloat16";
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Value(1).Print("1"));
@@ -22,8 +22,8 @@ Dump OneRun(const char* linear, const char* argument) {
 }
 
 TEST(DTypeArgumentsTest, ARunInAnotherDTypePassesItOn) {
-  const Comparison c = MustCompare(OneRun("torch.bfloat16", "torch.bfloat16"),
-                                   OneRun("torch.float32", "torch.float32"));
+  const Comparison c = MustCompare(RunWithDtypes("torch.bfloat16", "torch.bfloat16"),
+                                   RunWithDtypes("torch.float32", "torch.float32"));
   EXPECT_EQ(First(c), "none");
 }
 

@@ -18,14 +18,14 @@ const Environment kHere = {{"torch", "2.13.0"},
                            {"deterministic", "false"},
                            {"seed", "1"}};
 
-Environment With(const std::string& key, const std::string& value) {
+Environment EnvironmentWith(const std::string& key, const std::string& value) {
   Environment changed = kHere;
   for (auto& [name, old] : changed) old = name == key ? value : old;
   return changed;
 }
 
 // Two calls; the first result is `error` apart, and the second has it as its input.
-Dump OneRun(double error, const Environment& environment = kHere, const char* strides = "") {
+Dump RunOn(double error, const Environment& environment = kHere, const char* strides = "") {
   const auto bits = [&](int step, double by) {
     return Value(step, by).Print(std::to_string(step) + (by == 0 ? "" : "'"));
   };
@@ -40,30 +40,30 @@ Dump OneRun(double error, const Environment& environment = kHere, const char* st
 }
 
 TEST(ExactBitsTest, OneEnvironmentPromisesTheSameBits) {
-  const Comparison c = MustCompare(OneRun(kRounding), OneRun(0));
+  const Comparison c = MustCompare(RunOn(kRounding), RunOn(0));
   EXPECT_THAT(c.exact, HasSubstr("both runs have torch 2.13.0, cpu, 2 threads"));
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kDiffers);
   EXPECT_EQ(First(c), "Functional.linear.0.forward");
   EXPECT_EQ(c.classes[1], CallClass::kInherited);
   EXPECT_GT(c.first.confidence, 0.9);
-  EXPECT_EQ(Summarize(MustCompare(OneRun(0), OneRun(0))).verdict, RunVerdict::kEqual);
+  EXPECT_EQ(Summarize(MustCompare(RunOn(0), RunOn(0))).verdict, RunVerdict::kEqual);
   // Another seed is no other environment.
-  EXPECT_NE(MustCompare(OneRun(0), OneRun(0, With("seed", "2"))).exact, "");
+  EXPECT_NE(MustCompare(RunOn(0), RunOn(0, EnvironmentWith("seed", "2"))).exact, "");
 }
 
 TEST(ExactBitsTest, RoundingIsAllowedWhereSomethingElseDiffers) {
-  for (const Environment& other : {With("threads", "1"), With("torch", "2.12.0"), Environment()}) {
-    const Comparison c = MustCompare(OneRun(kRounding), OneRun(0, other));
+  for (const Environment& other :
+       {EnvironmentWith("threads", "1"), EnvironmentWith("torch", "2.12.0"), Environment()}) {
+    const Comparison c = MustCompare(RunOn(kRounding), RunOn(0, other));
     EXPECT_EQ(c.exact, "");
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
   }
-  EXPECT_EQ(MustCompare(OneRun(kRounding), OneRun(0, kHere, "[1, 2]")).exact, "")
-      << "other strides";
-  Dump more = OneRun(0);
+  EXPECT_EQ(MustCompare(RunOn(kRounding), RunOn(0, kHere, "[1, 2]")).exact, "") << "other strides";
+  Dump more = RunOn(0);
   DumpBuilder b;
   b.dump() = std::move(more);
   b.Call("Functional.relu.1.forward").In(Value(3)).Out(Value(3));
-  EXPECT_EQ(MustCompare(OneRun(kRounding), b.Take()).exact, "") << "another call";
+  EXPECT_EQ(MustCompare(RunOn(kRounding), b.Take()).exact, "") << "another call";
 }
 
 // What runs between the calls of modules may be another code with other rounding.
@@ -131,9 +131,10 @@ TEST(ExactBitsTest, RoundingIsAllowedWhereUnrecordedCodeBegins) {
 TEST(ExactBitsTest, TheCallerDecides) {
   CompareOptions options;
   options.exactness = Exactness::kTolerant;
-  EXPECT_EQ(MustCompare(OneRun(kRounding), OneRun(0), options).exact, "");
+  EXPECT_EQ(MustCompare(RunOn(kRounding), RunOn(0), options).exact, "");
   options.exactness = Exactness::kExact;
-  const Comparison c = MustCompare(OneRun(kRounding), OneRun(0, With("threads", "1")), options);
+  const Comparison c =
+      MustCompare(RunOn(kRounding), RunOn(0, EnvironmentWith("threads", "1")), options);
   EXPECT_EQ(c.exact, "bits decide: as asked for");
   EXPECT_EQ(First(c), "Functional.linear.0.forward");
 }
@@ -179,7 +180,7 @@ TEST(ExactBitsTest, PlainValuesThatDifferSaySo) {
 TEST(FirstBitsTest, StandBesideTheFirstDivergence) {
   const auto run = [](double rounding, double wrong) {
     DumpBuilder b;
-    b.dump() = OneRun(rounding, {});
+    b.dump() = RunOn(rounding, {});
     b.Call("Functional.gelu.0.forward").In(Value(3, rounding)).Out(Value(4, wrong));
     return b.Take();
   };

@@ -19,7 +19,7 @@ void Mask(DumpBuilder& b, int64_t extremes, double error) {
 }
 
 // Scores that are masked, and their softmax, which is wrong by as much as the scores are.
-Dump Attention(double error, double softmax, int64_t masked = 6) {
+Dump MaskedAttention(double error, double softmax, int64_t masked = 6) {
   DumpBuilder b;
   const Tensor scores = Numbers(4 * (1 + error), kLowest, kLowest / 2, kInf);
   b.Call("Tensor.masked_fill.0.forward").In(Value(1, error)).Out(scores);
@@ -31,25 +31,25 @@ Dump Attention(double error, double softmax, int64_t masked = 6) {
 }
 
 TEST(ExtremesTest, TheOtherElementsHaveTheirOwnScale) {
-  const Comparison c = MustCompare(Attention(kRounding, kRounding), Attention(0, 0));
+  const Comparison c = MustCompare(MaskedAttention(kRounding, kRounding), MaskedAttention(0, 0));
   EXPECT_EQ(First(c), "none");
   EXPECT_GT(c.measures[1].severity, 1) << "roundings of the scores, not of the smallest number";
   // An error of the scores is not hidden by the mask, and the softmax is not blamed for it.
-  const Comparison wrong = MustCompare(Attention(kWrong, kWrong), Attention(0, 0));
+  const Comparison wrong = MustCompare(MaskedAttention(kWrong, kWrong), MaskedAttention(0, 0));
   EXPECT_EQ(wrong.measures[1].verdict, RowVerdict::kDiffers);
   EXPECT_EQ(wrong.classes[1], CallClass::kInherited);
 }
 
 TEST(ExtremesTest, AnotherMaskDiffers) {
-  const Comparison c = MustCompare(Attention(0, 0, 7), Attention(0, 0, 6));
+  const Comparison c = MustCompare(MaskedAttention(0, 0, 7), MaskedAttention(0, 0, 6));
   EXPECT_EQ(c.measures[1].reason, Reason::kExtremes);
   EXPECT_EQ(First(c), "Tensor.masked_fill.0.forward");
 }
 
 TEST(ExtremesTest, WhereOneDumpDoesNotSayTheNumbersDecide) {
-  Dump golden = Attention(0, 0);
+  Dump golden = MaskedAttention(0, 0);
   golden.rests.clear();
-  EXPECT_EQ(First(MustCompare(Attention(kRounding, kRounding), std::move(golden))), "none");
+  EXPECT_EQ(First(MustCompare(MaskedAttention(kRounding, kRounding), std::move(golden))), "none");
 }
 
 }  // namespace

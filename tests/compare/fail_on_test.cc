@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 using namespace test;  // NOLINT
 
 // Three values: equal, off by half, only in the target.
-Comparison Runs() {
+Comparison ComparedRuns() {
   DumpBuilder t, g;
   t.Call("Torch.a.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(3, -1, 0, 4));
   g.Call("Torch.a.0.forward").In(Numbers(1, 0, 0, 1)).Out(Numbers(2, -1, 0, 2));
@@ -22,7 +22,7 @@ Comparison Runs() {
 int64_t RowsMeeting(const std::string& condition) {
   const Result<FailOn> limits = ParseFailOn(condition);
   EXPECT_TRUE(limits.ok()) << limits.status().ToString();
-  const Comparison c = Runs();
+  const Comparison c = ComparedRuns();
   const auto hits = CheckRows(*limits, TableFormat(c));
   EXPECT_TRUE(hits.ok()) << hits.status().ToString();
   return hits->empty() ? 0 : hits->front().rows;
@@ -46,7 +46,7 @@ TEST(FailOn, LimitsOnColumns) {
 }
 
 TEST(FailOn, AHitNamesTheFirstRow) {
-  const Comparison c = Runs();
+  const Comparison c = ComparedRuns();
   const auto hits = CheckRows(*ParseFailOn("unmatched,MaxRelativeErr>1%"), TableFormat(c));
   ASSERT_TRUE(hits.ok());
   ASSERT_EQ(hits->size(), 2u);
@@ -61,7 +61,7 @@ TEST(FailOn, InvalidConditionsAreRefused) {
     EXPECT_THAT(limits.status().message(), HasSubstr("MaxRelativeErr>0.01"));
   }
   EXPECT_THAT(ParseFailOn("eror").status().hint(), HasSubstr("did you mean error"));
-  const Comparison c = Runs();
+  const Comparison c = ComparedRuns();
   const auto hits = CheckRows(*ParseFailOn("MaxRelativError>1"), TableFormat(c));
   ASSERT_FALSE(hits.ok());
   EXPECT_THAT(hits.status().message(), HasSubstr("by statistics has no column"));

@@ -17,7 +17,7 @@ using test::MustCompare;
 using test::Value;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Kind = FixHint::Kind;
+using HintKind = FixHint::Kind;
 
 FixHint HintOf(const Comparison& c) { return FixHintOf(c, c.first); }
 
@@ -45,7 +45,7 @@ TEST(FixHintTest, AnArgument) {
         b->Out(Value(2));
       });
   const FixHint hint = HintOf(c);
-  ASSERT_EQ(hint.kind, Kind::kArgument);
+  ASSERT_EQ(hint.kind, HintKind::kArgument);
   EXPECT_EQ(hint.Text(), "set p to \"0.1\", as in the golden (the target has \"0.5\")");
   EXPECT_THAT(JsonReport(c), HasSubstr("\"kind\": \"argument\""));
   EXPECT_THAT(JsonReport(c), HasSubstr("\"what\": \"p\""));
@@ -94,7 +94,7 @@ TEST(FixHintTest, NoneWhereTheGoldenMakesOtherCallsInItsPlace) {
         b->Call("Tensor.mul.0.forward").In(Value(1)).In(Value(13)).Out(Value(2));
       });
   ASSERT_GE(c.first.pair, 0);
-  EXPECT_EQ(HintOf(c).kind, Kind::kNone) << HintOf(c).Text();
+  EXPECT_EQ(HintOf(c).kind, HintKind::kNone) << HintOf(c).Text();
   EXPECT_THAT(JsonReport(c), HasSubstr("\"fix_hint\": null"));
 }
 
@@ -104,8 +104,8 @@ TEST(FixHintTest, NoneWhereOnlyNumbersDiffer) {
     b.Call("Functional.linear.0.forward").In(Value(0)).Out(Value(1, error));
     return b.Take();
   };
-  EXPECT_EQ(HintOf(MustCompare(call(kWrong), call(0))).kind, Kind::kNone);
-  EXPECT_EQ(HintOf(MustCompare(call(0), call(0))).kind, Kind::kNone);
+  EXPECT_EQ(HintOf(MustCompare(call(kWrong), call(0))).kind, HintKind::kNone);
+  EXPECT_EQ(HintOf(MustCompare(call(0), call(0))).kind, HintKind::kNone);
 }
 
 TEST(FixHintTest, AModuleThatIsInTrainModeOnOneSide) {
@@ -117,7 +117,7 @@ TEST(FixHintTest, AModuleThatIsInTrainModeOnOneSide) {
   };
   const Comparison c =
       MustCompare(call(kWrong, Record::Mode::kTrain), call(0, Record::Mode::kEval));
-  EXPECT_EQ(HintOf(c).kind, Kind::kMode);
+  EXPECT_EQ(HintOf(c).kind, HintKind::kMode);
   EXPECT_EQ(HintOf(c).Text(), "put drop (Dropout) in eval mode, as in the golden");
 }
 
@@ -152,7 +152,7 @@ TEST(FixHintTest, ADTypeThatIsOtherHereForTheFirstTime) {
   };
   const Comparison here = MustCompare(dump(true, false), dump(false, false));
   EXPECT_EQ(First(here), "Functional.softmax.0.forward");
-  EXPECT_EQ(HintOf(here).kind, Kind::kDType);
+  EXPECT_EQ(HintOf(here).kind, HintKind::kDType);
   EXPECT_EQ(HintOf(here).Text(),
             "make output.0 a tensor of torch.float32, as in the golden (the target has "
             "torch.float16)");
@@ -161,7 +161,7 @@ TEST(FixHintTest, ADTypeThatIsOtherHereForTheFirstTime) {
             "same dtype");
   const Comparison before = MustCompare(dump(true, true), dump(false, true));
   EXPECT_EQ(First(before), "Functional.softmax.0.forward");
-  EXPECT_EQ(HintOf(before).kind, Kind::kNone);
+  EXPECT_EQ(HintOf(before).kind, HintKind::kNone);
   EXPECT_THAT(before.first.advice, Not(HasSubstr("dtype")));
 }
 

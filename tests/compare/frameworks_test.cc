@@ -35,7 +35,7 @@ Comparison CompareFrameworks(Dump target, Dump golden) {
 }
 
 // "Target call" -> "golden call" of all pairs; of values likewise.
-std::multimap<std::string, std::string> Calls(const Comparison& c) {
+std::multimap<std::string, std::string> PairedCalls(const Comparison& c) {
   std::multimap<std::string, std::string> out;
   for (const RecordPair& pair : c.pairs) {
     if (!pair.matched()) continue;
@@ -43,7 +43,7 @@ std::multimap<std::string, std::string> Calls(const Comparison& c) {
   }
   return out;
 }
-std::multimap<std::string, std::string> Values(const Comparison& c) {
+std::multimap<std::string, std::string> PairedValues(const Comparison& c) {
   std::multimap<std::string, std::string> out;
   for (const Row& row : c.rows) {
     if (row.target < 0 || row.golden < 0) continue;
@@ -128,14 +128,14 @@ TEST(MindSporeApis, Relations) {
 
 TEST(Frameworks, OneCallAgainstItsParts) {
   const Comparison c = CompareFrameworks(MindSporeDense(), PyTorchLinear());
-  EXPECT_THAT(Calls(c),
+  EXPECT_THAT(PairedCalls(c),
               UnorderedElementsAre(
                   Pair("Primitive.matmul.MatMul.0.forward", "Functional.linear.0.forward"),
                   Pair("Primitive.bias_add.BiasAdd.0.forward", "Functional.linear.0.forward"),
                   Pair("Cell.fc.Dense.forward.0", "Module.fc.Linear.forward.0"),
                   Pair("Primitive.bias_add.BiasAdd.0.backward", "Functional.linear.0.backward"),
                   Pair("Primitive.matmul.MatMul.0.backward", "Functional.linear.0.backward")));
-  const auto values = Values(c);
+  const auto values = PairedValues(c);
   const auto one = [](const char* target, const char* golden) {
     return Contains(Pair(std::string(target), std::string(golden)));
   };
@@ -158,9 +158,9 @@ TEST(Frameworks, OneCallAgainstItsParts) {
 
 TEST(Frameworks, TheOtherWayRound) {
   const Comparison c = CompareFrameworks(PyTorchLinear(), MindSporeDense());
-  EXPECT_EQ(Calls(c).size(), 5u);
-  EXPECT_THAT(Values(c), Contains(Pair("Functional.linear.0.backward.output.1",
-                                       "Primitive.matmul.MatMul.0.backward.output.0")));
+  EXPECT_EQ(PairedCalls(c).size(), 5u);
+  EXPECT_THAT(PairedValues(c), Contains(Pair("Functional.linear.0.backward.output.1",
+                                             "Primitive.matmul.MatMul.0.backward.output.0")));
   EXPECT_EQ(Differing(c), 0);
   ExpectWhole(c);
 }
@@ -196,10 +196,11 @@ TEST(Frameworks, CallsArePairedInTheirModules) {
   g.Call("Module.act.ReLU.forward.0").In(small(1)).Out(small(2));
   g.Call("Functional.relu.1.forward").In(small(3)).Out(small(4));
   const Comparison c = CompareFrameworks(t.Take(), g.Take());
-  EXPECT_THAT(Calls(c), UnorderedElementsAre(
-                            Pair("Primitive.relu.ReLU.0.forward", "Functional.relu.0.forward"),
-                            Pair("Cell.act.ReLU.forward.0", "Module.act.ReLU.forward.0"),
-                            Pair("MintFunctional.relu.0.forward", "Functional.relu.1.forward")));
+  EXPECT_THAT(
+      PairedCalls(c),
+      UnorderedElementsAre(Pair("Primitive.relu.ReLU.0.forward", "Functional.relu.0.forward"),
+                           Pair("Cell.act.ReLU.forward.0", "Module.act.ReLU.forward.0"),
+                           Pair("MintFunctional.relu.0.forward", "Functional.relu.1.forward")));
 }
 
 TEST(Frameworks, ParametersUnderTheirNames) {
@@ -218,7 +219,7 @@ TEST(Frameworks, ParametersUnderTheirNames) {
       .Parameter("bias", Seeded(4, "[4]"));
   g.Call("Module.own.Scale.forward.0").Out(Seeded(0, "[2, 4]")).Parameter("w", Seeded(5, "[4]"));
   const Comparison c = CompareFrameworks(t.Take(), g.Take());
-  const auto values = Values(c);
+  const auto values = PairedValues(c);
   EXPECT_THAT(values, Contains(Pair("Cell.bn.BatchNorm2d.forward.0.parameters.gamma",
                                     "Module.bn.BatchNorm2d.forward.0.parameters.weight")));
   EXPECT_THAT(values, Contains(Pair("Cell.own.Scale.forward.0.parameters.w",
@@ -293,7 +294,7 @@ TEST(Frameworks, AnInsertedCallHasNoPartner) {
         .In(y)
         .Out(target ? Seeded(5, "[2, 8]") : out);
     const Comparison c = CompareFrameworks(t.Take(), g.Take());
-    EXPECT_THAT(Calls(c),
+    EXPECT_THAT(PairedCalls(c),
                 UnorderedElementsAre(Pair("Functional.mul.0.forward", "Torch.mul.0.forward")));
     ASSERT_GE(c.first.pair, 0);
     EXPECT_FALSE(c.pairs[c.first.pair].matched());
@@ -308,8 +309,8 @@ TEST(Frameworks, PairsDoNotDependOnTheValues) {
     for (Record& r : dump->records) r.parent = TextRef();
   }
   const Comparison c = CompareFrameworks(std::move(target), std::move(golden));
-  EXPECT_THAT(Calls(c), Contains(Pair("Primitive.bias_add.BiasAdd.0.forward",
-                                      "Functional.linear.0.forward")));
+  EXPECT_THAT(PairedCalls(c), Contains(Pair("Primitive.bias_add.BiasAdd.0.forward",
+                                            "Functional.linear.0.forward")));
 }
 
 TEST(Frameworks, BatchNormTakesItsTensorsInAnotherOrder) {
@@ -333,7 +334,7 @@ TEST(Frameworks, RunningStatisticsAreNoPartnerOfResults) {
   g.Call("Functional.batch_norm.0.forward").In(x).In(a).In(a).In(a).In(a);
   g.Value("training", "bool", "True").Out(Scaled(y, 0.1)).Changed("input.1", Seeded(9, "[4]"));
   const Comparison c = CompareFrameworks(t.Take(), g.Take());
-  EXPECT_THAT(Values(c),
+  EXPECT_THAT(PairedValues(c),
               Contains(Pair(std::string("Primitive.bn_train.BatchNorm.0.forward.input.is_training"),
                             std::string("Functional.batch_norm.0.forward.input.training"))));
   EXPECT_EQ(Differing(c), 2);  // the result, and the flag
@@ -361,7 +362,7 @@ TEST(Frameworks, StepsOfOptimizersArePairedByNames) {
   g.Kwarg("weights.norm.weight", a).Kwarg("weights.norm.bias", b);
   g.Kwarg("state.norm.weight.exp_avg", m);
   const Comparison c = CompareFrameworks(t.Take(), g.Take());
-  EXPECT_EQ(Values(c).size(), 4u);
+  EXPECT_EQ(PairedValues(c).size(), 4u);
   EXPECT_EQ(c.measures[0].reason, Reason::kWithoutEffect);  // the rate, which moved nothing
 }
 

@@ -187,7 +187,7 @@ TEST(GradientRewrites, CallsOfTheSameNamesAreNotSaid) {
 }
 
 // A loss of pictures as they are, or with their places and channels reshaped into rows.
-Dump Rows(bool reshaped, double error = 0) {
+Dump RowGradients(bool reshaped, double error = 0) {
   const std::string pictures = "[4, 3, 8]", rows = "[32, 3]";
   const auto value = [&](int id, bool as_rows, double by = 0) {
     return Value(as_rows ? 20 + id : id, by).Shape(as_rows ? rows : pictures);
@@ -205,9 +205,9 @@ Dump Rows(bool reshaped, double error = 0) {
 
 TEST(GradientRewrites, AGradientHasTheShapeOfTheArgument) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Rows(swap), Rows(!swap));
+    const Comparison c = MustCompare(RowGradients(swap), RowGradients(!swap));
     EXPECT_EQ(First(c), "none") << c.first.why;
-    EXPECT_NE(First(MustCompare(Rows(swap, kWrong), Rows(!swap))), "none");
+    EXPECT_NE(First(MustCompare(RowGradients(swap, kWrong), RowGradients(!swap))), "none");
   }
 }
 
@@ -249,7 +249,7 @@ Tensor Rows4(int rows, double max, double min, double mean, double norm) {
 
 // Queries and keys by two products, or by one whose result is split. `error`: of the gradient of the
 // joined weight; the golden's parts have the others.
-Dump Projections(bool joined, double error = 0) {
+Dump ProjectionGradients(bool joined, double error = 0) {
   const auto row = [](int id) { return Value(id).Shape("[3, 4]"); };
   DumpBuilder b;
   if (joined) {
@@ -284,10 +284,11 @@ Dump Projections(bool joined, double error = 0) {
 
 TEST(GradientRewrites, WeightsInOnePieceOrInSeveral) {
   for (const bool swap : {false, true}) {
-    const Comparison c = MustCompare(Projections(swap), Projections(!swap));
+    const Comparison c = MustCompare(ProjectionGradients(swap), ProjectionGradients(!swap));
     EXPECT_EQ(First(c), "none") << c.first.why;
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
-    const Comparison wrong = MustCompare(Projections(swap, kWrong), Projections(!swap, kWrong));
+    const Comparison wrong =
+        MustCompare(ProjectionGradients(swap, kWrong), ProjectionGradients(!swap, kWrong));
     EXPECT_NE(First(wrong), "none");
   }
 }

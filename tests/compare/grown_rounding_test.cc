@@ -26,7 +26,7 @@ using test::Value;
 using ::testing::HasSubstr;
 
 // A chain of calls whose values are off by these relative errors; the first is that of the input.
-Dump Chain(const std::vector<double>& errors, const std::string& api = "Functional.f") {
+Dump GrowingChain(const std::vector<double>& errors, const std::string& api = "Functional.f") {
   DumpBuilder b;
   for (size_t i = 0; i + 1 < errors.size(); ++i) {
     const int at = static_cast<int>(i);
@@ -37,7 +37,8 @@ Dump Chain(const std::vector<double>& errors, const std::string& api = "Function
 }
 
 Comparison Grown(const std::vector<double>& errors, const std::string& api = "Functional.f") {
-  return MustCompare(Chain(errors, api), Chain(std::vector<double>(errors.size(), 0), api));
+  return MustCompare(GrowingChain(errors, api),
+                     GrowingChain(std::vector<double>(errors.size(), 0), api));
 }
 
 TEST(GrownRounding, GrowthFromCallToCallIsNoise) {
@@ -62,7 +63,7 @@ TEST(GrownRounding, ABackwardCallUsesWhatItsForwardCallUsed) {
 }
 
 // `moved`: how far the weight has moved before this step.
-Dump Step(double rounding, double moved) {
+Dump StepOfGrowth(double rounding, double moved) {
   DumpBuilder b;
   const Tensor weight = Scaled(Numbers(1, -1, 0.1, 8), moved);
   b.Call("Functional.linear.0.forward").In(Value(1)).In(weight).Out(Value(3, rounding + moved));
@@ -74,8 +75,9 @@ Dump Step(double rounding, double moved) {
 
 std::vector<RankResult> Steps(double rounding, double target_moved) {
   std::vector<RankResult> steps = {
-      SummarizeRank(MustCompare(Step(rounding, 0), Step(0, 0)), 0, -1),
-      SummarizeRank(MustCompare(Step(rounding, target_moved), Step(0, 0.01)), 1, -1)};
+      SummarizeRank(MustCompare(StepOfGrowth(rounding, 0), StepOfGrowth(0, 0)), 0, -1),
+      SummarizeRank(MustCompare(StepOfGrowth(rounding, target_moved), StepOfGrowth(0, 0.01)), 1,
+                    -1)};
   ForgiveCarriedRounding(steps);
   return steps;
 }

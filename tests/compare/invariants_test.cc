@@ -79,7 +79,7 @@ Comparison CompareChanged(const Paths& paths, const Change& both) {
   return CompareChanged(paths, both, both);
 }
 
-std::string_view Keep(Dump* dump, std::string text) {
+std::string_view KeepText(Dump* dump, std::string text) {
   return dump->arena.emplace_back(std::move(text));
 }
 
@@ -126,8 +126,8 @@ std::string LeafName(const Comparison& c, std::pair<int32_t, int32_t> row) {
 
 // What differs, the first three of each kind; "": nothing. `c`: the comparison of the unchanged dumps.
 // `same_pairs`: the same calls are pairs.
-std::string Differences(const Comparison& c, const Verdicts& before, const Verdicts& after,
-                        bool same_pairs = true) {
+std::string DifferencesBetween(const Comparison& c, const Verdicts& before, const Verdicts& after,
+                               bool same_pairs = true) {
   std::string text;
   int told = 0;
   if (before.first != after.first)
@@ -176,7 +176,7 @@ void Scale(What what, int exponent, Dump* dump) {
     *value = std::ldexp(*value, exponent);
     std::string spelled;
     AppendPythonFloat(&spelled, *value);
-    *text = Keep(dump, std::move(spelled));
+    *text = KeepText(dump, std::move(spelled));
   };
   for (Leaf& leaf : dump->leaves) {
     if (!IsScaled(*dump, leaf, what)) continue;
@@ -212,15 +212,15 @@ void RenameModules(Dump* dump) {
   for (Record& r : dump->records) {
     if (!r.is_module) continue;
     const std::string api(r.api.view()), name(r.name.view());
-    r.api = Keep(dump, Renamed(api, 1));
+    r.api = KeepText(dump, Renamed(api, 1));
     if (name.starts_with(api))
-      r.name = Keep(dump, std::string(r.api.view()) + name.substr(api.size()));
+      r.name = KeepText(dump, std::string(r.api.view()) + name.substr(api.size()));
     names[name] = r.name.view();
     for (uint32_t i = r.first_leaf; i < r.first_leaf + r.leaf_count; ++i) {
       Leaf& leaf = dump->leaves[i];
       const std::string text(leaf.name.view());
       if (text.starts_with(api))
-        leaf.name = Keep(dump, std::string(r.api.view()) + text.substr(api.size()));
+        leaf.name = KeepText(dump, std::string(r.api.view()) + text.substr(api.size()));
     }
   }
   for (Record& r : dump->records) {
@@ -228,13 +228,13 @@ void RenameModules(Dump* dump) {
     if (it != names.end()) {
       r.parent = it->second;
     } else if (!r.parent.empty()) {
-      r.parent = Keep(dump, Renamed(r.parent, 3));
+      r.parent = KeepText(dump, Renamed(r.parent, 3));
     }
-    if (!r.module.empty()) r.module = Keep(dump, Renamed(r.module, 1));
+    if (!r.module.empty()) r.module = KeepText(dump, Renamed(r.module, 1));
   }
   for (Weight& weight : dump->weights) {
     const std::string text = Renamed("Module." + std::string(weight.name), 1);
-    weight.name = Keep(dump, text.substr(7));
+    weight.name = KeepText(dump, text.substr(7));
   }
 }
 
@@ -249,7 +249,7 @@ void AddCalls(const std::vector<int32_t>& before, Dump* dump, Indices* records, 
   const Dump added = builder.Take();
   const bool fingerprints = std::any_of(dump->leaves.begin(), dump->leaves.end(),
                                         [](const Leaf& l) { return !l.fingerprint.empty(); });
-  const auto kept = [&](TextRef text) { return Keep(dump, std::string(text.view())); };
+  const auto kept = [&](TextRef text) { return KeepText(dump, std::string(text.view())); };
   std::vector<Record> new_records;
   std::vector<Leaf> new_leaves;
   std::vector<int32_t> new_steps;
@@ -322,7 +322,7 @@ std::string DifferencesScaled(What what, const Paths& paths, const Comparison& c
   for (const int exponent : {-9, 5}) {
     const Comparison scaled =
         CompareChanged(paths, [&](Dump* dump) { Scale(what, exponent, dump); });
-    const std::string found = Differences(c, VerdictsOf(c), VerdictsOf(scaled));
+    const std::string found = DifferencesBetween(c, VerdictsOf(c), VerdictsOf(scaled));
     if (!found.empty()) text += fmt::format("times 2^{}:\n{}", exponent, found);
   }
   return text;
@@ -344,7 +344,7 @@ TEST_F(Invariants, GradientsScaled) {
 TEST_F(Invariants, ModulesRenamed) {
   ForEachPair([](const Paths& paths, const Comparison& c) {
     const Comparison renamed = CompareChanged(paths, RenameModules);
-    return Differences(c, VerdictsOf(c), VerdictsOf(renamed));
+    return DifferencesBetween(c, VerdictsOf(c), VerdictsOf(renamed));
   });
 }
 
@@ -365,7 +365,7 @@ TEST_F(Invariants, EqualCallsAdded) {
     const Comparison more = CompareChanged(paths, add(0), add(1));
     // Equal calls may tell which of several calls that look alike is the partner of another one.
     const bool same_pairs = std::getenv("MSPROBE_PAIRS") == nullptr;
-    return Differences(c, VerdictsOf(c), VerdictsOf(more, records, leaves), same_pairs);
+    return DifferencesBetween(c, VerdictsOf(c), VerdictsOf(more, records, leaves), same_pairs);
   });
 }
 

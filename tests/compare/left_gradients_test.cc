@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 constexpr std::string_view kEntry = "Optimizer.gradients_before.0.forward";
 
 // A step of one run, and how it differs from the right one: relative errors.
-struct OneRun {
+struct LeftRun {
   std::optional<Tensor> before;     // lay in .grad of fc.weight when the backward pass began
   std::optional<Tensor> of_unused;  // of a parameter that the step has no gradient of
   bool tells = true;                // false: a dump of an older version
@@ -34,7 +34,7 @@ struct OneRun {
   std::string parameter = "fc.weight", lr = "0.1";
 };
 
-Dump Step(const OneRun& run) {
+Dump StepOfLeft(const LeftRun& run) {
   DumpBuilder b;
   if (run.tells) b.dump().provenance.emplace_back("gradients_before", "true");
   b.Call("Functional.linear.0.forward").In(Value(1)).In(Value(2)).Out(Value(3));
@@ -61,13 +61,13 @@ Dump Step(const OneRun& run) {
   return b.Take();
 }
 
-OneRun Forgotten() { return {.before = Value(8), .gradient = kWrong}; }
+LeftRun Forgotten() { return {.before = Value(8), .gradient = kWrong}; }
 
 TEST(LeftGradients, AForgottenZeroGradIsNamedAtTheBackwardPass) {
   for (const bool modules : {true, false}) {
-    OneRun wrong = Forgotten();
+    LeftRun wrong = Forgotten();
     wrong.modules = modules;
-    const Comparison c = MustCompare(Step(wrong), Step({.modules = modules}));
+    const Comparison c = MustCompare(StepOfLeft(wrong), StepOfLeft({.modules = modules}));
     EXPECT_EQ(First(c), kEntry);
     EXPECT_EQ(c.first.source_line, "train.py:9 in <module>: loss.backward()");
     EXPECT_THAT(c.first.why,
@@ -91,15 +91,15 @@ TEST(LeftGradients, AForgottenZeroGradIsNamedAtTheBackwardPass) {
 }
 
 TEST(LeftGradients, SwappedSidesHaveTheMirroredAnswer) {
-  const Comparison c = MustCompare(Step({}), Step(Forgotten()));
+  const Comparison c = MustCompare(StepOfLeft({}), StepOfLeft(Forgotten()));
   EXPECT_EQ(First(c), kEntry);
   EXPECT_EQ(c.first.source_line, "train.py:9 in <module>: loss.backward()");
   EXPECT_THAT(c.first.why, HasSubstr("pass in the golden, none in the target"));
 }
 
 TEST(LeftGradients, AnotherContentIsNamedWithItsSize) {
-  const Comparison c = MustCompare(Step({.before = Value(8, kWrong), .gradient = kWrong}),
-                                   Step({.before = Value(8)}));
+  const Comparison c = MustCompare(StepOfLeft({.before = Value(8, kWrong), .gradient = kWrong}),
+                                   StepOfLeft({.before = Value(8)}));
   EXPECT_EQ(First(c), kEntry);
   EXPECT_THAT(c.first.why,
               HasSubstr("`fc.weight` had another gradient before this backward pass in "
@@ -108,68 +108,71 @@ TEST(LeftGradients, AnotherContentIsNamedWithItsSize) {
 }
 
 TEST(LeftGradients, TheSameOnBothSidesIsNoFinding) {
-  const OneRun accumulates{.before = Value(8)};
-  EXPECT_EQ(Summarize(MustCompare(Step(accumulates), Step(accumulates))).verdict,
+  const LeftRun accumulates{.before = Value(8)};
+  EXPECT_EQ(Summarize(MustCompare(StepOfLeft(accumulates), StepOfLeft(accumulates))).verdict,
             RunVerdict::kEqual);
-  OneRun other = accumulates;
+  LeftRun other = accumulates;
   other.gradient = kWrong;
-  EXPECT_EQ(First(MustCompare(Step(other), Step(accumulates))),
+  EXPECT_EQ(First(MustCompare(StepOfLeft(other), StepOfLeft(accumulates))),
             "Module.fc.Linear.parameters_grad.0");
 }
 
 TEST(LeftGradients, ZerosAreNothing) {
-  const OneRun zeros{.before = test::Numbers(0, 0, 0, 0)};
-  EXPECT_EQ(Summarize(MustCompare(Step(zeros), Step({}))).verdict, RunVerdict::kEqual);
-  OneRun wrong = zeros;
+  const LeftRun zeros{.before = test::Numbers(0, 0, 0, 0)};
+  EXPECT_EQ(Summarize(MustCompare(StepOfLeft(zeros), StepOfLeft({}))).verdict, RunVerdict::kEqual);
+  LeftRun wrong = zeros;
   wrong.gradient = kWrong;
-  EXPECT_EQ(First(MustCompare(Step(wrong), Step({}))), "Module.fc.Linear.parameters_grad.0");
+  EXPECT_EQ(First(MustCompare(StepOfLeft(wrong), StepOfLeft({}))),
+            "Module.fc.Linear.parameters_grad.0");
 }
 
 TEST(LeftGradients, WhatNoCallShowsChangesNothing) {
-  const OneRun unused{.of_unused = Value(8)};
-  const Comparison calm = MustCompare(Step(unused), Step({}));
+  const LeftRun unused{.of_unused = Value(8)};
+  const Comparison calm = MustCompare(StepOfLeft(unused), StepOfLeft({}));
   EXPECT_EQ(Summarize(calm).verdict, RunVerdict::kEqual);
-  EXPECT_EQ(calm.pairs.size(), MustCompare(Step({}), Step({})).pairs.size());
-  OneRun wrong = unused;
+  EXPECT_EQ(calm.pairs.size(), MustCompare(StepOfLeft({}), StepOfLeft({})).pairs.size());
+  LeftRun wrong = unused;
   wrong.gradient = kWrong, wrong.of_unused->Shape("[7]");
-  EXPECT_EQ(First(MustCompare(Step(wrong), Step({}))), "Module.fc.Linear.parameters_grad.0");
+  EXPECT_EQ(First(MustCompare(StepOfLeft(wrong), StepOfLeft({}))),
+            "Module.fc.Linear.parameters_grad.0");
 }
 
 TEST(LeftGradients, WhatIsClearedBeforeTheOptimizerIsNoFinding) {
-  OneRun run = Forgotten();
+  LeftRun run = Forgotten();
   run.cleared = true;
-  const OneRun golden{.cleared = true};
-  const Comparison c = MustCompare(Step(run), Step(golden));
+  const LeftRun golden{.cleared = true};
+  const Comparison c = MustCompare(StepOfLeft(run), StepOfLeft(golden));
   EXPECT_EQ(First(c), "none");
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
   EXPECT_THAT(TerminalReport(c), HasSubstr("differ without effect on it"));
 }
 
 TEST(LeftGradients, AnotherLearningRateIsNamedItself) {
-  const OneRun accumulates{.before = Value(8), .modules = false};
-  OneRun other = accumulates;
+  const LeftRun accumulates{.before = Value(8), .modules = false};
+  LeftRun other = accumulates;
   other.lr = "0.2", other.update = kWrong;
-  EXPECT_EQ(First(MustCompare(Step(other), Step(accumulates))), "Optimizer.SGD.step.0.forward");
+  EXPECT_EQ(First(MustCompare(StepOfLeft(other), StepOfLeft(accumulates))),
+            "Optimizer.SGD.step.0.forward");
 }
 
 TEST(LeftGradients, ADumpThatDoesNotTellIsJudgedAsBefore) {
-  const Comparison c = MustCompare(Step(Forgotten()), Step({.tells = false}));
+  const Comparison c = MustCompare(StepOfLeft(Forgotten()), StepOfLeft({.tells = false}));
   EXPECT_EQ(First(c), "Module.fc.Linear.parameters_grad.0");
-  EXPECT_EQ(c.pairs.size(), MustCompare(Step({}), Step({})).pairs.size());
+  EXPECT_EQ(c.pairs.size(), MustCompare(StepOfLeft({}), StepOfLeft({})).pairs.size());
   // Nor does the key alone change the environment of the run.
-  EXPECT_EQ(MustCompare(Step({}), Step({.tells = false})).run_start.settings, "");
+  EXPECT_EQ(MustCompare(StepOfLeft({}), StepOfLeft({.tells = false})).run_start.settings, "");
 }
 
 TEST(LeftGradients, ASharedParameterIsKnownByItsShape) {
-  OneRun wrong = Forgotten();
+  LeftRun wrong = Forgotten();
   wrong.parameter = "embedding.weight";
-  const Comparison c = MustCompare(Step(wrong), Step({}));
+  const Comparison c = MustCompare(StepOfLeft(wrong), StepOfLeft({}));
   EXPECT_EQ(First(c), kEntry);
   EXPECT_LT(c.first.confidence, 0.9);
 }
 
 TEST(LeftGradients, TheRestOfTheDumpStaysWhole) {
-  Dump with = Step(Forgotten()), without = Step({.gradient = kWrong});
+  Dump with = StepOfLeft(Forgotten()), without = StepOfLeft({.gradient = kWrong});
   DropGradientsBefore(&with);
   ASSERT_EQ(with.records.size(), without.records.size());
   ASSERT_EQ(with.leaves.size(), without.leaves.size());

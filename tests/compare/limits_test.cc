@@ -21,7 +21,7 @@ using test::First;
 using test::MustCompare;
 using test::Value;
 
-CompareOptions With(std::string_view yaml) {
+CompareOptions LimitsOf(std::string_view yaml) {
   Result<ThresholdTable> table = ThresholdTable::Parse(yaml, "mine.yaml");
   EXPECT_TRUE(table.ok()) << table.status().message();
   CompareOptions options;
@@ -30,7 +30,7 @@ CompareOptions With(std::string_view yaml) {
 }
 
 TEST(Limits, AreTheShippedOnesInProportion) {
-  const CompareOptions options = With(
+  const CompareOptions options = LimitsOf(
       "rounding: {float32: 16}\noverrides: [{operation: softmax, dtype: float32, rounding: 128}]");
   const Rounding& r = RoundingOf("torch.float32");
   const Limits linear(*options.thresholds, 1, "Functional.linear");
@@ -53,8 +53,8 @@ TEST(Limits, OfTheConfidence) {
     EXPECT_EQ(First(c), "Torch.f.0.forward");
     return c.first.confidence;
   };
-  EXPECT_GT(confidence(With("rounding: {float32: 1}")), confidence({}));
-  EXPECT_LT(confidence(With("rounding: {float32: 700}")), confidence({}));
+  EXPECT_GT(confidence(LimitsOf("rounding: {float32: 1}")), confidence({}));
+  EXPECT_LT(confidence(LimitsOf("rounding: {float32: 700}")), confidence({}));
 }
 
 }  // namespace

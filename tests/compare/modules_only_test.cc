@@ -47,7 +47,7 @@ TEST(ModulesOnly, TheOutermostModuleWithAWrongInputIsNamed) {
 
 // norm(join(x)) goes into a linear map, where `join` is code of the net. `print`: the fingerprints of
 // what it makes; with another one its numbers are the same.
-Dump Joined(const std::string& print, double error) {
+Dump JoinedModules(const std::string& print, double error) {
   const std::string net = "Module.net.Net.forward.0";
   const Tensor joined = Value(2).Print("1" + print), normalised = Value(3).Print("2" + print);
   DumpBuilder b;
@@ -61,11 +61,11 @@ Dump Joined(const std::string& print, double error) {
 }
 
 TEST(ModulesOnly, ElementsInAnotherOrderAreWrongBeforeTheCallThatShowsIt) {
-  const Comparison c = MustCompare(Joined("1", kWrong), Joined("0", 0));
+  const Comparison c = MustCompare(JoinedModules("1", kWrong), JoinedModules("0", 0));
   EXPECT_EQ(First(c), "Module.net.Net.forward.0");
   EXPECT_THAT(c.first.why, HasSubstr("own code before it calls Module.net.norm.Norm.forward.0"));
   // Bits that were rounded in another way lead to nothing large.
-  EXPECT_EQ(First(MustCompare(Joined("1", kRounding), Joined("0", 0))), "none");
+  EXPECT_EQ(First(MustCompare(JoinedModules("1", kRounding), JoinedModules("0", 0))), "none");
 }
 
 }  // namespace

@@ -6,29 +6,37 @@
 namespace msprobe::compare::test {
 namespace {
 
-Tensor V(int id, const char* shape, double error = 0) { return Value(id, error).Shape(shape); }
+Tensor ValueOf(int id, const char* shape, double error = 0) {
+  return Value(id, error).Shape(shape);
+}
 
 // A product of x and a factor. The target computes the factor, the golden has it, and transposes x
 // first: the two products are paired, and have other shapes.
-Dump Product(bool own, double error) {
+Dump NewProduct(bool own, double error) {
   DumpBuilder b;
-  b.Call("Functional.linear.0.forward").In(V(0, "[4, 3]")).Out(V(1, "[2, 3]"));
+  b.Call("Functional.linear.0.forward").In(ValueOf(0, "[4, 3]")).Out(ValueOf(1, "[2, 3]"));
   if (own) {
-    b.Call("Torch.arange.0.forward").Out(V(20, "[3]"));
-    b.Call("Torch.pow.0.forward").In(V(20, "[3]")).Out(V(21, "[3]"));
-    b.Call("Tensor.mul.0.forward").In(V(1, "[2, 3]")).In(V(21, "[3]")).Out(V(22, "[2, 3]"));
-    b.Call("Tensor.view.0.forward").In(V(22, "[2, 3]")).Out(V(5, "[3, 2]", error));
+    b.Call("Torch.arange.0.forward").Out(ValueOf(20, "[3]"));
+    b.Call("Torch.pow.0.forward").In(ValueOf(20, "[3]")).Out(ValueOf(21, "[3]"));
+    b.Call("Tensor.mul.0.forward")
+        .In(ValueOf(1, "[2, 3]"))
+        .In(ValueOf(21, "[3]"))
+        .Out(ValueOf(22, "[2, 3]"));
+    b.Call("Tensor.view.0.forward").In(ValueOf(22, "[2, 3]")).Out(ValueOf(5, "[3, 2]", error));
   } else {
-    b.Call("Torch.arange.0.forward").Out(V(20, "[3]"));
-    b.Call("Tensor.transpose.0.forward").In(V(1, "[2, 3]")).Out(V(31, "[3, 2]"));
-    b.Call("Tensor.mul.0.forward").In(V(31, "[3, 2]")).In(V(30, "[3, 1]")).Out(V(5, "[3, 2]"));
+    b.Call("Torch.arange.0.forward").Out(ValueOf(20, "[3]"));
+    b.Call("Tensor.transpose.0.forward").In(ValueOf(1, "[2, 3]")).Out(ValueOf(31, "[3, 2]"));
+    b.Call("Tensor.mul.0.forward")
+        .In(ValueOf(31, "[3, 2]"))
+        .In(ValueOf(30, "[3, 1]"))
+        .Out(ValueOf(5, "[3, 2]"));
   }
-  b.Call("Torch.matmul.0.forward").In(V(5, "[3, 2]", error)).Out(V(6, "[3, 3]", error));
+  b.Call("Torch.matmul.0.forward").In(ValueOf(5, "[3, 2]", error)).Out(ValueOf(6, "[3, 3]", error));
   return b.Take();
 }
 
 TEST(NewValues, NoneWhereAllAgrees) {
-  EXPECT_EQ(First(MustCompare(Product(true, 0), Product(false, 0))), "none");
+  EXPECT_EQ(First(MustCompare(NewProduct(true, 0), NewProduct(false, 0))), "none");
 }
 
 TEST(NewValues, NoneWithoutACallOfTheTargetsOwn) {

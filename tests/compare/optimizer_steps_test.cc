@@ -28,7 +28,7 @@ struct OneRun {
   bool clips = true, records_optimizer = true, has_backward = true;
 };
 
-Dump Step(const OneRun& run) {
+Dump OptimizerStep(const OneRun& run) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Value(1)).In(Value(2, run.weight));
   b.Out(Value(3, run.weight)).Parent("Module.fc.Linear.forward.0");
@@ -55,24 +55,27 @@ Dump Step(const OneRun& run) {
   return b.Take();
 }
 
-Comparison Compared(const OneRun& target) { return MustCompare(Step(target), Step(OneRun())); }
+Comparison ComparedWithRight(const OneRun& target) {
+  return MustCompare(OptimizerStep(target), OptimizerStep(OneRun()));
+}
 
 TEST(OptimizerSteps, AWrongStepIsIntroducedAtItsLine) {
-  const Comparison c = Compared({.after = kWrong});
+  const Comparison c = ComparedWithRight({.after = kWrong});
   EXPECT_EQ(First(c), "Optimizer.AdamW.step.0.forward");
   EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
   EXPECT_THAT(c.first.source_line, HasSubstr("train.py:21 in <module>: optimizer.step()"));
 }
 
 TEST(OptimizerSteps, AHyperParameterIsNamed) {
-  const Comparison c = Compared({.after = kWrong, .lr = "0.001"});
+  const Comparison c = ComparedWithRight({.after = kWrong, .lr = "0.001"});
   EXPECT_EQ(First(c), "Optimizer.AdamW.step.0.forward");
   EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
   EXPECT_THAT(c.first.why,
               ::testing::StartsWith("lr is \"0.001\" in the target, \"0.01\" in the golden"));
   // Also when its effect is as small as rounding.
-  EXPECT_EQ(First(Compared({.after = kRounding, .lr = "0.001"})), "Optimizer.AdamW.step.0.forward");
-  const Comparison clipped = Compared({.max_norm = "2.0"});
+  EXPECT_EQ(First(ComparedWithRight({.after = kRounding, .lr = "0.001"})),
+            "Optimizer.AdamW.step.0.forward");
+  const Comparison clipped = ComparedWithRight({.max_norm = "2.0"});
   EXPECT_EQ(First(clipped), "Optimizer.clip_grad_norm_.0.forward");
   EXPECT_THAT(clipped.first.why,
               ::testing::StartsWith("max_norm is \"2.0\" in the target, \"1.0\" in"));
@@ -149,28 +152,29 @@ TEST(OptimizerSteps, GroupsWithoutTheirParameters) {
 }
 
 TEST(OptimizerSteps, WrongGradientsAreInherited) {
-  const Comparison c = Compared({.gradient = kWrong, .after = kWrong, .lr = "0.001"});
+  const Comparison c = ComparedWithRight({.gradient = kWrong, .after = kWrong, .lr = "0.001"});
   EXPECT_EQ(First(c), "Module.fc.Linear.parameters_grad.0");
   for (size_t p = c.pairs.size() - 2; p < c.pairs.size(); ++p)
     EXPECT_EQ(c.classes[p], CallClass::kInherited) << p;
 }
 
 TEST(OptimizerSteps, AStateIsInherited) {
-  EXPECT_EQ(Compared({.state = kWrong, .after = kWrong}).classes.back(), CallClass::kInherited);
-  const Comparison c = Compared({.after = kWrong, .steps_so_far = "0"});
+  EXPECT_EQ(ComparedWithRight({.state = kWrong, .after = kWrong}).classes.back(),
+            CallClass::kInherited);
+  const Comparison c = ComparedWithRight({.after = kWrong, .steps_so_far = "0"});
   EXPECT_EQ(c.classes.back(), CallClass::kInherited) << "a plain number of the state";
   EXPECT_EQ(DescribeHyperParameters(c, static_cast<int32_t>(c.pairs.size()) - 1), "");
 }
 
 TEST(OptimizerSteps, RoundingThatAStepEnlargesIsNoise) {
-  const Comparison c = Compared({.gradient = 5e-7, .after = 2e-5});
+  const Comparison c = ComparedWithRight({.gradient = 5e-7, .after = 2e-5});
   EXPECT_EQ(First(c), "none");
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
 }
 
 TEST(OptimizerSteps, InputsOfAStepAreNoDataFromOutside) {
   const struct OneRun run;
-  Dump dump = Step(run), other = Step({.after = kWrong});
+  Dump dump = OptimizerStep(run), other = OptimizerStep({.after = kWrong});
   for (Dump* d : {&dump, &other}) {
     for (Leaf& leaf : d->leaves)
       leaf.fingerprint = d->arena.emplace_back(
@@ -184,8 +188,8 @@ TEST(OptimizerSteps, InputsOfAStepAreNoDataFromOutside) {
 std::string Report(const OneRun& first_target, const OneRun& first_golden,
                    const OneRun& second_target) {
   const std::vector<RankResult> steps = {
-      SummarizeRank(MustCompare(Step(first_target), Step(first_golden)), 3, -1),
-      SummarizeRank(Compared(second_target), 4, -1)};
+      SummarizeRank(MustCompare(OptimizerStep(first_target), OptimizerStep(first_golden)), 3, -1),
+      SummarizeRank(ComparedWithRight(second_target), 4, -1)};
   return DescribeStepBefore(steps, steps[1]);
 }
 
@@ -205,11 +209,11 @@ TEST(BetweenSteps, OtherWeightsAfterAnEqualStep) {
 TEST(BetweenSteps, GraphModeHasNoLevelMix) {
   const OneRun blind{.records_optimizer = false};
   const auto text = [&](const char* mode) {
-    Dump target = Step(blind);
+    Dump target = OptimizerStep(blind);
     target.provenance.emplace_back("mode", mode);
     const std::vector<RankResult> steps = {
-        SummarizeRank(MustCompare(std::move(target), Step(blind)), 3, -1),
-        SummarizeRank(Compared(kOtherWeight), 4, -1)};
+        SummarizeRank(MustCompare(std::move(target), OptimizerStep(blind)), 3, -1),
+        SummarizeRank(ComparedWithRight(kOtherWeight), 4, -1)};
     return DescribeStepBefore(steps, steps[1]);
   };
   EXPECT_THAT(text("pynative"), HasSubstr("in that step; level mix records optimizers"));
@@ -231,8 +235,8 @@ TEST(BetweenSteps, NothingIsSaidOfAStepThatDiffersOrOfEqualWeights) {
 }
 
 TEST(BetweenSteps, TheReportSaysIt) {
-  const std::vector<RankResult> steps = {SummarizeRank(Compared({}), 0, -1),
-                                         SummarizeRank(Compared(kOtherWeight), 1, -1)};
+  const std::vector<RankResult> steps = {SummarizeRank(ComparedWithRight({}), 0, -1),
+                                         SummarizeRank(ComparedWithRight(kOtherWeight), 1, -1)};
   const std::string report = RanksReport(steps, {.target = "t", .golden = "g"}, {.width = 100});
   EXPECT_THAT(report, HasSubstr("step 0 agrees, gradients included"));
 }

@@ -13,7 +13,7 @@ using test::Numbers;
 using test::Tensor;
 using ::testing::HasSubstr;
 
-Tensor Indices(const char* bits) {
+Tensor IndexTensor(const char* bits) {
   return Numbers(99, 0, 51.4, 659).DType("torch.int64").Print(bits);
 }
 Tensor Floats(const char* bits) { return Numbers(2, -2, 0, 5).Print(bits); }
@@ -24,7 +24,7 @@ Dump Lookup(const Tensor& batch, const char* made) {
 }
 
 TEST(OutsideData, ABatchInAnotherOrderIsSaid) {
-  const Comparison c = MustCompare(Lookup(Indices("a"), "m"), Lookup(Indices("b"), "n"));
+  const Comparison c = MustCompare(Lookup(IndexTensor("a"), "m"), Lookup(IndexTensor("b"), "n"));
   EXPECT_EQ(c.first.pair, -1);
   EXPECT_EQ(c.run_start.data, "the same data (1 tensor from outside, 1 rounded or reordered)");
 }

@@ -19,13 +19,13 @@ using test::Recorded;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using Kind = Policies::Kind;
+using PolicyKind = Policies::Kind;
 
 constexpr char kOff[] = "float32", kOn[] = "float32, autocast cpu bfloat16",
                kHalf[] = "float32, autocast cpu float16", kDouble[] = "float64";
 
 // Elements as a dtype holds them.
-Elements Rounded(const Elements& x, std::string_view dtype) {
+Elements RoundedTo(const Elements& x, std::string_view dtype) {
   const float steps = dtype == "bfloat16" ? 256.0F : dtype == "float16" ? 2048.0F : 0.0F;
   if (steps == 0) return x;
   return test::Map(x, [steps](float v) {
@@ -48,7 +48,7 @@ Dump RunOf(const std::vector<std::string>& policies, const std::string& header =
     const auto seed = static_cast<unsigned>(i);
     b.Call("Torch.mm." + std::to_string(i) + ".forward");
     b.In(Recorded(Random(64, 10 + seed), "[8, 8]")).In(Recorded(Random(64, 90 + seed), "[8, 8]"));
-    b.Out(Recorded(Rounded(Random(64, 50 + seed), dtype), "[8, 8]").DType("torch." + dtype));
+    b.Out(Recorded(RoundedTo(Random(64, 50 + seed), dtype), "[8, 8]").DType("torch." + dtype));
     b.At("m.py", static_cast<int>(i), "y = a @ b");
     if (policy != header && !header.empty())
       b.dump().precisions.push_back(
@@ -57,34 +57,34 @@ Dump RunOf(const std::vector<std::string>& policies, const std::string& header =
   return b.Take();
 }
 
-Comparison Compared(Dump target, Dump golden) {
+Comparison ComparedPolicies(Dump target, Dump golden) {
   return std::move(Compare(std::move(target), std::move(golden), {})).value();
 }
 
-Kind KindOf(const std::vector<std::string>& target, const std::vector<std::string>& golden) {
-  return ComparePolicies(Compared(RunOf(target), RunOf(golden))).kind;
+PolicyKind KindOf(const std::vector<std::string>& target, const std::vector<std::string>& golden) {
+  return ComparePolicies(ComparedPolicies(RunOf(target), RunOf(golden))).kind;
 }
 
 TEST(PrecisionPolicies, AnotherPolicyOfAWholeRunIsNoneInPlaces) {
-  EXPECT_EQ(KindOf({kOn, kOff, kOn}, {kOn, kOff, kOn}), Kind::kSame);
-  EXPECT_EQ(KindOf({kOn, kOn, kOff}, {kOff, kOff, kOff}), Kind::kWhole);
-  EXPECT_EQ(KindOf({kOff, kOff, kOff}, {kOff, kOn, kOn}), Kind::kWhole);
-  EXPECT_EQ(KindOf({kHalf, kOff, kHalf}, {kOn, kOff, kOn}), Kind::kWhole);
-  EXPECT_EQ(KindOf({kDouble, kDouble}, {kOff, kOff}), Kind::kWhole);
-  EXPECT_EQ(KindOf({kOn, kOff, kOn}, {kOn, kOn, kOn}), Kind::kInPlaces);
-  EXPECT_EQ(KindOf({kOn, kHalf, kOff}, {kOn, kOn, kOff}), Kind::kInPlaces);
-  EXPECT_EQ(KindOf({kOff, kDouble}, {kOff, kOff}), Kind::kInPlaces);
+  EXPECT_EQ(KindOf({kOn, kOff, kOn}, {kOn, kOff, kOn}), PolicyKind::kSame);
+  EXPECT_EQ(KindOf({kOn, kOn, kOff}, {kOff, kOff, kOff}), PolicyKind::kWhole);
+  EXPECT_EQ(KindOf({kOff, kOff, kOff}, {kOff, kOn, kOn}), PolicyKind::kWhole);
+  EXPECT_EQ(KindOf({kHalf, kOff, kHalf}, {kOn, kOff, kOn}), PolicyKind::kWhole);
+  EXPECT_EQ(KindOf({kDouble, kDouble}, {kOff, kOff}), PolicyKind::kWhole);
+  EXPECT_EQ(KindOf({kOn, kOff, kOn}, {kOn, kOn, kOn}), PolicyKind::kInPlaces);
+  EXPECT_EQ(KindOf({kOn, kHalf, kOff}, {kOn, kOn, kOff}), PolicyKind::kInPlaces);
+  EXPECT_EQ(KindOf({kOff, kDouble}, {kOff, kOff}), PolicyKind::kInPlaces);
 }
 
 TEST(PrecisionPolicies, OlderDumpsDoNotSay) {
-  const Comparison c = Compared(RunOf({kOn, kOff}, ""), RunOf({kOn, kOn}));
-  EXPECT_EQ(ComparePolicies(c).kind, Kind::kUnknown);
+  const Comparison c = ComparedPolicies(RunOf({kOn, kOff}, ""), RunOf({kOn, kOn}));
+  EXPECT_EQ(ComparePolicies(c).kind, PolicyKind::kUnknown);
   EXPECT_EQ(ComparePolicies(c).first, -1);
   EXPECT_THAT(c.run_start.settings, Not(HasSubstr("autocast")));
 }
 
 TEST(PrecisionPolicies, OneInPlacesIsNamedWithItsLineAndSaidOnce) {
-  const Comparison c = Compared(RunOf({kOn, kOff, kOff, kOn}), RunOf({kOn, kOn, kOn, kOn}));
+  const Comparison c = ComparedPolicies(RunOf({kOn, kOff, kOff, kOn}), RunOf({kOn, kOn, kOn, kOn}));
   ASSERT_GE(c.first.pair, 0);
   EXPECT_EQ(c.target.records[c.pairs[c.first.pair].target].name, "Torch.mm.1.forward");
   constexpr char kSaid[] = "autocast is off in the target, on in the golden (cpu bfloat16)";
@@ -96,7 +96,7 @@ TEST(PrecisionPolicies, OneInPlacesIsNamedWithItsLineAndSaidOnce) {
 }
 
 TEST(PrecisionPolicies, OneOfAWholeRunIsSaidAndBlamesNobody) {
-  const Comparison c = Compared(RunOf({kOff, kOff, kOff}), RunOf({kOn, kOn, kOff}));
+  const Comparison c = ComparedPolicies(RunOf({kOff, kOff, kOff}), RunOf({kOn, kOn, kOff}));
   EXPECT_EQ(c.first.pair, -1);
   EXPECT_THAT(c.run_start.settings,
               HasSubstr("autocast is off in the target, on in the golden (cpu bfloat16); this "
@@ -106,7 +106,7 @@ TEST(PrecisionPolicies, OneOfAWholeRunIsSaidAndBlamesNobody) {
 TEST(PrecisionPolicies, NothingIsSaidWhereTheDTypesAreTheSame) {
   Dump target = RunOf({kOn, kOn});
   target.precisions.clear();  // cast by hand
-  const Comparison c = Compared(std::move(target), RunOf({kOn, kOn}));
+  const Comparison c = ComparedPolicies(std::move(target), RunOf({kOn, kOn}));
   EXPECT_EQ(ComparePolicies(c).first, -1);
   EXPECT_THAT(c.run_start.settings, Not(HasSubstr("autocast")));
 }

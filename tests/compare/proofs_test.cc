@@ -21,13 +21,13 @@ using relations::ProofStep;
 using relations::Strength;
 using ::testing::HasSubstr;
 
-float Round(float x) { return std::nextafter(x, 10.0F); }  // one rounding of float32
+float OneRounding(float x) { return std::nextafter(x, 10.0F); }  // one rounding of float32
 
 // Three calls; the first one rounds.
-Dump Rounded(bool rounded) {
+Dump RoundedRun(bool rounded) {
   const Elements x = Random(64, 1);
   Elements y = Map(x, [](float v) { return 2 * v; });
-  if (rounded) y = Map(y, Round);
+  if (rounded) y = Map(y, OneRounding);
   const Elements h = Map(y, [](float v) { return std::tanh(v); });
   DumpBuilder b;
   b.Call("Tensor.mul.0.forward").In(Recorded(x)).Out(Recorded(y));
@@ -40,7 +40,7 @@ Dump Rounded(bool rounded) {
 
 // A comparison whose proofs a test may break.
 struct Proven {
-  Comparison c = MustCompare(Rounded(true), Rounded(false), {.keep_proofs = true});
+  Comparison c = MustCompare(RoundedRun(true), RoundedRun(false), {.keep_proofs = true});
   std::shared_ptr<const ContentIds> content = ContentOf(c);
   relations::Paths paths;
   const relations::Graph target{c, relations::Side::kTarget, *content, &paths},

@@ -33,16 +33,17 @@ Dump OneStep(double error, const char* torch, bool extra) {
   return b.Take();
 }
 
-Comparison Step(double error, bool extra = false) {
+Comparison ComparedStep(double error, bool extra = false) {
   return MustCompare(OneStep(error, "2.2", extra), OneStep(0, "2.1", false));
 }
 
 constexpr TerminalOptions kFile = {.width = 100, .whole = true};
 
 TEST(RanksReportTest, KeepsEachLineOfTheReportOnTheStepThatMatters) {
-  const Comparison wrong = Step(0.1, true);
-  const std::vector<RankResult> steps = {SummarizeRank(Step(0), 0, -1), SummarizeRank(wrong, 1, -1),
-                                         SummarizeRank(Step(0.3), 2, -1)};
+  const Comparison wrong = ComparedStep(0.1, true);
+  const std::vector<RankResult> steps = {SummarizeRank(ComparedStep(0), 0, -1),
+                                         SummarizeRank(wrong, 1, -1),
+                                         SummarizeRank(ComparedStep(0.3), 2, -1)};
   const std::string one = TerminalReport(wrong, kFile);
   const std::string all = RanksReport(steps, {.target = "t", .golden = "g"}, kFile);
   size_t kept = 0;
@@ -63,8 +64,9 @@ TEST(RanksReportTest, KeepsEachLineOfTheReportOnTheStepThatMatters) {
 }
 
 TEST(RanksReportTest, TheWeightsOfTheFirstDumpAreThoseOfTheRun) {
-  RankResult first = SummarizeRank(Step(0), 0, 0), other = SummarizeRank(Step(0), 0, 1),
-             second = SummarizeRank(Step(0.1), 1, 1);
+  RankResult first = SummarizeRank(ComparedStep(0), 0, 0),
+             other = SummarizeRank(ComparedStep(0), 0, 1),
+             second = SummarizeRank(ComparedStep(0.1), 1, 1);
   first.began.weights = "other weights (1 of 2 differ, first a)";
   other.began.weights = "the same weights (2)";
   const std::vector<RankResult> results = {first, other, second};
@@ -73,8 +75,8 @@ TEST(RanksReportTest, TheWeightsOfTheFirstDumpAreThoseOfTheRun) {
 }
 
 TEST(RanksReportTest, WithoutAWrongNumberThePairsAreAddedUp) {
-  const std::vector<RankResult> steps = {SummarizeRank(Step(0), 0, -1),
-                                         SummarizeRank(Step(0), 1, -1)};
+  const std::vector<RankResult> steps = {SummarizeRank(ComparedStep(0), 0, -1),
+                                         SummarizeRank(ComparedStep(0), 1, -1)};
   const std::string text = RanksReport(steps, {}, kFile);
   EXPECT_THAT(text, HasSubstr("No divergence: all 12 values recorded on both sides are equal"));
   EXPECT_THAT(text, HasSubstr("of all pairs of dumps: target 6 calls, 12 values"));
@@ -83,7 +85,8 @@ TEST(RanksReportTest, WithoutAWrongNumberThePairsAreAddedUp) {
 
 // "0 calls of one run are inside compiled code of the other" was said of them.
 TEST(RanksReportTest, ValuesOfAnotherFormAreAddedUp) {
-  std::vector<RankResult> steps = {SummarizeRank(Step(0), 0, -1), SummarizeRank(Step(0), 1, -1)};
+  std::vector<RankResult> steps = {SummarizeRank(ComparedStep(0), 0, -1),
+                                   SummarizeRank(ComparedStep(0), 1, -1)};
   for (RankResult& step : steps) {
     step.summary.verdict = RunVerdict::kStructure;
     step.summary.other_forms = 2;
@@ -100,8 +103,8 @@ TEST(RanksReportTest, WhatCouldNotBeReadHasNoNumbers) {
 }
 
 TEST(RanksReportTest, ASmallScreenKeepsTheFindingAndTheCounts) {
-  const std::vector<RankResult> steps = {SummarizeRank(Step(0), 0, -1),
-                                         SummarizeRank(Step(0.1, true), 1, -1)};
+  const std::vector<RankResult> steps = {SummarizeRank(ComparedStep(0), 0, -1),
+                                         SummarizeRank(ComparedStep(0.1, true), 1, -1)};
   const std::string text = RanksReport(steps, {}, {.width = 80, .lines = 10});
   for (const char* word : {"FIRST DIVERGENCE", "net.py:24", "calls  ", "values  "})
     EXPECT_THAT(text, HasSubstr(word));
@@ -109,8 +112,8 @@ TEST(RanksReportTest, ASmallScreenKeepsTheFindingAndTheCounts) {
 }
 
 TEST(RanksReportTest, ReportsForCiHaveConditionsAndCounts) {
-  const std::vector<RankResult> steps = {SummarizeRank(Step(0), 0, -1),
-                                         SummarizeRank(Step(0.1), 1, -1)};
+  const std::vector<RankResult> steps = {SummarizeRank(ComparedStep(0), 0, -1),
+                                         SummarizeRank(ComparedStep(0.1), 1, -1)};
   const std::string markdown = MarkdownReport(steps, {}), junit = JUnitReport(steps);
   for (const char* fact : {"- run: torch 2.2 in the target, 2.1 in the golden\n",
                            "- calls: 1 equal, 1 introduced, 1 inherited\n", "- values: "})

@@ -20,7 +20,7 @@ Comparison Related(Dump target, Dump golden, Exactness exactness = Exactness::kA
 }
 
 // A value of a dump that has digests.
-Tensor Bits(int step, const char* digest, double error = 0) {
+Tensor BitsOfStep(int step, const char* digest, double error = 0) {
   return Value(step, error).Print(std::to_string(step) + digest);
 }
 
@@ -181,7 +181,7 @@ TEST(Answer, OfTwoStepsTheSameStepIsAdvised) {
 TEST(Answer, ACallThatOnlyMovesMakesOtherElements) {
   const auto run = [](const char* digest) {
     DumpBuilder b;
-    b.Call("Tensor.repeat.0.forward").In(Bits(1, "a")).Out(Bits(2, digest));
+    b.Call("Tensor.repeat.0.forward").In(BitsOfStep(1, "a")).Out(BitsOfStep(2, digest));
     return b.Take();
   };
   const Comparison c = Related(run("b"), run("c"));
@@ -204,11 +204,11 @@ TEST(Answer, AMaskDoesNotHideTheElementsBesideIt) {
     b.dump().tensor_folder = folder / side;
     const Tensor scores =
         Numbers(3, -1e38, -2.5e37, 1e38).Shape("[4]").Data("x.npy").Print("s" + side);
-    b.Call("Tensor.add.0.forward").In(Bits(1, "a")).Out(scores);
+    b.Call("Tensor.add.0.forward").In(BitsOfStep(1, "a")).Out(scores);
     b.dump().rests.push_back({.leaf = static_cast<uint32_t>(b.dump().leaves.size() - 1)});
     LeafRest& rest = b.dump().rests.back();
     rest.extremes = 1, rest.max = 3, rest.min = score, rest.norm = std::hypot(score, 2, 3);
-    b.Call("Functional.b.0.forward").In(scores).Out(Bits(3, side.c_str(), error));
+    b.Call("Functional.b.0.forward").In(scores).Out(BitsOfStep(3, side.c_str(), error));
     return b.Take();
   };
   Dump golden = run("golden", 1, 0);
@@ -270,30 +270,34 @@ TEST(Answer, AnotherArgumentIsSaidThoughItsResultIsWithinRounding) {
   EXPECT_EQ(First(Related(run("1e-05", 2e-7), run("1e-05", 0))), "none");
 }
 
-Dump Chain(const char* digest, double error) {
+Dump ChainWithDigest(const char* digest, double error) {
   DumpBuilder b;
-  b.Call("Functional.linear.0.forward").In(Bits(1, "1")).Out(Bits(2, digest, error));
-  b.Call("Functional.relu.0.forward").In(Bits(2, digest, error)).Out(Bits(3, digest, error));
+  b.Call("Functional.linear.0.forward").In(BitsOfStep(1, "1")).Out(BitsOfStep(2, digest, error));
+  b.Call("Functional.relu.0.forward")
+      .In(BitsOfStep(2, digest, error))
+      .Out(BitsOfStep(3, digest, error));
   return b.Take();
 }
 
 TEST(Answer, BitsDecideWhereTheCallerSaysSo) {
-  EXPECT_EQ(First(Related(Chain("b", 3e-7), Chain("a", 0))), "none");
-  const Comparison exact = Related(Chain("b", 3e-7), Chain("a", 0), Exactness::kExact);
+  EXPECT_EQ(First(Related(ChainWithDigest("b", 3e-7), ChainWithDigest("a", 0))), "none");
+  const Comparison exact =
+      Related(ChainWithDigest("b", 3e-7), ChainWithDigest("a", 0), Exactness::kExact);
   EXPECT_EQ(First(exact), "Functional.linear.0.forward");
   EXPECT_EQ(Summarize(exact).verdict, RunVerdict::kDiffers);
-  EXPECT_EQ(First(Related(Chain("a", 0), Chain("a", 0), Exactness::kExact)), "none");
+  EXPECT_EQ(First(Related(ChainWithDigest("a", 0), ChainWithDigest("a", 0), Exactness::kExact)),
+            "none");
 }
 
 // The same statistics and other bits: the elements may stand in another order.
 TEST(Answer, AnotherOrderIsAnotherValueWhereBitsDecide) {
-  const Comparison c = Related(Chain("b", 0), Chain("a", 0), Exactness::kExact);
+  const Comparison c = Related(ChainWithDigest("b", 0), ChainWithDigest("a", 0), Exactness::kExact);
   EXPECT_EQ(First(c), "Functional.linear.0.forward");
   // Where one dump has no digests, equal statistics are all that is known.
   DumpBuilder older;
   older.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(2));
   older.Call("Functional.relu.0.forward").In(Value(2)).Out(Value(3));
-  const Comparison unknown = Related(Chain("b", 0), older.Take(), Exactness::kExact);
+  const Comparison unknown = Related(ChainWithDigest("b", 0), older.Take(), Exactness::kExact);
   EXPECT_EQ(First(unknown), "none") << unknown.first.why;
 }
 
@@ -301,7 +305,7 @@ TEST(Answer, AConstantIsNoExceptionWhereBitsDecide) {
   const auto run = [](double x) {
     const Tensor filled = Numbers(x, x, x, 2 * x).Shape("[4]").Print(std::to_string(x * 1e9));
     DumpBuilder b;
-    b.Call("Tensor.f.0.forward").In(Bits(1, "1")).Out(filled);
+    b.Call("Tensor.f.0.forward").In(BitsOfStep(1, "1")).Out(filled);
     return b.Take();
   };
   EXPECT_EQ(First(Related(run(2 + 2e-7), run(2))), "none");

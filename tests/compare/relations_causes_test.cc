@@ -195,7 +195,7 @@ TEST(Moved, AValueThatUnrecordedCodeMovesBeginsWhereItWasMade) {
 }
 
 // The backward pass of a function of the user's, which calls an operation.
-Dump Reversed(bool used) {
+Dump ReversedRun(bool used) {
   const Elements gradient = Random(16, 1), turned = Times(gradient, -1);
   DumpBuilder b;
   b.Call("Function.Reverse.0.forward").In(Recorded(Random(16, 2))).Out(Recorded(Random(16, 3)));
@@ -212,7 +212,7 @@ Dump Reversed(bool used) {
 }
 
 TEST(Missing, AFunctionIsNamedAndNotTheCallInsideOfIt) {
-  EXPECT_EQ(FirstOf(Reversed(false), Reversed(true)), "Function.Reverse.0.backward");
+  EXPECT_EQ(FirstOf(ReversedRun(false), ReversedRun(true)), "Function.Reverse.0.backward");
 }
 
 // A mean over the tokens that count: their number is a tensor that the golden computes.
@@ -264,7 +264,7 @@ TEST(Missing, TheCallThatGivesAnotherShape) {
 }
 
 // Halves that are joined, and joined once more; `swapped`: in the other order the first time.
-Dump Joined(bool swapped) {
+Dump JoinedWeights(bool swapped) {
   const Elements a = Random(16, 1), c = Random(16, 2), first = swapped ? c : a,
                  last = swapped ? a : c;
   const auto both = [](Elements x, const Elements& y) {
@@ -287,7 +287,7 @@ Dump Joined(bool swapped) {
 }
 
 TEST(AnotherInput, IsNamedWhereItIsTakenFirst) {
-  EXPECT_EQ(FirstOf(Joined(true), Joined(false)), "Torch.cat.0.forward");
+  EXPECT_EQ(FirstOf(JoinedWeights(true), JoinedWeights(false)), "Torch.cat.0.forward");
 }
 
 // A number that the program shows, and that no call takes.

@@ -155,7 +155,7 @@ TEST(TransposedWeights, HaveTheSameElements) {
   EXPECT_NE(weight(Transposed(other)), Proof::kTransposed);
 }
 
-test::Tensor Numbers(const std::vector<int>& n) {
+test::Tensor NumbersOf(const std::vector<int>& n) {
   return test::Recorded(Elements(n.begin(), n.end())).DType("torch.int64");
 }
 
@@ -165,11 +165,11 @@ TEST(Indices, ThatAreMovedAreIndices) {
     DumpBuilder b;
     b.Call("Torch.index_select.0.forward");
     In(b, table);
-    b.In(Numbers(index));
+    b.In(NumbersOf(index));
     Out(b, table.Take(index));
     const std::vector<int> which = {2, 0, 3};
-    b.Call("Torch.index_select.1.forward").In(Numbers(index)).In(Numbers(which));
-    b.Out(Numbers({index[2], index[0], index[3]}));
+    b.Call("Torch.index_select.1.forward").In(NumbersOf(index)).In(NumbersOf(which));
+    b.Out(NumbersOf({index[2], index[0], index[3]}));
     return b.Take();
   };
   const Runs runs(run(x.Take(Reversed()), {5, 3, 0, 6}), run(x, {2, 4, 7, 1}));

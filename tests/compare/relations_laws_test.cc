@@ -20,7 +20,7 @@ using test::Recorded;
 using test::Sum;
 using test::Times;
 
-constexpr float kRounding = 1e-6F;
+constexpr float kSmallError = 1e-6F;
 
 // An argument off by `off` of itself, and its function off by `wrong`.
 Dump OneFunction(const std::string& name, float size, float off, float wrong, float (*f)(float)) {
@@ -38,19 +38,20 @@ TEST(Laws, AnAbsoluteErrorDoesNotGrowWhereAFunctionIsNotSteep) {
   const auto run = [](const std::string& name, float off, float wrong) {
     return OneFunction(name, 300, off, wrong, [](float v) { return std::tanh(v); });
   };
-  EXPECT_EQ(FirstOf(run("tanh", kRounding, 0), run("tanh", 0, 0)), "none");
+  EXPECT_EQ(FirstOf(run("tanh", kSmallError, 0), run("tanh", 0, 0)), "none");
   // Of an operation that the table does not know, nothing says so.
-  EXPECT_EQ(FirstOf(run("mine", kRounding, 0), run("mine", 0, 0)), "Functional.mine.0.forward");
-  EXPECT_EQ(FirstOf(run("tanh", kRounding, 0.01F), run("tanh", 0, 0)), "Functional.tanh.0.forward");
+  EXPECT_EQ(FirstOf(run("mine", kSmallError, 0), run("mine", 0, 0)), "Functional.mine.0.forward");
+  EXPECT_EQ(FirstOf(run("tanh", kSmallError, 0.01F), run("tanh", 0, 0)),
+            "Functional.tanh.0.forward");
 }
 
 TEST(Laws, ALargeArgumentOfAnExponentialHasManyRoundings) {
   const auto run = [](const std::string& name, float off, float wrong) {
     return OneFunction(name, 20, off, wrong, [](float v) { return std::exp(v - 50); });
   };
-  EXPECT_EQ(FirstOf(run("exp", kRounding, 0), run("exp", 0, 0)), "none");
-  EXPECT_EQ(FirstOf(run("mine", kRounding, 0), run("mine", 0, 0)), "Functional.mine.0.forward");
-  EXPECT_EQ(FirstOf(run("exp", kRounding, 0.01F), run("exp", 0, 0)), "Functional.exp.0.forward");
+  EXPECT_EQ(FirstOf(run("exp", kSmallError, 0), run("exp", 0, 0)), "none");
+  EXPECT_EQ(FirstOf(run("mine", kSmallError, 0), run("mine", 0, 0)), "Functional.mine.0.forward");
+  EXPECT_EQ(FirstOf(run("exp", kSmallError, 0.01F), run("exp", 0, 0)), "Functional.exp.0.forward");
 }
 
 // The gradient of relu: where an argument is near zero, rounding decides whether it passes.
@@ -95,11 +96,11 @@ Dump Normalised(const std::string& name, float off, float wrong) {
 }
 
 TEST(Laws, TheGradientOfANormalisationIsASumThatMayCancel) {
-  EXPECT_EQ(FirstOf(Normalised("layer_norm", kRounding, 0), Normalised("layer_norm", 0, 0)),
+  EXPECT_EQ(FirstOf(Normalised("layer_norm", kSmallError, 0), Normalised("layer_norm", 0, 0)),
             "none");
-  EXPECT_EQ(FirstOf(Normalised("mine", kRounding, 0), Normalised("mine", 0, 0)),
+  EXPECT_EQ(FirstOf(Normalised("mine", kSmallError, 0), Normalised("mine", 0, 0)),
             "Functional.mine.0.backward");
-  EXPECT_EQ(FirstOf(Normalised("layer_norm", kRounding, 0.5F), Normalised("layer_norm", 0, 0)),
+  EXPECT_EQ(FirstOf(Normalised("layer_norm", kSmallError, 0.5F), Normalised("layer_norm", 0, 0)),
             "Functional.layer_norm.0.backward");
 }
 

@@ -22,12 +22,12 @@ using test::Scaled;
 using test::Value;
 using ::testing::HasSubstr;
 
-Comparison Related(Dump target, Dump golden) {
+Comparison RelatedRecords(Dump target, Dump golden) {
   return test::MustCompare(std::move(target), std::move(golden));
 }
 
-std::string FirstOf(Dump target, Dump golden) {
-  return std::string(test::First(Related(std::move(target), std::move(golden))));
+std::string FirstOfRecords(Dump target, Dump golden) {
+  return std::string(test::First(RelatedRecords(std::move(target), std::move(golden))));
 }
 
 Dump WithoutNorms(Dump dump) {
@@ -38,7 +38,7 @@ Dump WithoutNorms(Dump dump) {
   return dump;
 }
 
-Dump Chain(double error, bool norms) {
+Dump ChainOfNorms(double error, bool norms) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Value(1)).Out(Value(2));
   b.Call("Functional.gelu.0.forward").In(Value(2)).Out(Value(3, error));
@@ -48,9 +48,11 @@ Dump Chain(double error, bool norms) {
 
 TEST(RelationsOfRecords, WithoutNormsTheRowOfAValueTells) {
   for (const bool norms : {true, false}) {
-    EXPECT_EQ(FirstOf(Chain(0, norms), Chain(0, norms)), "none");
-    EXPECT_EQ(FirstOf(Chain(1e-7, norms), Chain(0, norms)), "none");
-    EXPECT_EQ(FirstOf(Chain(kWrong, norms), Chain(0, norms)), "Functional.gelu.0.forward") << norms;
+    EXPECT_EQ(FirstOfRecords(ChainOfNorms(0, norms), ChainOfNorms(0, norms)), "none");
+    EXPECT_EQ(FirstOfRecords(ChainOfNorms(1e-7, norms), ChainOfNorms(0, norms)), "none");
+    EXPECT_EQ(FirstOfRecords(ChainOfNorms(kWrong, norms), ChainOfNorms(0, norms)),
+              "Functional.gelu.0.forward")
+        << norms;
   }
 }
 
@@ -64,7 +66,7 @@ TEST(RelationsOfRecords, StatisticsOfNaNAreNoOnesContent) {
     b.Out(wrong ? all_nan : Value(3));
     return b.Take();
   };
-  EXPECT_EQ(FirstOf(run(true), run(false)), "Functional.softmax.0.forward");
+  EXPECT_EQ(FirstOfRecords(run(true), run(false)), "Functional.softmax.0.forward");
 }
 
 TEST(RelationsOfRecords, TheShapeOfAResultIsAPartOfIt) {
@@ -76,8 +78,8 @@ TEST(RelationsOfRecords, TheShapeOfAResultIsAPartOfIt) {
     b.Call("Tensor.reshape.0.forward").In(Value(2).Shape("[2, 3]")).Out(Value(2).Shape(shape));
     return b.Take();
   };
-  EXPECT_EQ(FirstOf(run("[6]"), run("[3, 2]")), "Tensor.reshape.0.forward");
-  EXPECT_EQ(FirstOf(run("[1, 6]"), run("[6]")), "none");
+  EXPECT_EQ(FirstOfRecords(run("[6]"), run("[3, 2]")), "Tensor.reshape.0.forward");
+  EXPECT_EQ(FirstOfRecords(run("[1, 6]"), run("[6]")), "none");
 }
 
 TEST(RelationsOfRecords, ACallThatChangesNothingLeavesAResult) {
@@ -87,7 +89,7 @@ TEST(RelationsOfRecords, ACallThatChangesNothingLeavesAResult) {
     b.Call("Functional.dropout.0.forward").In(Value(2, error)).Out(Value(2, error));
     return b.Take();
   };
-  EXPECT_EQ(FirstOf(run(kWrong), run(0)), "Functional.linear.0.forward");
+  EXPECT_EQ(FirstOfRecords(run(kWrong), run(0)), "Functional.linear.0.forward");
 }
 
 // msprobe 26 lists the gradients of a call's inputs in another order.
@@ -103,8 +105,8 @@ TEST(RelationsOfRecords, GradientsInAnotherOrderAreKnownByTheirContents) {
     return b.Take();
   };
   const Dialect ours = Dialect::kMsprobe27, theirs = Dialect::kMsprobe26;
-  EXPECT_EQ(FirstOf(run(ours, false, 0), run(theirs, true, 0)), "none");
-  EXPECT_EQ(FirstOf(run(ours, false, kWrong), run(theirs, true, 0)),
+  EXPECT_EQ(FirstOfRecords(run(ours, false, 0), run(theirs, true, 0)), "none");
+  EXPECT_EQ(FirstOfRecords(run(ours, false, kWrong), run(theirs, true, 0)),
             "Functional.linear.0.backward");
 }
 
@@ -118,8 +120,8 @@ TEST(RelationsOfRecords, WhatComesOutOfCompiledCodeIsNamedWhereItIsTaken) {
     if (compiled) b.dump().compiled = {{.module = "", .line = "m.py:3 y = f(x)"}};
     return b.Take();
   };
-  EXPECT_EQ(FirstOf(run(true, 0), run(false, 0)), "none");
-  const Comparison c = Related(run(true, 0.1), run(false, 0));
+  EXPECT_EQ(FirstOfRecords(run(true, 0), run(false, 0)), "none");
+  const Comparison c = RelatedRecords(run(true, 0.1), run(false, 0));
   EXPECT_EQ(test::First(c), "Torch.sum.0.forward");
   EXPECT_THAT(c.first.why,
               HasSubstr("it comes out of compiled code (torch.compile) of the target"));
@@ -136,12 +138,12 @@ TEST(RelationsOfRecords, OtherCallsThatAgreeAreARewrite) {
     b.Call("Functional.linear.1.forward").In(Value(4)).Out(Value(5));
     return b.Take();
   };
-  const Comparison c = Related(run(true), run(false));
+  const Comparison c = RelatedRecords(run(true), run(false));
   EXPECT_EQ(test::First(c), "none");
   EXPECT_EQ(DescribeRewrites(c, RegionsOf(c)), "1 rewrite: gelu for erf, mul");
   Dump killed = run(true);
   killed.complete = false;
-  const Comparison cut = Related(std::move(killed), run(false));
+  const Comparison cut = RelatedRecords(std::move(killed), run(false));
   EXPECT_EQ(DescribeRewrites(cut, RegionsOf(cut)), "");
 }
 
@@ -160,14 +162,14 @@ TEST(RelationsOfRecords, AGradientThatEntersTheLastModuleIsNamedThere) {
     b.Call("Module.a.Linear.backward.0").In(Value(13, error)).Out(Value(15, error));
     return b.Take();
   };
-  EXPECT_EQ(FirstOf(run(kWrong), run(0)), "Module.c.Linear.backward.0");
+  EXPECT_EQ(FirstOfRecords(run(kWrong), run(0)), "Module.c.Linear.backward.0");
 }
 
 TEST(RelationsOfRecords, DumpsWithNothingInCommonAreNotJudged) {
   DumpBuilder t, g;
   t.Call("Module.fc.Linear.forward.0").In(Value(1)).Out(Value(2));
   g.Call("Functional.linear.0.forward").In(Value(3)).Out(Value(4));
-  EXPECT_EQ(FirstOf(t.Take(), g.Take()), "none");
+  EXPECT_EQ(FirstOfRecords(t.Take(), g.Take()), "none");
 }
 
 // A golden that was killed: what the target does after its last call is missing nowhere.
@@ -180,8 +182,8 @@ TEST(RelationsOfRecords, ARunThatWasKilledTellsNothingOfLaterCalls) {
     b.dump().complete = !killed;
     return b.Take();
   };
-  EXPECT_EQ(FirstOf(run(false, 0), run(true, 0)), "none");
-  EXPECT_EQ(FirstOf(run(false, kWrong), run(true, 0)), "Functional.gelu.0.forward");
+  EXPECT_EQ(FirstOfRecords(run(false, 0), run(true, 0)), "none");
+  EXPECT_EQ(FirstOfRecords(run(false, kWrong), run(true, 0)), "Functional.gelu.0.forward");
 }
 
 // MindSpore lists a backward call when it ends; its result was taken before.
@@ -198,8 +200,8 @@ TEST(RelationsOfRecords, ABackwardCallThatIsListedLateMadeWhatOthersTook) {
     if (late) loss();
     return b.Take();
   };
-  EXPECT_EQ(FirstOf(run(true, 0), run(false, 0)), "none");
-  EXPECT_EQ(FirstOf(run(true, kWrong), run(false, 0)), "Functional.mse_loss.0.backward");
+  EXPECT_EQ(FirstOfRecords(run(true, 0), run(false, 0)), "none");
+  EXPECT_EQ(FirstOfRecords(run(true, kWrong), run(false, 0)), "Functional.mse_loss.0.backward");
 }
 
 // Two arguments that only the target passes: ones change nothing.
@@ -216,7 +218,7 @@ TEST(RelationsOfRecords, OfTwoConstantsTheOneThatIsNotNeutralIsNamed) {
     b.Out(Value(3, target ? kWrong : 0));
     return b.Take();
   };
-  EXPECT_EQ(FirstOf(run(true), run(false)), "Functional.full_like.0.forward");
+  EXPECT_EQ(FirstOfRecords(run(true), run(false)), "Functional.full_like.0.forward");
 }
 
 TEST(RelationsOfRecords, OtherElementsOfTheSameStatisticsAreOtherData) {
@@ -226,7 +228,7 @@ TEST(RelationsOfRecords, OtherElementsOfTheSameStatisticsAreOtherData) {
     b.Out(Value(2, error).Print(error > 0 ? "out1" : "out2"));
     return b.Take();
   };
-  const Comparison c = Related(run("flipped", kWrong), run("data", 0));
+  const Comparison c = RelatedRecords(run("flipped", kWrong), run("data", 0));
   EXPECT_EQ(test::First(c), "Functional.linear.0.forward");
   EXPECT_THAT(c.first.why, HasSubstr("input.0 has the same statistics, and other elements"));
 }

@@ -23,20 +23,20 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Elements Product(const Elements& x, const Elements& y) {
+Elements ProductOf(const Elements& x, const Elements& y) {
   Elements out(x.size());
   for (size_t i = 0; i < x.size(); ++i) out[i] = x[i] * y[i];
   return out;
 }
 
 // The gradient goes backward times a number, by which it is divided at the end.
-Dump Scaled(float factor, bool wrong) {
+Dump ScaledRun(float factor, bool wrong) {
   const Elements a = Random(16, 1), saved = Random(16, wrong ? 3 : 2), gradient = Random(16, 4);
-  const Elements given = Times(gradient, factor), made = Product(gradient, saved);
+  const Elements given = Times(gradient, factor), made = ProductOf(gradient, saved);
   DumpBuilder b;
   b.Call("Tensor.exp.0.forward").In(Recorded(Random(16, 5))).Out(Recorded(saved));
   b.Call("Tensor.mul.0.forward").In(Recorded(a)).In(Recorded(saved));
-  b.Out(Recorded(Product(a, saved)));
+  b.Out(Recorded(ProductOf(a, saved)));
   b.Call("Tensor.mul.1.forward").In(Recorded(Random(16, 6)));
   b.Value("other", "float", std::to_string(factor));
   b.Out(Recorded(Times(Random(16, 6), factor)));
@@ -50,9 +50,9 @@ Dump Scaled(float factor, bool wrong) {
 }
 
 TEST(Scaled, AGradientTimesANumberIsNotTheCauseOfAnother) {
-  EXPECT_EQ(FirstOf(Scaled(64, false), Scaled(1, false)), "none");
-  EXPECT_EQ(FirstOf(Scaled(1, true), Scaled(1, false)), "Tensor.exp.0.forward");
-  EXPECT_EQ(FirstOf(Scaled(64, true), Scaled(1, false)), "Tensor.exp.0.forward");
+  EXPECT_EQ(FirstOf(ScaledRun(64, false), ScaledRun(1, false)), "none");
+  EXPECT_EQ(FirstOf(ScaledRun(1, true), ScaledRun(1, false)), "Tensor.exp.0.forward");
+  EXPECT_EQ(FirstOf(ScaledRun(64, true), ScaledRun(1, false)), "Tensor.exp.0.forward");
 }
 
 // Modules alone; the gradient of the second one times `second`, of the others times `factor`.
@@ -134,7 +134,7 @@ Elements Rounded(const Elements& x) {
 }
 
 // Five per cent off, and then rounded to bfloat16: sixteen of its roundings are six per cent.
-Dump Cast(float off) {
+Dump CastOff(float off) {
   const Elements x = Sum(Random(64, 1), Random(64, 2), off);
   DumpBuilder b;
   b.Call("Tensor.exp.0.forward").In(Recorded(Random(64, 3))).Out(Recorded(x));
@@ -145,8 +145,8 @@ Dump Cast(float off) {
 }
 
 TEST(Wrong, AWrongValueDoesNotBecomeRightInACoarserDType) {
-  EXPECT_EQ(FirstOf(Cast(0.05F), Cast(0)), "Tensor.exp.0.forward");
-  EXPECT_EQ(FirstOf(Cast(1e-6F), Cast(0)), "none");
+  EXPECT_EQ(FirstOf(CastOff(0.05F), CastOff(0)), "Tensor.exp.0.forward");
+  EXPECT_EQ(FirstOf(CastOff(1e-6F), CastOff(0)), "none");
 }
 
 // What code without records made is a third off.

@@ -68,11 +68,11 @@ struct Step {
   }
 };
 
-Comparison Compared(Dump target, Dump golden) {
+Comparison ComparedRelations(Dump target, Dump golden) {
   return test::MustCompare(std::move(target), std::move(golden));
 }
 
-std::string First(const Comparison& c) {
+std::string FirstCall(const Comparison& c) {
   if (c.first.pair < 0) return "";
   const RecordPair& pair = c.pairs[c.first.pair];
   return std::string(pair.target >= 0 ? c.target.records[pair.target].name.view()
@@ -143,7 +143,7 @@ struct Runs {
   Proofs proofs;
   Relations relations;
   Runs(Dump t, Dump g, Carried left = {})
-      : c(Compared(std::move(t), std::move(g))),
+      : c(ComparedRelations(std::move(t), std::move(g))),
         content(ContentOf(c)),
         target(c, Side::kTarget, *content, &paths),
         golden(c, Side::kGolden, *content, &paths),
@@ -282,46 +282,49 @@ TEST(Relations, AMaskInAnotherCodingIsTheSameMask) {
 }
 
 TEST(Exposure, TwoEqualRunsDifferNowhere) {
-  const Comparison c = Compared(Step{}.Run(), Step{}.Run());
-  EXPECT_EQ(First(c), "");
+  const Comparison c = ComparedRelations(Step{}.Run(), Step{}.Run());
+  EXPECT_EQ(FirstCall(c), "");
 }
 
 TEST(Exposure, RoundingIsBlamedNowhere) {
-  EXPECT_EQ(First(Compared(Step{.rounded = true}.Run(), Step{}.Run())), "");
+  EXPECT_EQ(FirstCall(ComparedRelations(Step{.rounded = true}.Run(), Step{}.Run())), "");
 }
 
 TEST(Exposure, AWrongResultIsNamedWhereItBegins) {
-  EXPECT_EQ(First(Compared(Step{.scale = 2.1F}.Run(), Step{}.Run())), "Tensor.mul.0.forward");
+  EXPECT_EQ(FirstCall(ComparedRelations(Step{.scale = 2.1F}.Run(), Step{}.Run())),
+            "Tensor.mul.0.forward");
 }
 
 TEST(Exposure, AnotherArgumentIsNamedOnEitherSide) {
   const Step other{.approximate = "tanh"};
   for (const auto& [t, g] : {std::pair{other, Step{}}, std::pair{Step{}, other}}) {
-    const Comparison c = Compared(t.Run(), g.Run());
-    EXPECT_EQ(First(c), "Functional.gelu.0.forward");
+    const Comparison c = ComparedRelations(t.Run(), g.Run());
+    EXPECT_EQ(FirstCall(c), "Functional.gelu.0.forward");
     EXPECT_THAT(c.first.why, testing::HasSubstr("the call itself was made differently"));
   }
 }
 
 TEST(Exposure, AWrongValueThatReachesNoResultIsNotBlamed) {
-  const Comparison c = Compared(Step{.dead_fault = true}.Run(), Step{}.Run());
-  EXPECT_EQ(First(c), "");
+  const Comparison c = ComparedRelations(Step{.dead_fault = true}.Run(), Step{}.Run());
+  EXPECT_EQ(FirstCall(c), "");
   const auto differs = [](const Measure& m) { return m.verdict == RowVerdict::kDiffers; };
   EXPECT_TRUE(std::none_of(c.measures.begin(), c.measures.end(), differs));
 }
 
 TEST(Exposure, ACallOfOneSideIsNamedOnEitherSide) {
-  EXPECT_EQ(First(Compared(Step{.extra = true}.Run(), Step{}.Run())), "Tensor.mul.1.forward");
-  EXPECT_EQ(First(Compared(Step{}.Run(), Step{.extra = true}.Run())), "Tensor.mul.1.forward");
-  EXPECT_EQ(First(Compared(Step{.without = true}.Run(), Step{}.Run())),
+  EXPECT_EQ(FirstCall(ComparedRelations(Step{.extra = true}.Run(), Step{}.Run())),
+            "Tensor.mul.1.forward");
+  EXPECT_EQ(FirstCall(ComparedRelations(Step{}.Run(), Step{.extra = true}.Run())),
+            "Tensor.mul.1.forward");
+  EXPECT_EQ(FirstCall(ComparedRelations(Step{.without = true}.Run(), Step{}.Run())),
             "Functional.gelu.0.forward");
-  EXPECT_EQ(First(Compared(Step{}.Run(), Step{.without = true}.Run())),
+  EXPECT_EQ(FirstCall(ComparedRelations(Step{}.Run(), Step{.without = true}.Run())),
             "Functional.gelu.0.forward");
 }
 
 TEST(Exposure, TheFaultIsNamedBesideACallThatChangesNothing) {
   Step both{.rounded = true, .approximate = "tanh"};
-  EXPECT_EQ(First(Compared(both.Run(), Step{}.Run())), "Functional.gelu.0.forward");
+  EXPECT_EQ(FirstCall(ComparedRelations(both.Run(), Step{}.Run())), "Functional.gelu.0.forward");
 }
 
 }  // namespace

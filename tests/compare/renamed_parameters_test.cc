@@ -16,7 +16,7 @@ struct Parameter {
   double error = 0;  // of its weight
 };
 
-Dump Step(const std::vector<Parameter>& parameters) {
+Dump StepWith(const std::vector<Parameter>& parameters) {
   DumpBuilder b;
   b.Call("Optimizer.Adam.step.0.forward");
   for (const auto& [name, value, error] : parameters) {
@@ -39,23 +39,24 @@ int Equal(const Comparison& c) {
 }
 
 TEST(RenamedParameters, GradientsAndStateFollowTheWeights) {
-  const Comparison c = MustCompare(Step({{"first.weight", 1}, {"second.weight", 2}}),
-                                   Step({{"1.weight", 2}, {"0.weight", 1}}));
+  const Comparison c = MustCompare(StepWith({{"first.weight", 1}, {"second.weight", 2}}),
+                                   StepWith({{"1.weight", 2}, {"0.weight", 1}}));
   EXPECT_EQ(Equal(c), 8);
   EXPECT_EQ(c.rows.size(), 8u);
 }
 
 TEST(RenamedParameters, WeightsThatRoundArePairedToo) {
-  const Comparison c = MustCompare(Step({{"first.weight", 1, 1e-3}, {"second.weight", 2, 1e-3}}),
-                                   Step({{"1.weight", 2}, {"0.weight", 1}}));
+  const Comparison c =
+      MustCompare(StepWith({{"first.weight", 1, 1e-3}, {"second.weight", 2, 1e-3}}),
+                  StepWith({{"1.weight", 2}, {"0.weight", 1}}));
   EXPECT_EQ(Equal(c), 4) << "gradients and state";
 }
 
 // Layers that began alike are told apart by their order.
 TEST(RenamedParameters, OfEqualWeightsTheOrderTells) {
   const Comparison c =
-      MustCompare(Step({{"first.weight", 1}, {"second.weight", 1}, {"third.weight", 2}}),
-                  Step({{"2.weight", 2}, {"0.weight", 1}, {"1.weight", 1}}));
+      MustCompare(StepWith({{"first.weight", 1}, {"second.weight", 1}, {"third.weight", 2}}),
+                  StepWith({{"2.weight", 2}, {"0.weight", 1}, {"1.weight", 1}}));
   EXPECT_EQ(Equal(c), 12);
   EXPECT_EQ(c.rows.size(), 12u);
 }

@@ -61,7 +61,7 @@ simdjson::dom::element Parse(simdjson::dom::parser& parser, const std::string& t
 }
 
 // The text of a report without line ends, and without what stands before continued lines.
-std::string Joined(const std::string& report) {
+std::string JoinedLines(const std::string& report) {
   std::string text;
   for (const std::string& line : Lines(report)) {
     const size_t begin = line.find_first_not_of(" |");
@@ -92,7 +92,7 @@ TEST(TerminalReportTest, NamesAndPlacesAreNeverCut) {
   const Comparison c = MustCompare(Large(0.1, true), Large(0, false));
   for (const int width : {60, 80, 100}) {
     const std::string report = TerminalReport(c, {.width = width, .lines = 40});
-    const std::string text = Joined(report);
+    const std::string text = JoinedLines(report);
     for (const char* name :
          {"encoder.layers.6.self_attention.with_a_name_that_goes_on.Attention.forward.0",
           "encoder.layers.7.self_attention.with_a_name_that_goes_on.Attention.forward.0",
@@ -121,7 +121,7 @@ TEST(TerminalReportTest, NothingIsCutInAFile) {
 
 TEST(TerminalReportTest, WordsOfTheReportAreExplained) {
   const std::string differs = TerminalReport(MustCompare(Large(0.1, true), Large(0, false)));
-  EXPECT_THAT(Joined(differs), HasSubstr("legend   introduced: "));
+  EXPECT_THAT(JoinedLines(differs), HasSubstr("legend   introduced: "));
   EXPECT_THAT(differs, HasSubstr("inherited: an input is"));
   EXPECT_THAT(differs, HasSubstr("rounding: the"));
   EXPECT_THAT(TerminalReport(MustCompare(Large(0, false), Large(0, false))),
@@ -177,7 +177,7 @@ TEST(TerminalReportTest, ColorsOnlyWhenAsked) {
 }
 
 // A dump of one call.
-Dump OneCall(std::string_view name, Level level, double scale) {
+Dump DumpOfOneCall(std::string_view name, Level level, double scale) {
   DumpBuilder b;
   b.Call(std::string(name)).In(Numbers(scale, 0, scale / 2, 2)).Out(Numbers(scale, 0, scale, 4));
   Dump dump = b.Take();
@@ -190,7 +190,7 @@ TEST(SummaryTest, NothingJudgedIsAnErrorThatNamesTheCause) {
     const Comparison c = MustCompare(std::move(target), std::move(golden));
     return CheckSomethingWasJudged(c);
   };
-  const auto linear = [](Level level) { return OneCall("Torch.linear.0.forward", level, 1); };
+  const auto linear = [](Level level) { return DumpOfOneCall("Torch.linear.0.forward", level, 1); };
   EXPECT_TRUE(check(linear(Level::kL1), linear(Level::kL1)).ok());
 
   const Status empty = check(Dump(), linear(Level::kL1));
@@ -201,7 +201,7 @@ TEST(SummaryTest, NothingJudgedIsAnErrorThatNamesTheCause) {
   EXPECT_THAT(check(Dump(), Dump()).hint(), HasSubstr("neither"));
 
   const Status levels =
-      check(OneCall("Module.norm.LayerNorm.forward.0", Level::kL0, 7), linear(Level::kL1));
+      check(DumpOfOneCall("Module.norm.LayerNorm.forward.0", Level::kL0, 7), linear(Level::kL1));
   EXPECT_EQ(
       levels.message(),
       "nothing of dump.json and dump.json was compared: no value has a partner and a number on "
@@ -209,7 +209,7 @@ TEST(SummaryTest, NothingJudgedIsAnErrorThatNamesTheCause) {
   EXPECT_THAT(levels.hint(), HasSubstr("at level L0, the golden at level L1"));
   // The same calls, but both dumps have the same level.
   const Status names =
-      check(OneCall("Module.norm.LayerNorm.forward.0", Level::kMix, 7), linear(Level::kMix));
+      check(DumpOfOneCall("Module.norm.LayerNorm.forward.0", Level::kMix, 7), linear(Level::kMix));
   EXPECT_EQ(names.message(), levels.message());
   EXPECT_THAT(names.hint(), HasSubstr("-cm, -am and -dm"));
 }

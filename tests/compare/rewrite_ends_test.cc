@@ -27,8 +27,8 @@ std::string Rewritten(const Comparison& c) {
 }
 
 // x -> cos -> scaled, by one call or by two -> sin. `between`: more calls.
-using Calls = void (*)(DumpBuilder&);
-Dump Scaling(bool two, Calls between = nullptr, double error = 0) {
+using CallsOfEnd = void (*)(DumpBuilder&);
+Dump Scaling(bool two, CallsOfEnd between = nullptr, double error = 0) {
   DumpBuilder b;
   b.Call("Torch.cos.0.forward").In(Value(1)).Out(Value(2));
   if (two) {
@@ -46,7 +46,7 @@ Dump Scaling(bool two, Calls between = nullptr, double error = 0) {
 
 // A recomputation of torch.utils.checkpoint ends with an exception in each right run.
 TEST(RewriteEnds, ExceptionsOfBothSidesAreNoNote) {
-  const Calls raises = [](DumpBuilder& b) {
+  const CallsOfEnd raises = [](DumpBuilder& b) {
     b.Call("Torch.tanh.0.forward").In(Value(3));
     b.dump().records.back().exception = "_StopRecomputationError";
   };

@@ -25,7 +25,7 @@ Tensor V(int id, std::string shape = "[2, 8]") {
   return Numbers(1 + 0.13 * id, -2 - 0.29 * id, 0.11 + 0.017 * id, 5 + 0.7 * id)
       .Shape(std::move(shape));
 }
-constexpr double kRounding = 2e-7;
+constexpr double kRewriteRounding = 2e-7;
 
 // y = norm(x); attention(y); linear. `error`: of the attention's result.
 Dump Attention(bool fused, double error = 0) {
@@ -33,14 +33,14 @@ Dump Attention(bool fused, double error = 0) {
   b.Call("Functional.layer_norm.0.forward").In(V(1)).Out(V(2));
   if (fused) {
     b.Call("Functional.scaled_dot_product_attention.0.forward").In(V(2)).In(V(2)).In(V(2));
-    b.Out(Scaled(V(5), kRounding + error)).At("attn.py", 7, "y = sdpa(q, k, v)");
+    b.Out(Scaled(V(5), kRewriteRounding + error)).At("attn.py", 7, "y = sdpa(q, k, v)");
   } else {
     b.Call("Tensor.__matmul__.0.forward").In(V(2)).In(V(2)).Out(V(3, "[2, 2]"));
     b.At("attn.py", 8, "a = q @ k.T");
     b.Call("Torch.softmax.0.forward").In(V(3, "[2, 2]")).Out(V(4, "[2, 2]"));
     b.Call("Tensor.__matmul__.1.forward").In(V(4, "[2, 2]")).In(V(2)).Out(Scaled(V(5), error));
   }
-  b.Call("Functional.linear.0.forward").In(Scaled(V(5), error + (fused ? kRounding : 0)));
+  b.Call("Functional.linear.0.forward").In(Scaled(V(5), error + (fused ? kRewriteRounding : 0)));
   b.In(V(6, "[8, 8]")).Out(Scaled(V(7), error));
   return b.Take();
 }
@@ -84,7 +84,7 @@ Dump Projections(bool joined, bool swapped = false) {
   if (joined) {
     b.Call("Functional.linear.0.forward").In(V(2)).In(V(20, "[24, 8]")).Out(V(21, "[2, 24]"));
     b.Call("Torch.chunk.0.forward").In(V(21, "[2, 24]"));
-    for (const int id : {10, 11, 12}) b.Out(Scaled(V(id), kRounding));
+    for (const int id : {10, 11, 12}) b.Out(Scaled(V(id), kRewriteRounding));
   } else {
     for (const int i : {0, 1, 2}) {
       b.Call("Functional.linear." + std::to_string(i) + ".forward");
@@ -94,12 +94,12 @@ Dump Projections(bool joined, bool swapped = false) {
   int call = 0;
   for (const int id : {q, k, v}) {
     const std::string shape = "[1, 2, 8]";
-    const double by = joined ? kRounding : 0;
+    const double by = joined ? kRewriteRounding : 0;
     b.Call("Tensor.view." + std::to_string(call++) + ".forward").In(Scaled(V(id), by));
     b.Out(Scaled(V(id, shape), by)).At("attn.py", 10 + call, "x.view(1, 2, 8)");
   }
   b.Call("Torch.stack.0.forward");
-  for (const int id : {q, k, v}) b.In(Scaled(V(id, "[1, 2, 8]"), joined ? kRounding : 0));
+  for (const int id : {q, k, v}) b.In(Scaled(V(id, "[1, 2, 8]"), joined ? kRewriteRounding : 0));
   b.Out(swapped ? V(41) : V(40));
   b.Call("Torch.sin.0.forward").In(swapped ? V(41) : V(40)).Out(swapped ? V(43) : V(42));
   return b.Take();
@@ -129,13 +129,13 @@ Dump AttentionAroundCos(bool fused, double error = 0) {
   if (!fused) cos(b);
   if (fused) {
     b.Call("Functional.scaled_dot_product_attention.0.forward").In(V(2)).In(V(2)).In(V(2));
-    b.Out(Scaled(V(5), kRounding + error));
+    b.Out(Scaled(V(5), kRewriteRounding + error));
   } else {
     b.Call("Tensor.__matmul__.0.forward").In(V(2)).In(V(2)).Out(V(3, "[2, 2]"));
     b.Call("Tensor.__matmul__.1.forward").In(V(3, "[2, 2]")).In(V(2)).Out(Scaled(V(5), error));
   }
   if (fused) cos(b);
-  b.Call("Functional.linear.0.forward").In(Scaled(V(5), error + (fused ? kRounding : 0)));
+  b.Call("Functional.linear.0.forward").In(Scaled(V(5), error + (fused ? kRewriteRounding : 0)));
   b.In(V(6, "[8, 8]")).Out(Scaled(V(7), error));
   return b.Take();
 }
@@ -161,7 +161,7 @@ Dump Loss(bool composed, double error = 0) {
   const Tensor loss = Scaled(Numbers(3.2, 3.2, 3.2, 3.2).Shape("[]"), error);
   if (composed) {
     b.Call("Functional.log_softmax.0.forward").In(V(3)).Out(V(4));
-    b.Call("Functional.nll_loss.0.forward").In(V(4)).Out(Scaled(loss, kRounding));
+    b.Call("Functional.nll_loss.0.forward").In(V(4)).Out(Scaled(loss, kRewriteRounding));
   } else {
     b.Call("Functional.cross_entropy.0.forward").In(V(3)).Out(loss);
   }

@@ -18,7 +18,7 @@ using test::MustCompare;
 using test::Numbers;
 
 // A linear layer reads the data, a second linear layer reads its output.
-Dump OneRun(const char* data, const char* made, const char* weight) {
+Dump StartedRun(const char* data, const char* made, const char* weight) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward")
       .In(Numbers(1, -1, 0, 3).Print(data))
@@ -34,7 +34,7 @@ Dump OneRun(const char* data, const char* made, const char* weight) {
 }
 
 TEST(RunStartTest, TheSameWeightsAndData) {
-  const RunStart b = MustCompare(OneRun("d", "m", "w"), OneRun("d", "m", "w")).run_start;
+  const RunStart b = MustCompare(StartedRun("d", "m", "w"), StartedRun("d", "m", "w")).run_start;
   EXPECT_EQ(b.weights, "the same weights (1)");
   EXPECT_EQ(b.data, "the same data (1 tensor from outside)");
   EXPECT_EQ(b.settings, "");
@@ -43,7 +43,7 @@ TEST(RunStartTest, TheSameWeightsAndData) {
 // Before the weights, which differ then, too.
 TEST(RunStartTest, TwoStepsAreSaidFirst) {
   const auto at = [](const char* path) {
-    Dump dump = OneRun("d", "m", "w");
+    Dump dump = StartedRun("d", "m", "w");
     dump.path = path;
     return dump;
   };
@@ -58,7 +58,7 @@ TEST(RunStartTest, TwoStepsAreSaidFirst) {
 
 TEST(RunStartTest, RanksOfOtherLayoutsAreSaid) {
   const auto of = [](const char* path, const char* ranks) {
-    Dump dump = OneRun("d", "m", "w");
+    Dump dump = StartedRun("d", "m", "w");
     dump.path = path;
     if (*ranks != '\0')
       dump.provenance.emplace_back("parallel",
@@ -90,9 +90,9 @@ TEST(StepInPath, TheInnermostFolderOfAStep) {
 }
 
 TEST(RunStartTest, OtherWeightsAreNoData) {
-  Dump target = OneRun("d", "m", "w");
+  Dump target = StartedRun("d", "m", "w");
   target.weights.push_back({.name = "only.here", .fingerprint = "x"});
-  const RunStart b = MustCompare(std::move(target), OneRun("d", "n", "v")).run_start;
+  const RunStart b = MustCompare(std::move(target), StartedRun("d", "n", "v")).run_start;
   EXPECT_EQ(b.weights,
             "other weights (1 of 1 differ, first fc.weight, 1 on one side only, first only.here of "
             "the target)");
@@ -100,21 +100,21 @@ TEST(RunStartTest, OtherWeightsAreNoData) {
 }
 
 TEST(RunStartTest, WrappersDoNotHideTheNamesOfWeights) {
-  Dump target = OneRun("d", "m", "w");
+  Dump target = StartedRun("d", "m", "w");
   target.weights[0].name = "module._orig_mod.fc.weight";
-  EXPECT_EQ(MustCompare(std::move(target), OneRun("d", "m", "w")).run_start.weights,
+  EXPECT_EQ(MustCompare(std::move(target), StartedRun("d", "m", "w")).run_start.weights,
             "the same weights (1)");
-  Dump other = OneRun("d", "m", "w");
+  Dump other = StartedRun("d", "m", "w");
   other.weights[0].name = "head.weight";
-  EXPECT_EQ(MustCompare(std::move(other), OneRun("d", "m", "w")).run_start.weights,
+  EXPECT_EQ(MustCompare(std::move(other), StartedRun("d", "m", "w")).run_start.weights,
             "weights that have no name in common");
 }
 
 TEST(RunStartTest, OtherData) {
-  Dump golden = OneRun("e", "n", "w");
+  Dump golden = StartedRun("e", "n", "w");
   golden.leaves[0].max_value = 9;
   golden.leaves[0].max = "9";
-  const RunStart b = MustCompare(OneRun("d", "m", "w"), std::move(golden)).run_start;
+  const RunStart b = MustCompare(StartedRun("d", "m", "w"), std::move(golden)).run_start;
   EXPECT_EQ(b.data, "other data (Functional.linear.0.forward.input.0 differs)");
 }
 
@@ -143,7 +143,7 @@ TEST(RunStartTest, WhatTheOtherRunComputesIsNoData) {
 }
 
 TEST(RunStartTest, UnknownFactsAreNotReported) {
-  Dump target = OneRun("d", "m", "w"), golden = OneRun("d", "m", "w");
+  Dump target = StartedRun("d", "m", "w"), golden = StartedRun("d", "m", "w");
   target.weights.clear();
   golden.provenance.clear();
   const RunStart b = MustCompare(std::move(target), std::move(golden)).run_start;

@@ -22,7 +22,7 @@ formats::TensorFile Sample(int64_t elements, int64_t step) {
   return tensor;
 }
 
-std::vector<float> Values(const formats::TensorFile& tensor) {
+std::vector<float> ElementsOf(const formats::TensorFile& tensor) {
   const auto* first = static_cast<const float*>(tensor.data);
   return {first, first + tensor.shape[0]};
 }
@@ -32,8 +32,8 @@ TEST(SampledTensors, TwoStepsHaveTheElementsOfTheLeastCommonMultiple) {
     const auto a = CommonElements(Sample(elements, 2), "a", static_cast<double>(elements), 2, 3);
     const auto b = CommonElements(Sample(elements, 3), "b", static_cast<double>(elements), 3, 2);
     ASSERT_TRUE(a.ok() && b.ok()) << elements;
-    EXPECT_EQ(Values(*a), Values(Sample(elements, 6))) << elements;
-    EXPECT_EQ(Values(*b), Values(Sample(elements, 6))) << elements;
+    EXPECT_EQ(ElementsOf(*a), ElementsOf(Sample(elements, 6))) << elements;
+    EXPECT_EQ(ElementsOf(*b), ElementsOf(Sample(elements, 6))) << elements;
   }
 }
 
@@ -41,7 +41,7 @@ TEST(SampledTensors, AWholeTensorGivesWhatASampleHolds) {
   const auto whole = CommonElements(Sample(520, 1), "a", 520, 1, 2);
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ(whole->shape[0], 516);  // of 520 elements with step 2
-  EXPECT_EQ(Values(*whole), Values(Sample(520, 2)));
+  EXPECT_EQ(ElementsOf(*whole), ElementsOf(Sample(520, 2)));
 }
 
 TEST(SampledTensors, AnyOrderInMemoryIsReadInLogicalOrder) {
@@ -52,7 +52,7 @@ TEST(SampledTensors, AnyOrderInMemoryIsReadInLogicalOrder) {
       .dtype = DType::kFloat32, .shape = {20, 30}, .strides = {1, 20}, .data = transposed.data()};
   const auto taken = CommonElements(tensor, "a", 600, 1, 7);
   ASSERT_TRUE(taken.ok());
-  EXPECT_EQ(Values(*taken), Values(Sample(600, 7)));
+  EXPECT_EQ(ElementsOf(*taken), ElementsOf(Sample(600, 7)));
 }
 
 TEST(SampledTensors, SmallTensorsAreWhole) {

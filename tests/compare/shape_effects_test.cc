@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 // each = mean(x); loss = mean(each * weight). `reshaped`: the shape to which a call in between brings
 // `each`, that only this run makes; "": there is none. The product is [8, 8] where `each` is [8, 1].
-Dump Weighted(std::string reshaped) {
+Dump WeightedShape(std::string reshaped) {
   DumpBuilder b;
   b.Call("Tensor.mean.0.forward").In(Value(1).Shape("[8, 5]")).Out(Value(2).Shape("[8]"));
   if (!reshaped.empty()) {
@@ -30,7 +30,7 @@ Dump Weighted(std::string reshaped) {
 TEST(ShapeEffects, AReshapeThatMakesTheNextCallBroadcast) {
   for (const bool swap : {false, true}) {
     const Comparison c =
-        MustCompare(Weighted(swap ? "" : "[8, 1]"), Weighted(swap ? "[8, 1]" : ""));
+        MustCompare(WeightedShape(swap ? "" : "[8, 1]"), WeightedShape(swap ? "[8, 1]" : ""));
     EXPECT_EQ(First(c), "Tensor.reshape.0.forward") << c.first.why;
     EXPECT_THAT(c.first.why, HasSubstr(swap ? "shape [8] in the target, [8, 1] in the golden"
                                             : "shape [8, 1] in the target, [8] in the golden"));
@@ -39,7 +39,7 @@ TEST(ShapeEffects, AReshapeThatMakesTheNextCallBroadcast) {
 }
 
 TEST(ShapeEffects, AReshapeToTheSameShape) {
-  EXPECT_EQ(First(MustCompare(Weighted("[8]"), Weighted(""))), "none");
+  EXPECT_EQ(First(MustCompare(WeightedShape("[8]"), WeightedShape(""))), "none");
 }
 
 // x.mean(1, keepdim), then relu, then softmax over dimension 0. The target's x keeps a dimension.

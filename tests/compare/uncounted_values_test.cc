@@ -13,7 +13,7 @@ const Tensor kNew = Numbers(1, -1, 0, 5);
 
 // One call whose destination buffer has different old content on the two sides.
 template <typename Arguments>
-Comparison CallOf(const char* name, Arguments&& arguments, const Tensor& target_result = kNew) {
+Comparison CallWith(const char* name, Arguments&& arguments, const Tensor& target_result = kNew) {
   DumpBuilder t, g;
   arguments(t.Call(name), kOld).Out(target_result);
   arguments(g.Call(name), kOther).Out(kNew);
@@ -25,13 +25,13 @@ TEST(Overwritten, TheOldContentDoesNotCountWhereTheResultAgrees) {
     return b.In(old).In(kNew);
   };
   for (const char* name : {"Tensor.scatter_.0.forward", "Tensor.bernoulli_.0.forward"}) {
-    const Comparison c = CallOf(name, first);
+    const Comparison c = CallWith(name, first);
     EXPECT_EQ(c.measures[0].reason, Reason::kOverwritten) << name;
     EXPECT_EQ(c.classes[0], CallClass::kEqual) << name;
     EXPECT_EQ(c.first.pair, -1) << name;
   }
   const Comparison out =
-      CallOf("Torch.mm.0.forward", [](DumpBuilder& b, const Tensor& old) -> DumpBuilder& {
+      CallWith("Torch.mm.0.forward", [](DumpBuilder& b, const Tensor& old) -> DumpBuilder& {
         return b.In(kNew).Kwarg("out", old);
       });
   EXPECT_EQ(out.measures[1].reason, Reason::kOverwritten);

@@ -44,7 +44,7 @@ TEST(UnmatchedCalls, TheSameArgumentInAnotherPlaceIsNone) {
 }
 
 // With or without a call that clips gradients; all other values are equal.
-Dump Step(bool clips) {
+Dump ClippedStep(bool clips) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Numbers(1, -1, 0, 3)).Out(Numbers(2, -2, 0, 5));
   if (clips) {
@@ -81,9 +81,9 @@ TEST(UnmatchedCalls, AnArgumentWithoutEffectOnTheStepIsSaid) {
 }
 
 TEST(UnmatchedCalls, CallsAfterTheKillOfARunAreNotCounted) {
-  Dump killed = Step(false);
+  Dump killed = ClippedStep(false);
   killed.complete = false;
-  EXPECT_EQ(DescribeUnmatchedCalls(MustCompare(std::move(killed), Step(true))), "");
+  EXPECT_EQ(DescribeUnmatchedCalls(MustCompare(std::move(killed), ClippedStep(true))), "");
 }
 
 }  // namespace

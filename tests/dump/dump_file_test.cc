@@ -27,16 +27,16 @@ TEST(ReadDump, DamageIsReportedWithItsPlace) {
   EXPECT_THAT(message(""), HasSubstr("dump.json: expected '{', found the end of the file"));
   EXPECT_THAT(message("{}"), HasSubstr("expected the key \"data\" of a dump"));
   EXPECT_THAT(message("{\"task\": \"stat"), HasSubstr("found the end of the file"));
-  std::string damaged = Ours({Entry("Torch.f.0.forward"), Entry("Torch.g.0.forward")});
+  std::string damaged = Ours({EntryMember("Torch.f.0.forward"), EntryMember("Torch.g.0.forward")});
   const size_t at = damaged.rfind("\"dtype\": ") + 7;
   damaged[at] = ';';
   EXPECT_THAT(message(damaged),
               HasSubstr("dump.json:" + std::to_string(at) + ": expected ':' after a key"));
-  EXPECT_THAT(message(Ours({Entry("Torch.f.0.forward") + Entry("Torch.g.0.forward")})),
+  EXPECT_THAT(message(Ours({EntryMember("Torch.f.0.forward") + EntryMember("Torch.g.0.forward")})),
               HasSubstr("expected ',' or '}'"));
-  EXPECT_THAT(message(Ours({Entry("Torch.f.0.forward")}) + "x"),
+  EXPECT_THAT(message(Ours({EntryMember("Torch.f.0.forward")}) + "x"),
               HasSubstr("nothing after the document"));
-  std::string counts = Entry("Torch.f.0.forward");
+  std::string counts = EntryMember("Torch.f.0.forward");
   counts.replace(counts.find("\"nan\": 2"), 8, "\"nan\": -2");
   EXPECT_THAT(message(Ours({counts})), HasSubstr("a count of elements"));
   EXPECT_THAT(message(std::string(kHeader) + std::string(100000, '[')), HasSubstr("expected"));
@@ -44,7 +44,7 @@ TEST(ReadDump, DamageIsReportedWithItsPlace) {
 
 TEST(ReadDump, HeaderMembersMayFollowTheData) {
   TemporaryFolder folder;
-  std::string entry = Entry("Torch.f.0.forward");
+  std::string entry = EntryMember("Torch.f.0.forward");
   entry.insert(entry.find("\"fingerprint\""), "\"data_name\": \"named.by.file.pt\", ");
   const Result<Dump> dump = ReadDump(folder.Write(
       "dump.json", "{\"data\": {" + entry + "}, \"task\": \"tensor\", \"level\": \"L0\"}"));
@@ -60,7 +60,7 @@ TEST(ReadDump, AnotherVersionOfOursIsReadAsOurs) {
   TemporaryFolder folder;
   const Result<Dump> dump = ReadDump(
       folder.Write("dump.json", "{\"tool\": \"msprobe 28.1\", \"level\": \"L0\", \"data\": {" +
-                                    Entry("Torch.f.0.forward") + "}}"));
+                                    EntryMember("Torch.f.0.forward") + "}}"));
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_EQ(dump->dialect, Dialect::kOtherOurs);
   EXPECT_EQ(dump->DialectName(), "msprobe 28");
@@ -116,10 +116,10 @@ void CutAtEveryByte(const std::string& text) {
 }
 
 TEST(ReadDump, CutAtEveryByteOurs) {
-  CutAtEveryByte(
-      Ours({Entry("Torch.f.0.forward", ", \"stack\": 17"), Entry("Torch.g\\u00e9.0.forward"),
-            "\"Module.m.M.parameters_grad.0\": {\"w\": [" + std::string(kTensor) + "]}",
-            "\"x.0.debug\": null", "\"Torch.n.0.forward\": null", Entry("Torch.h.0.forward")}));
+  CutAtEveryByte(Ours(
+      {EntryMember("Torch.f.0.forward", ", \"stack\": 17"), EntryMember("Torch.g\\u00e9.0.forward"),
+       "\"Module.m.M.parameters_grad.0\": {\"w\": [" + std::string(kTensor) + "]}",
+       "\"x.0.debug\": null", "\"Torch.n.0.forward\": null", EntryMember("Torch.h.0.forward")}));
 }
 
 TEST(ReadDump, CutAtEveryByteMsprobe26) {
@@ -132,7 +132,7 @@ TEST(ReadDump, CutAtEveryByteMsprobe26) {
 TEST(ReadDump, KilledRunSaysWhatIsKept) {
   TemporaryFolder folder;
   const std::string text =
-      Ours({Entry("Torch.f.0.forward"), Entry("Torch.g.0.forward")}, /*closed=*/false);
+      Ours({EntryMember("Torch.f.0.forward"), EntryMember("Torch.g.0.forward")}, /*closed=*/false);
   const Result<Dump> dump = ReadDump(folder.Write("dump.json", text + ",\n\"Tensor.ad"));
   ASSERT_TRUE(dump.ok());
   EXPECT_FALSE(dump->complete);
@@ -158,8 +158,8 @@ TEST(ReadDump, PiecesJoinSeamlessly) {
     constexpr int kEntries = 6000;
     for (int i = 0; i < kEntries; ++i) {
       if (i > 0) text += indented ? ",\n  " : ",\n";
-      std::string entry =
-          Entry("Torch.f." + std::to_string(i) + ".forward", ", \"stack\": " + std::to_string(i));
+      std::string entry = EntryMember("Torch.f." + std::to_string(i) + ".forward",
+                                      ", \"stack\": " + std::to_string(i));
       if (indented) {
         for (size_t at = 0; (at = entry.find("{\"type\"", at)) != std::string::npos; at += 8)
           entry.replace(at, 1, "{\n     ");

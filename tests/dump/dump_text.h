@@ -20,7 +20,7 @@ inline constexpr std::string_view kTensor =
     "\"zero\": 1}";
 
 // One call: inputs are a tensor and an integer, the output is a tensor. `more`: further members.
-inline std::string Entry(std::string_view name, std::string_view more = "") {
+inline std::string EntryMember(std::string_view name, std::string_view more = "") {
   return "\"" + std::string(name) + "\": {\"input_args\": [" + std::string(kTensor) +
          ", {\"type\": \"int\", \"value\": 3}], \"input_kwargs\": {}, \"output\": [" +
          std::string(kTensor) + "]" + std::string(more) + "}";

@@ -42,7 +42,7 @@ std::string EntryText(const Entry& entry) {
   return text;
 }
 
-bool Contains(const std::string& text, std::string_view part) {
+bool HasPart(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -74,20 +74,20 @@ TEST(EntryJson, NumbersOfNarrowFloatsHaveTheDigitsOfAFloat32) {
     TensorValue t = SomeTensor(narrow ? DType::kFloat16 : DType::kFloat64);
     t.stats.max = 4.562695503234863, t.stats.min = -std::numeric_limits<double>::infinity();
     t.stats.mean = -0.0011109666459075337, t.stats.norm = 1e300;
-    EXPECT_TRUE(Contains(TensorText(t), narrow ? R"("Max":4.5626955,"Min":-Infinity,)"
-                                                 R"("Mean":-0.0011109667,"Norm":1e+300,)"
-                                               : R"("Max":4.562695503234863,"Min":-Infinity,)"
-                                                 R"("Mean":-0.0011109666459075337,"Norm":1e+300,)"))
+    EXPECT_TRUE(HasPart(TensorText(t), narrow ? R"("Max":4.5626955,"Min":-Infinity,)"
+                                                R"("Mean":-0.0011109667,"Norm":1e+300,)"
+                                              : R"("Max":4.562695503234863,"Min":-Infinity,)"
+                                                R"("Mean":-0.0011109666459075337,"Norm":1e+300,)"))
         << TensorText(t);
   }
 }
 
 TEST(EntryJson, SpellsExtremaByKindOfDtype) {
-  EXPECT_TRUE(Contains(TensorText(SomeTensor(DType::kInt64)), R"("Max":3,"Min":-1,)"));
-  EXPECT_TRUE(Contains(TensorText(SomeTensor(DType::kBool)), R"("Max":true,"Min":true,)"));
+  EXPECT_TRUE(HasPart(TensorText(SomeTensor(DType::kInt64)), R"("Max":3,"Min":-1,)"));
+  EXPECT_TRUE(HasPart(TensorText(SomeTensor(DType::kBool)), R"("Max":true,"Min":true,)"));
   TensorValue huge = SomeTensor(DType::kUInt64);
   huge.stats.int_max = -1;  // the bit pattern of 2^64 - 1
-  EXPECT_TRUE(Contains(TensorText(huge), "\"Max\":18446744073709551615,"));
+  EXPECT_TRUE(HasPart(TensorText(huge), "\"Max\":18446744073709551615,"));
 }
 
 // Whoever takes the number without its text judges as a reader of the file does.
@@ -130,10 +130,10 @@ TEST(EntryJson, AChecksumStandsWhereTheOlderToolPutsIt) {
   t.requires_grad = false;
   t.stats.checksum = 0x00abcdef;
   t.checksum = kernels::Checksum::kCrc32;
-  EXPECT_TRUE(Contains(TensorText(t), R"("requires_grad":false,"md5":"00abcdef","fp":"ASN)"));
+  EXPECT_TRUE(HasPart(TensorText(t), R"("requires_grad":false,"md5":"00abcdef","fp":"ASN)"));
   t.stats.checksum = 0x81560d85042591cd;
   t.checksum = kernels::Checksum::kXor;
-  EXPECT_TRUE(Contains(TensorText(t), R"(false,"md5":"0x81560d85042591cd","fp":"ASN)"));
+  EXPECT_TRUE(HasPart(TensorText(t), R"(false,"md5":"0x81560d85042591cd","fp":"ASN)"));
   t.with_statistics = t.with_counts = false;
   EXPECT_EQ(TensorText(t), R"({"type":"torch.Tensor","dtype":"torch.int8","shape":[2],)"
                            R"("md5":"0x81560d85042591cd","requires_grad":false,)"
@@ -206,11 +206,11 @@ TEST(EntryJson, AnUnreadableOrEmptyTensorHasNullsNotNumbers) {
   const std::string nulls = R"("Max":null,"Min":null,"Mean":null,"Norm":null)";
   TensorValue t = SomeTensor();
   t.numbers = TensorValue::Numbers::kUnreadable;
-  EXPECT_TRUE(Contains(TensorText(t), nulls));
-  EXPECT_FALSE(Contains(TensorText(t), "fp"));
+  EXPECT_TRUE(HasPart(TensorText(t), nulls));
+  EXPECT_FALSE(HasPart(TensorText(t), "fp"));
   t = SomeTensor();
   t.stats = kernels::Stats();
-  EXPECT_TRUE(Contains(TensorText(t), nulls));
+  EXPECT_TRUE(HasPart(TensorText(t), nulls));
 }
 
 TEST(EntryJson, WritesNonFiniteValuesAndTheirCounts) {
@@ -220,7 +220,7 @@ TEST(EntryJson, WritesNonFiniteValuesAndTheirCounts) {
   t.stats.nan = 2;
   t.stats.neg_inf = 1;
   t.with_fingerprint = false;
-  EXPECT_TRUE(Contains(
+  EXPECT_TRUE(HasPart(
       TensorText(t), R"("Max":Infinity,"Min":NaN,"Mean":Infinity,"Norm":NaN,"nan":2,"neg_inf":1})"))
       << TensorText(t);
 }
@@ -268,26 +268,26 @@ TEST(EntryJson, ReadsBackAsItWasWritten) {
 
 TEST(EntryJson, FactsThatFewTensorsHave) {
   TensorValue tensor = SomeTensor();
-  EXPECT_FALSE(Contains(TensorText(tensor), "stride"));
-  EXPECT_FALSE(Contains(TensorText(tensor), "unwritten"));
-  EXPECT_FALSE(Contains(TensorText(tensor), "rest_"));
+  EXPECT_FALSE(HasPart(TensorText(tensor), "stride"));
+  EXPECT_FALSE(HasPart(TensorText(tensor), "unwritten"));
+  EXPECT_FALSE(HasPart(TensorText(tensor), "rest_"));
   tensor.strides = {1, 2};
   tensor.vmap = {1, 0};
   tensor.unreadable = "meta tensor";
   tensor.unwritten = "Torch.empty.0.forward";
   tensor.rest = {.extremes = 2, .max = 1.5, .min = -2, .norm = 2.5};
-  EXPECT_FALSE(Contains(TensorText(tensor), "\"sk\""));
+  EXPECT_FALSE(HasPart(TensorText(tensor), "\"sk\""));
   tensor.sketch = {.rows = {1, 2}, .wave = {3, 4}, .squares = 5};
   const std::string text = TensorText(tensor);
-  EXPECT_TRUE(Contains(text, R"("stride":[1, 2],"vmap":[1, 0],"unreadable":"meta tensor",)"
-                             R"("unwritten":"Torch.empty.0.forward")"))
+  EXPECT_TRUE(HasPart(text, R"("stride":[1, 2],"vmap":[1, 0],"unreadable":"meta tensor",)"
+                            R"("unwritten":"Torch.empty.0.forward")"))
       << text;
-  EXPECT_TRUE(Contains(text, R"("extremes":2,"rest_max":1.5,"rest_min":-2.0,"rest_norm":2.5)"))
+  EXPECT_TRUE(HasPart(text, R"("extremes":2,"rest_max":1.5,"rest_min":-2.0,"rest_norm":2.5)"))
       << text;
-  EXPECT_TRUE(Contains(text, R"(,"sk":"P_AAAAAAAAAQAAAAAAAAAAQBQAAAAAAAAQAgAAAAAAAAQBAAAAAAAAA"})"))
+  EXPECT_TRUE(HasPart(text, R"(,"sk":"P_AAAAAAAAAQAAAAAAAAAAQBQAAAAAAAAQAgAAAAAAAAQBAAAAAAAAA"})"))
       << text;
   tensor.with_statistics = false;
-  EXPECT_FALSE(Contains(TensorText(tensor), "\"sk\""));
+  EXPECT_FALSE(HasPart(TensorText(tensor), "\"sk\""));
   tensor.Clear();
   EXPECT_TRUE(tensor.strides.empty() && tensor.unwritten.empty() && !tensor.rest && !tensor.sketch);
   EXPECT_TRUE(tensor.vmap.empty() && tensor.unreadable.empty());

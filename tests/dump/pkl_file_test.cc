@@ -54,7 +54,7 @@ Dump Read(const std::string& text, std::vector<int32_t>* segments = nullptr) {
   return dump;
 }
 
-std::string Tensor(const std::string& name) {
+std::string PklTensor(const std::string& name) {
   return "[\"" + name + "\", 0, [], \"torch.float32\", [2, 3], [1.5, -2.0, 0.25]]\n";
 }
 
@@ -105,7 +105,7 @@ TEST(PklFile, OneLineOfSeveralValuesAsTheFirstPtdbgWroteIt) {
       R"(["7_Torch_a_forward_stack_info.0", ["net.py", "18", "f", "y"]])"
       R"(["7_Torch_a_forward_stack_info.0.0", "net.py"])"
       "\n" +
-      Tensor("7_Torch_a_forward_input.0"));
+      PklTensor("7_Torch_a_forward_input.0"));
   EXPECT_EQ(dump.dialect, Dialect::kPtdbgFirst);
   ASSERT_EQ(dump.records.size(), 1u);
   ASSERT_EQ(dump.stacks.size(), 1u);
@@ -116,9 +116,9 @@ TEST(PklFile, OneLineOfSeveralValuesAsTheFirstPtdbgWroteIt) {
 
 // In the oldest dialect, the backward "input" is the result of the call.
 TEST(PklFile, LabelsOfTheFirstBackward) {
-  const std::string lines = Tensor("3_Torch_a_backward_input.0") +
-                            Tensor("3_Torch_a_backward_output.0") +
-                            Tensor("4_Torch_a_forward_input.0");
+  const std::string lines = PklTensor("3_Torch_a_backward_input.0") +
+                            PklTensor("3_Torch_a_backward_output.0") +
+                            PklTensor("4_Torch_a_forward_input.0");
   const Dump dump = Read(lines);
   EXPECT_EQ(dump.leaves[0].slot, Slot::kInput);
   EXPECT_EQ(dump.leaves[0].name, "3_Torch_a_backward_output.0");
@@ -128,8 +128,8 @@ TEST(PklFile, LabelsOfTheFirstBackward) {
 
 TEST(PklFile, BackwardCallsOfNumberedLinesRunInReverse) {
   const Dump dump =
-      Read(Tensor("0_Torch_a_forward_input.0") + Tensor("1_Torch_a_forward_input.0") +
-           Tensor("2_Torch_a_backward_input.0") + Tensor("3_Torch_a_backward_input.0"));
+      Read(PklTensor("0_Torch_a_forward_input.0") + PklTensor("1_Torch_a_forward_input.0") +
+           PklTensor("2_Torch_a_backward_input.0") + PklTensor("3_Torch_a_backward_input.0"));
   EXPECT_EQ(dump.records[2].call, 1);
   EXPECT_EQ(dump.records[3].call, 0);
 }
@@ -166,20 +166,20 @@ TEST(PklFile, ThirteenElementsAreASampleWhenTheOthersAre) {
 
 TEST(PklFile, SegmentsOfAFileThatWasAppendedTo) {
   std::vector<int32_t> segments;
-  Read(Tensor("3_Torch_a_forward_input.0") + Tensor("4_Torch_b_forward_input.0") +
-           Tensor("0_Torch_a_forward_input.0"),
+  Read(PklTensor("3_Torch_a_forward_input.0") + PklTensor("4_Torch_b_forward_input.0") +
+           PklTensor("0_Torch_a_forward_input.0"),
        &segments);
   EXPECT_THAT(segments, ElementsAre(0, 0, 1));
 }
 
 TEST(PklFile, DamagedLinesAreLeftOutAndCounted) {
-  Dump dump = Read(Tensor("Torch_a_0_forward_input.0") + "[\"Torch_b_0_forward_inp\n" +
-                   Tensor("Torch_c_0_forward_input.0") + "[\"Torch_d_0_forward_output\", 0, [");
+  Dump dump = Read(PklTensor("Torch_a_0_forward_input.0") + "[\"Torch_b_0_forward_inp\n" +
+                   PklTensor("Torch_c_0_forward_input.0") + "[\"Torch_d_0_forward_output\", 0, [");
   EXPECT_EQ(dump.records.size(), 2u);
   EXPECT_FALSE(dump.complete);
   EXPECT_THAT(dump.note, HasSubstr("1 line could not be read, the first is line 2: d.pkl:"));
   EXPECT_THAT(dump.note, HasSubstr("bytes of an unfinished line ignored"));
-  dump = Read(Tensor("Torch_a_0_forward_input.0") + Tensor("loss"));
+  dump = Read(PklTensor("Torch_a_0_forward_input.0") + PklTensor("loss"));
   EXPECT_THAT(dump.note, HasSubstr("1 name of another form left out, the first \"loss\""));
 }
 

@@ -6,7 +6,7 @@ namespace msprobe::dump {
 namespace {
 
 // The indices of the wanted calls among `names`, as digits.
-std::string Wanted(const PklStyle& style, const std::vector<std::string>& names) {
+std::string WantedNames(const PklStyle& style, const std::vector<std::string>& names) {
   PklScope scope(style);
   std::string wanted;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -22,26 +22,26 @@ const std::vector<std::string> kNumbered = {"0_Tensor_abs_forward", "1_Functiona
                                             "2_Torch_cat_forward", "10_Functional_relu_backward"};
 
 TEST(PklScope, AllAndApiStackWantEverything) {
-  EXPECT_EQ(Wanted({.mode = PklMode::kAll}, kCounted), "012345");
-  EXPECT_EQ(Wanted({.mode = PklMode::kApiStack}, kCounted), "012345");
-  EXPECT_EQ(Wanted({.mode = PklMode::kStack}, kCounted), "012345");
+  EXPECT_EQ(WantedNames({.mode = PklMode::kAll}, kCounted), "012345");
+  EXPECT_EQ(WantedNames({.mode = PklMode::kApiStack}, kCounted), "012345");
+  EXPECT_EQ(WantedNames({.mode = PklMode::kStack}, kCounted), "012345");
 }
 
 TEST(PklScope, ANumberAtTheEndIsAWholeOne) {
-  EXPECT_EQ(Wanted({.mode = PklMode::kList, .scope = {"Tensor_abs_1"}}, kCounted), "05");
-  EXPECT_EQ(Wanted({.mode = PklMode::kList, .scope = {"Tensor_abs"}}, kCounted), "015");
-  EXPECT_EQ(
-      Wanted({.mode = PklMode::kList, .scope = {"Torch_cat_0_forward", "Tensor_abs_10"}}, kCounted),
-      "13");
-  EXPECT_EQ(Wanted({.dialect = PklDialect::kNumbered, .mode = PklMode::kList, .scope = {"1_"}},
-                   kNumbered),
+  EXPECT_EQ(WantedNames({.mode = PklMode::kList, .scope = {"Tensor_abs_1"}}, kCounted), "05");
+  EXPECT_EQ(WantedNames({.mode = PklMode::kList, .scope = {"Tensor_abs"}}, kCounted), "015");
+  EXPECT_EQ(WantedNames({.mode = PklMode::kList, .scope = {"Torch_cat_0_forward", "Tensor_abs_10"}},
+                        kCounted),
+            "13");
+  EXPECT_EQ(WantedNames({.dialect = PklDialect::kNumbered, .mode = PklMode::kList, .scope = {"1_"}},
+                        kNumbered),
             "1");
 }
 
 TEST(PklScope, ARangeIncludesBothEndsAndComesOnceAStep) {
   const PklStyle style{.mode = PklMode::kRange,
                        .scope = {"Functional_relu_0_forward", "Functional_relu_0_backward"}};
-  EXPECT_EQ(Wanted(style, kCounted), "234");
+  EXPECT_EQ(WantedNames(style, kCounted), "234");
   PklScope scope(style);
   for (const std::string& name : kCounted) (void)scope.Wants(name);
   EXPECT_FALSE(scope.Wants("Functional_relu_0_forward"));
@@ -51,18 +51,19 @@ TEST(PklScope, ARangeIncludesBothEndsAndComesOnceAStep) {
 
 TEST(PklScope, OfNumberedCallsOnlyTheNumbersCount) {
   EXPECT_EQ(
-      Wanted(
+      WantedNames(
           {.dialect = PklDialect::kNumbered, .mode = PklMode::kRange, .scope = {"1_whatever", "2"}},
           kNumbered),
       "12");
   EXPECT_EQ(
-      Wanted({.dialect = PklDialect::kNumbered, .mode = PklMode::kStack, .scope = {"0_x", "1_y"}},
-             kNumbered),
+      WantedNames(
+          {.dialect = PklDialect::kNumbered, .mode = PklMode::kStack, .scope = {"0_x", "1_y"}},
+          kNumbered),
       "01");
 }
 
 TEST(PklScope, ApiListIsAPartOfTheNameWhateverItsCase) {
-  EXPECT_EQ(Wanted({.mode = PklMode::kApiList, .api_list = {"RELU", "cat"}}, kCounted), "234");
+  EXPECT_EQ(WantedNames({.mode = PklMode::kApiList, .api_list = {"RELU", "cat"}}, kCounted), "234");
 }
 
 TEST(NumberInFront, IsAtTheBeginning) {

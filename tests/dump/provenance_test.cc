@@ -46,7 +46,7 @@ TEST(GitRevision, IsEmptyWhereNothingCanBeTold) {
 
 TEST(ReadDump, ProvenanceAndWeights) {
   TemporaryFolder folder;
-  std::string text = Ours({Entry("Torch.f.0.forward")});
+  std::string text = Ours({EntryMember("Torch.f.0.forward")});
   text.insert(text.find("\"data\""), R"("provenance": {"torch": "2.13.0", "threads": 2}, )");
   folder.Write("dump.json", text);
   folder.Write("weights.json", "{\n\"fc.weight\": " + std::string(kTensor) +

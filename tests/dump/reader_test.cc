@@ -139,9 +139,9 @@ TEST(ReadDump, OurDialect) {
                "\"megatron_micro_step_number\": 2,\n\"x\": null\n}\n");
   const Result<Dump> read = ReadDump(folder.Write(
       "dump.json",
-      Ours({Entry("Torch.f.0.forward", ", \"stack\": 3"),
-            Entry("Torch.g.0.forward", ", \"stack\": \"3\", \"exception\": \"RuntimeError\""),
-            Entry("Torch.g.1.forward")})));
+      Ours({EntryMember("Torch.f.0.forward", ", \"stack\": 3"),
+            EntryMember("Torch.g.0.forward", ", \"stack\": \"3\", \"exception\": \"RuntimeError\""),
+            EntryMember("Torch.g.1.forward")})));
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   const Dump& dump = *read;
   EXPECT_EQ(dump.dialect, Dialect::kMsprobe27);
@@ -170,10 +170,11 @@ TEST(ReadDump, ModesModulesAndNamesOfParameters) {
                "{\n\"Torch.max\":[\"input\",\"\",\"keepdim\"],\n\"Torch.f\":[\"x\"],\n\"Torch.h\":"
                "[[\"a: Tensor\"],[\"b: int/str\",\"c...\"]]}\n");
   const Result<Dump> read = ReadDump(folder.Write(
-      "dump.json", Ours({Entry("Module.m.M.forward.0", ", \"training\": true"),
-                         Entry("Module.m.M.forward.1", ", \"training\": false"),
-                         Entry("Module.m.M.forward.2", ", \"training\": \"yes\", \"module\": 3"),
-                         Entry("Torch.f.0.forward", ", \"module\": \"Module.m.M\"")})));
+      "dump.json",
+      Ours({EntryMember("Module.m.M.forward.0", ", \"training\": true"),
+            EntryMember("Module.m.M.forward.1", ", \"training\": false"),
+            EntryMember("Module.m.M.forward.2", ", \"training\": \"yes\", \"module\": 3"),
+            EntryMember("Torch.f.0.forward", ", \"module\": \"Module.m.M\"")})));
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   EXPECT_EQ(read->records[0].training, Record::Mode::kTrain);
   EXPECT_EQ(read->records[1].training, Record::Mode::kEval);
@@ -224,7 +225,7 @@ TEST(ReadDump, FindsTheDump) {
   TemporaryFolder folder;
   EXPECT_EQ(ReadDump(folder.path() + "/nowhere").status().code(), ErrorCode::kNotFound);
   EXPECT_THAT(ReadDump(folder.path()).status().message(), HasSubstr("holds no dump"));
-  const std::string text = Ours({Entry("Torch.f.0.forward")});
+  const std::string text = Ours({EntryMember("Torch.f.0.forward")});
   folder.Write("step10/rank0/dump.json", text);
   EXPECT_TRUE(ReadDump(folder.path()).ok());
   folder.Write("step2/rank10/dump.json", text);
@@ -248,7 +249,7 @@ TEST(ReadDump, FindsTheDump) {
 
 TEST(ReadDump, DumpMovesWithItsText) {
   TemporaryFolder folder;
-  Result<Dump> read = ReadDump(folder.Write("dump.json", Ours({Entry("Torch.f.0.forward")})));
+  Result<Dump> read = ReadDump(folder.Write("dump.json", Ours({EntryMember("Torch.f.0.forward")})));
   ASSERT_TRUE(read.ok());
   const Dump moved = std::move(*read);
   EXPECT_EQ(moved.leaves[0].name, "Torch.f.0.forward.input.0");

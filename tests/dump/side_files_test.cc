@@ -38,7 +38,7 @@ TEST(ReadDump, FramesOfMsprobe1AreFoundByEntry) {
 
 TEST(ReadDump, DamagedSideFilesAreReported) {
   TemporaryFolder folder;
-  folder.Write("dump.json", Ours({Entry("Torch.f.0.forward")}));
+  folder.Write("dump.json", Ours({EntryMember("Torch.f.0.forward")}));
   folder.Write("stack.json", "{\"0\": 5}");
   EXPECT_THAT(ReadDump(folder.path()).status().message(), HasSubstr("stack.json:6: expected '['"));
   folder.Write("stack.json", "{\"0\": [[\"Torch.f.0.forward\"], [\"fr");

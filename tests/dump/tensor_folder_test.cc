@@ -14,9 +14,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::string kData = std::string(MSPROBE_TEST_DATA) + "/";
+const std::string kTestData = std::string(MSPROBE_TEST_DATA) + "/";
 
-std::vector<std::string> Names(const Dump& dump) {
+std::vector<std::string> NamesOfFolder(const Dump& dump) {
   std::vector<std::string> names;
   for (const Record& record : dump.records) names.emplace_back(record.name);
   return names;
@@ -24,7 +24,7 @@ std::vector<std::string> Names(const Dump& dump) {
 
 TEST(TensorFolder, NamesOrderAndWhatIsLeftOut) {
   const TemporaryFolder folder;
-  const std::string npy = ReadWhole(kData + "npy/f4_c.npy");
+  const std::string npy = ReadWhole(kTestData + "npy/f4_c.npy");
   for (const char* name : {"a10.npy", "a2.npy", "b/c.npy", "b/c.pt", "no_extension"})
     folder.Write(name, npy);
   folder.Write("notes.txt", "text");
@@ -32,7 +32,8 @@ TEST(TensorFolder, NamesOrderAndWhatIsLeftOut) {
   const Result<Dump> dump = ReadDump(folder.path());
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_EQ(dump->dialect, Dialect::kTensors);
-  EXPECT_THAT(Names(*dump), ElementsAre("a2", "a10", "b/c.npy", "b/c.pt", "empty", "no_extension"));
+  EXPECT_THAT(NamesOfFolder(*dump),
+              ElementsAre("a2", "a10", "b/c.npy", "b/c.pt", "empty", "no_extension"));
   EXPECT_THAT(dump->note, HasSubstr("1 file is no tensor and left out, the first: notes.txt"));
   EXPECT_EQ(dump->leaves[0].shape, "[2, 3]");
   EXPECT_EQ(dump->leaves[0].dtype, "torch.float32");
@@ -42,7 +43,7 @@ TEST(TensorFolder, NamesOrderAndWhatIsLeftOut) {
 }
 
 TEST(TensorFolder, AFileOfSeveralTensors) {
-  const std::string path = kData + "safetensors/dtypes.safetensors";
+  const std::string path = kTestData + "safetensors/dtypes.safetensors";
   const Result<Dump> dump = ReadDump(path);
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_EQ(dump->records.size(), 19u);
@@ -54,11 +55,11 @@ TEST(TensorFolder, AFileOfSeveralTensors) {
   }
   const TemporaryFolder folder;
   folder.Write("model.safetensors", ReadWhole(path));
-  EXPECT_THAT(Names(*ReadDump(folder.path())), testing::Contains("model/bf16"));
+  EXPECT_THAT(NamesOfFolder(*ReadDump(folder.path())), testing::Contains("model/bf16"));
 }
 
 TEST(TensorFolder, TheRecordOfAFileOfOneTensorHasNoNameOfItsOwn) {
-  const Result<Dump> dump = ReadDump(kData + "npy/f4_c.npy");
+  const Result<Dump> dump = ReadDump(kTestData + "npy/f4_c.npy");
   ASSERT_TRUE(dump.ok());
   EXPECT_EQ(dump->records[0].name, "f4_c");
   EXPECT_EQ(dump->records[0].api, "tensor");
@@ -67,7 +68,7 @@ TEST(TensorFolder, TheRecordOfAFileOfOneTensorHasNoNameOfItsOwn) {
 // No file outside the folder of a dump is opened; only the row of a bad name is lost.
 TEST(TensorData, LinksDevicesAndWaysOutAreRefused) {
   const TemporaryFolder folder;
-  const std::string npy = ReadWhole(kData + "npy/f4_c.npy");
+  const std::string npy = ReadWhole(kTestData + "npy/f4_c.npy");
   folder.Write("tensors/fine.npy", npy);
   folder.Write("secret.npy", npy);
   const std::filesystem::path tensors = folder.path() + "/tensors";

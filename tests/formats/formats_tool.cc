@@ -58,7 +58,7 @@ Status Convert(const std::string& from, const std::string& to,
   return WritePt(to, tensor.view(), options);
 }
 
-Status Csv(const std::string& out, std::string_view table) {
+Status WriteTable(const std::string& out, std::string_view table) {
   CsvWriter rows;
   for (std::string_view row : Split(table, '\x1e')) {
     if (row.empty()) continue;
@@ -106,7 +106,7 @@ Status Run(const std::vector<std::string>& words) {
   if (words.size() == 2 && (words[0] == "csv" || words[0] == "xlsx")) {
     const std::string table((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());
-    return words[0] == "csv" ? Csv(words[1], table) : Xlsx(words[1], table);
+    return words[0] == "csv" ? WriteTable(words[1], table) : Xlsx(words[1], table);
   }
   return InvalidArgument(
       "usage: formats_tool list FILE | convert FILE OUT [FLAG...] | csv OUT | xlsx OUT");

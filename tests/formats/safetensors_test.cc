@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string Written(const std::string& header, const std::string& data) {
+std::string WrittenSafetensors(const std::string& header, const std::string& data) {
   std::string bytes;
   AppendLittle<uint64_t>(&bytes, header.size());
   const std::string path = TestFolder() + "/t.safetensors";
@@ -78,9 +78,10 @@ TEST(Safetensors, RefusesInconsistentFiles) {
 }
 
 TEST(Safetensors, DataThatAreNotAlignedAreCopied) {
-  const std::string path = Written(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                                   R"("b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})",
-                                   std::string("\1\0\0\x80\x3f", 5));
+  const std::string path =
+      WrittenSafetensors(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                         R"("b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})",
+                         std::string("\1\0\0\x80\x3f", 5));
   const auto file = SafetensorsFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status().ToString();
   const Result<TensorFile> tensor = file->Read(*file->Find("b"));
@@ -90,7 +91,7 @@ TEST(Safetensors, DataThatAreNotAlignedAreCopied) {
 
 TEST(Safetensors, FourBitElementsAreCountedInBytes) {
   const auto file = SafetensorsFile::Open(
-      Written(R"({"a":{"dtype":"F4","shape":[2,4],"data_offsets":[0,4]}})", "abcd"));
+      WrittenSafetensors(R"({"a":{"dtype":"F4","shape":[2,4],"data_offsets":[0,4]}})", "abcd"));
   ASSERT_TRUE(file.ok()) << file.status().ToString();
   EXPECT_EQ(file->entries()[0].shape, (std::vector<int64_t>{2, 2}));
 }
@@ -99,7 +100,7 @@ TEST(Safetensors, FourBitElementsAreCountedInBytes) {
 TEST(Safetensors, ToldFromAPickle) {
   std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
   header.resize(128, ' ');
-  const Result<TensorFile> tensor = ReadTensorFile(Written(header, "x"));
+  const Result<TensorFile> tensor = ReadTensorFile(WrittenSafetensors(header, "x"));
   ASSERT_TRUE(tensor.ok()) << tensor.status().ToString();
   EXPECT_EQ(tensor->dtype, DType::kUInt8);
 }

@@ -15,7 +15,7 @@ using compare::test::Value;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Comparison Compared(DumpBuilder& target, DumpBuilder& golden) {
+Comparison ComparedChain(DumpBuilder& target, DumpBuilder& golden) {
   Result<Comparison> c = compare::Compare(target.Take(), golden.Take(), {});
   EXPECT_TRUE(c.ok());
   return *std::move(c);
@@ -47,7 +47,7 @@ void Network(DumpBuilder* b, double error) {
 TEST(ErrorChainTest, LeadsFromTheFirstDivergenceToTheLoss) {
   DumpBuilder t, g;
   Network(&t, kWrong), Network(&g, 0);
-  const Comparison c = Compared(t, g);
+  const Comparison c = ComparedChain(t, g);
   const Result<int32_t> loss = FindCall(c, "loss");
   ASSERT_TRUE(loss.ok());
   const ErrorChain chain = ChainTo(c, *loss);
@@ -64,7 +64,7 @@ TEST(ErrorChainTest, LeadsFromTheFirstDivergenceToTheLoss) {
 TEST(ErrorChainTest, ABackwardCallReadsWhatItsForwardCallSaved) {
   DumpBuilder t, g;
   Network(&t, kWrong), Network(&g, 0);
-  const Comparison c = Compared(t, g);
+  const Comparison c = ComparedChain(t, g);
   const Result<int32_t> back = FindCall(c, "Functional.mse_loss.0.backward");
   ASSERT_TRUE(back.ok());
   const ErrorChain chain = ChainTo(c, *back);
@@ -79,7 +79,7 @@ TEST(ErrorChainTest, ALinkThatWasNotRecordedIsSaid) {
     b->Call("Functional.wrong.0.forward").In(Value(2)).Out(Value(3, error));
     b->Call("Functional.later.0.forward").In(Value(8, error)).Out(Value(9, error));
   }
-  const Comparison c = Compared(t, g);
+  const Comparison c = ComparedChain(t, g);
   const ErrorChain chain = ChainTo(c, *FindCall(c, "later"));
   EXPECT_FALSE(chain.from_first);
   EXPECT_THAT(Names(chain), ElementsAre("Functional.later.0.forward"));
@@ -89,7 +89,7 @@ TEST(ErrorChainTest, ALinkThatWasNotRecordedIsSaid) {
 TEST(ErrorChainTest, CallsAreFoundByPartsAndLines) {
   DumpBuilder t, g;
   Network(&t, kWrong), Network(&g, 0);
-  const Comparison c = Compared(t, g);
+  const Comparison c = ComparedChain(t, g);
   EXPECT_EQ(*FindCall(c, "Tensor.add.0"), 3);
   EXPECT_EQ(*FindCall(c, "model.py:12"), 1);
   EXPECT_FALSE(FindCall(c, "Functional").ok());

@@ -31,26 +31,26 @@ Dump Program(bool reshapes, std::string weight = "bb") {
   return b.Take();
 }
 
-OtherCall Compared(const Dump& target, const Dump& golden) {
+OtherCall ComparedCall(const Dump& target, const Dump& golden) {
   const std::vector<compare::Partner> partners = compare::AlignRecords(target, golden, {});
   return OtherCallOf(target, golden, partners, static_cast<int32_t>(target.records.size()) - 1);
 }
 
 TEST(OtherCallTest, AnotherShapeIsAnotherComputation) {
-  const OtherCall found = Compared(Program(true), Program(false));
+  const OtherCall found = ComparedCall(Program(true), Program(false));
   EXPECT_EQ(found.inputs, "");
   EXPECT_EQ(found.why,
             "input.0 has shape [8, 1] in the target, [8] in the golden; Tensor.reshape.0.forward, "
             "which only the target calls, makes it (train.py:14 in forward: each = "
             "each.reshape(-1, 1))");
-  EXPECT_THAT(Compared(Program(false), Program(true)).why,
+  EXPECT_THAT(ComparedCall(Program(false), Program(true)).why,
               HasSubstr("Tensor.reshape.0.forward, which only the golden calls, makes it"));
 }
 
 TEST(OtherCallTest, TheSameCallIsNone) {
-  EXPECT_EQ(Compared(Program(false), Program(false)).why, "");
-  EXPECT_EQ(Compared(Program(false), Program(false)).inputs, "bit-equal on both sides");
-  const OtherCall other = Compared(Program(false, "cc"), Program(false));
+  EXPECT_EQ(ComparedCall(Program(false), Program(false)).why, "");
+  EXPECT_EQ(ComparedCall(Program(false), Program(false)).inputs, "bit-equal on both sides");
+  const OtherCall other = ComparedCall(Program(false, "cc"), Program(false));
   EXPECT_EQ(other.why, "");
   EXPECT_EQ(
       other.inputs,
@@ -63,7 +63,7 @@ TEST(OtherCallTest, ATensorThatOnlyOneRunPasses) {
   t.Call("Functional.linear.0.forward").In(Loss("[8]")).In(Weight("bb"));
   t.Out(Loss("[8]"));
   g.Call("Functional.linear.0.forward").In(Loss("[8]")).Out(Loss("[8]"));
-  EXPECT_EQ(Compared(t.Take(), g.Take()).why, "only the target passes input.1");
+  EXPECT_EQ(ComparedCall(t.Take(), g.Take()).why, "only the target passes input.1");
 }
 
 }  // namespace

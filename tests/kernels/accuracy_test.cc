@@ -11,11 +11,11 @@
 namespace msprobe::kernels {
 namespace {
 
-constexpr DType kFloats[] = {DType::kFloat16, DType::kBFloat16,     DType::kFloat32,
-                             DType::kFloat64, DType::kFloat8E4M3FN, DType::kFloat8E5M2};
-constexpr size_t kFloatCount = std::size(kFloats);
+constexpr DType kFloatTypes[] = {DType::kFloat16, DType::kBFloat16,     DType::kFloat32,
+                                 DType::kFloat64, DType::kFloat8E4M3FN, DType::kFloat8E5M2};
+constexpr size_t kFloatCount = std::size(kFloatTypes);
 
-void ExpectSame(const Accuracy& a, const Accuracy& b, const std::string& what) {
+void ExpectSameAccuracy(const Accuracy& a, const Accuracy& b, const std::string& what) {
   const auto count = [&](int64_t x, int64_t y, const char* field) {
     EXPECT_EQ(x, y) << what << ": " << field;
   };
@@ -57,8 +57,8 @@ void ExpectSame(const Accuracy& a, const Accuracy& b, const std::string& what) {
   number(a.sum_ulp, b.sum_ulp, "sum_ulp");
 }
 
-Accuracy Compute(const TensorView& d, const TensorView& g, const AccuracyLimits& limits,
-                 ThreadPool* pool = nullptr) {
+Accuracy AccuracyOf(const TensorView& d, const TensorView& g, const AccuracyLimits& limits,
+                    ThreadPool* pool = nullptr) {
   Result<Accuracy> a = ComputeAccuracy(d, g, limits, pool);
   EXPECT_TRUE(a.ok()) << a.status().message();
   return *a;
@@ -80,7 +80,7 @@ AccuracyLimits LimitsOf(DType device, Random& random) {
 TEST(Accuracy, EqualsScalarOnEveryTarget) {
   Random random(31);
   for (size_t i = 0; i < 480; ++i) {
-    const DType device = kFloats[i % kFloatCount], golden = kFloats[i / kFloatCount % 4];
+    const DType device = kFloatTypes[i % kFloatCount], golden = kFloatTypes[i / kFloatCount % 4];
     const Values values = static_cast<Values>(random() % 3);
     const RandomTensor d = MakeRandomTensor(random, device, values, i % 20 == 0 ? 30000 : 2000);
     const int64_t n = d.view().numel();
@@ -97,8 +97,9 @@ TEST(Accuracy, EqualsScalarOnEveryTarget) {
     const TensorView gv = Flat(g.data(), golden, n);
     const Accuracy expected = ComputeAccuracyScalar(d.view(), gv, limits);
     ForEachTarget([&](const char* target) {
-      ExpectSame(Compute(d.view(), gv, limits), expected,
-                 d.Text() + " against " + std::string(DTypeShortName(golden)) + " on " + target);
+      ExpectSameAccuracy(
+          AccuracyOf(d.view(), gv, limits), expected,
+          d.Text() + " against " + std::string(DTypeShortName(golden)) + " on " + target);
     });
     if (HasFailure()) return;
   }
@@ -119,16 +120,18 @@ TEST(Accuracy, BoundarySizesAndThreads) {
                      gv = Flat(g.data(), DType::kFloat64, n);
     const AccuracyLimits limits;
     const Accuracy expected = ComputeAccuracyScalar(dv, gv, limits);
-    ExpectSame(Compute(dv, gv, limits), expected, std::to_string(n));
-    ExpectSame(Compute(dv, gv, limits, &two), expected, std::to_string(n) + ", two threads");
-    ExpectSame(Compute(dv, gv, limits, &three), expected, std::to_string(n) + ", three threads");
+    ExpectSameAccuracy(AccuracyOf(dv, gv, limits), expected, std::to_string(n));
+    ExpectSameAccuracy(AccuracyOf(dv, gv, limits, &two), expected,
+                       std::to_string(n) + ", two threads");
+    ExpectSameAccuracy(AccuracyOf(dv, gv, limits, &three), expected,
+                       std::to_string(n) + ", three threads");
   }
 }
 
-Accuracy OfFloats(const std::vector<float>& d, const std::vector<double>& g,
-                  AccuracyLimits limits = {}) {
+Accuracy AccuracyOfFloats(const std::vector<float>& d, const std::vector<double>& g,
+                          AccuracyLimits limits = {}) {
   const int64_t n = static_cast<int64_t>(d.size()), m = static_cast<int64_t>(g.size());
-  return Compute(Flat(d.data(), DType::kFloat32, n), Flat(g.data(), DType::kFloat64, m), limits);
+  return AccuracyOf(Flat(d.data(), DType::kFloat32, n), Flat(g.data(), DType::kFloat64, m), limits);
 }
 
 // An oracle that shares no code with the kernel: the definitions, in long double, with the rounding of
@@ -146,7 +149,7 @@ TEST(Accuracy, AgreesWithLongDouble) {
     if (i % 1001 == 0) d[i] += 1e-3F;
   }
   const AccuracyLimits limits{.epsilon = 0x1p-52, .ulp_limit = 32};
-  const Accuracy a = OfFloats(d, g, limits);
+  const Accuracy a = AccuracyOfFloats(d, g, limits);
   long double dd = 0, gg = 0, dg = 0, squares = 0, relatives = 0, ulps = 0;
   double max_error = 0, max_relative = 0, max_ulp = 0;
   int64_t above = 0, below = 0, small = 0, small_failures = 0, relative_failures = 0, ulp_above = 0;
@@ -220,11 +223,11 @@ TEST(Accuracy, TheGoldenIsRounded) {
   }
   const TensorView gv = Flat(g.data(), DType::kFloat32, n);
   EXPECT_EQ(
-      Compute(Flat(half.data(), DType::kFloat16, n), gv, {.golden_as = DType::kFloat16}).unequal,
+      AccuracyOf(Flat(half.data(), DType::kFloat16, n), gv, {.golden_as = DType::kFloat16}).unequal,
       0);
-  EXPECT_EQ(
-      Compute(Flat(brain.data(), DType::kBFloat16, n), gv, {.golden_as = DType::kBFloat16}).unequal,
-      0);
+  EXPECT_EQ(AccuracyOf(Flat(brain.data(), DType::kBFloat16, n), gv, {.golden_as = DType::kBFloat16})
+                .unequal,
+            0);
 }
 
 // Every fp8 number is the golden that was rounded to it.
@@ -241,8 +244,9 @@ TEST(Accuracy, Fp8) {
       golden.push_back(static_cast<float>(value * (1 + 0x1p-8)));
     }
     const int64_t n = static_cast<int64_t>(all.size());
-    const Accuracy a = Compute(Flat(all.data(), dtype, n), Flat(golden.data(), DType::kFloat32, n),
-                               {.golden_as = dtype, .ulp_of = dtype});
+    const Accuracy a =
+        AccuracyOf(Flat(all.data(), dtype, n), Flat(golden.data(), DType::kFloat32, n),
+                   {.golden_as = dtype, .ulp_of = dtype});
     EXPECT_EQ(a.unequal, 0) << DTypeShortName(dtype);
     EXPECT_EQ(a.finite, n);
     EXPECT_EQ(a.ulp_above, 0);
@@ -254,7 +258,7 @@ TEST(Accuracy, NotFinite) {
   const double nan = std::nan("");
   const float inf = INFINITY;
   const Accuracy a =
-      OfFloats({1, NAN, NAN, inf, inf, -inf, 5}, {1, nan, 2, 1e300, -kInf, -kInf, kInf});
+      AccuracyOfFloats({1, NAN, NAN, inf, inf, -inf, 5}, {1, nan, 2, 1e300, -kInf, -kInf, kInf});
   EXPECT_EQ(a.count, 7);
   EXPECT_EQ(a.finite, 1);
   EXPECT_EQ(a.both_nan, 1);
@@ -272,15 +276,15 @@ TEST(Accuracy, NotFinite) {
 
 TEST(Accuracy, UlpAtZero) {
   AccuracyLimits limits;
-  EXPECT_EQ(OfFloats({0x1p-149F}, {0.0}, limits).max_ulp, 1);
+  EXPECT_EQ(AccuracyOfFloats({0x1p-149F}, {0.0}, limits).max_ulp, 1);
   limits.unit_of_one_at_zero = true;
-  EXPECT_EQ(OfFloats({0x1p-23F}, {0.0}, limits).max_ulp, 1);
-  EXPECT_NEAR(OfFloats({3.0000005F}, {3.0}).max_ulp, 2, 0.1);
+  EXPECT_EQ(AccuracyOfFloats({0x1p-23F}, {0.0}, limits).max_ulp, 1);
+  EXPECT_NEAR(AccuracyOfFloats({3.0000005F}, {3.0}).max_ulp, 2, 0.1);
 }
 
 TEST(Accuracy, ZerosHaveNoCosine) {
-  EXPECT_TRUE(std::isnan(OfFloats({0, 0}, {0, 0}).Cosine()));
-  EXPECT_TRUE(std::isnan(OfFloats({0, 1}, {0, 0}).Cosine()));
+  EXPECT_TRUE(std::isnan(AccuracyOfFloats({0, 0}, {0, 0}).Cosine()));
+  EXPECT_TRUE(std::isnan(AccuracyOfFloats({0, 1}, {0, 0}).Cosine()));
 }
 
 TEST(Accuracy, WrongInputs) {
@@ -293,7 +297,8 @@ TEST(Accuracy, WrongInputs) {
       ComputeAccuracy(Flat(v, DType::kInt32, n), Flat(v, DType::kFloat32, n), {}).status().code(),
       ErrorCode::kUnsupported);
   const int64_t none = 0;
-  EXPECT_EQ(Compute(Flat(v, DType::kFloat32, none), Flat(v, DType::kFloat32, none), {}).count, 0);
+  EXPECT_EQ(AccuracyOf(Flat(v, DType::kFloat32, none), Flat(v, DType::kFloat32, none), {}).count,
+            0);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace msprobe::kernels {
 namespace {
 
-void ExpectSame(const Diff& a, const Diff& b, const std::string& what) {
+void ExpectSameDiff(const Diff& a, const Diff& b, const std::string& what) {
   EXPECT_EQ(a.count, b.count) << what;
   EXPECT_EQ(a.unequal, b.unequal) << what;
   EXPECT_EQ(a.nonfinite_target, b.nonfinite_target) << what;
@@ -84,11 +84,11 @@ RandomPair MakeRandomPair(Random& random, DType t, DType g, int64_t max_elements
   return p;
 }
 
-Diff Compute(const TensorView& t, const TensorView& g, ThreadPool* pool = nullptr) {
+Diff DiffOf(const TensorView& t, const TensorView& g, ThreadPool* pool = nullptr) {
   Result<Diff> d = ComputeDiff(t, g, pool);
   EXPECT_TRUE(d.ok()) << d.status().message();
   Crc32Pair checksums{1, 1};
-  ExpectSame(*ComputeDiff(t, g, pool, &checksums), *d, "with checksums");
+  ExpectSameDiff(*ComputeDiff(t, g, pool, &checksums), *d, "with checksums");
   EXPECT_EQ(checksums.target, Crc32(t));
   EXPECT_EQ(checksums.golden, Crc32(g));
   return *d;
@@ -105,7 +105,8 @@ TEST_P(DiffOfDType, EqualsScalarOnEveryTarget) {
     const RandomPair p = MakeRandomPair(random, dtype, other, i % 20 == 0 ? 30000 : 2000);
     const Diff expected = ComputeDiffScalar(p.target.view(), p.golden.view());
     ForEachTarget([&](const char* target) {
-      ExpectSame(Compute(p.target.view(), p.golden.view()), expected, p.Text() + " on " + target);
+      ExpectSameDiff(DiffOf(p.target.view(), p.golden.view()), expected,
+                     p.Text() + " on " + target);
     });
     if (HasFailure()) return;
   }
@@ -124,9 +125,9 @@ TEST(Diff, BoundarySizesAndThreads) {
                           kChunkElements + 1, kGroupElements, most}) {
     const TensorView t = Flat(a.data(), DType::kFloat32, n), g = Flat(b.data(), DType::kFloat32, n);
     const Diff expected = ComputeDiffScalar(t, g);
-    ExpectSame(Compute(t, g), expected, std::to_string(n));
-    ExpectSame(Compute(t, g, &two), expected, std::to_string(n) + ", two threads");
-    ExpectSame(Compute(t, g, &three), expected, std::to_string(n) + ", three threads");
+    ExpectSameDiff(DiffOf(t, g), expected, std::to_string(n));
+    ExpectSameDiff(DiffOf(t, g, &two), expected, std::to_string(n) + ", two threads");
+    ExpectSameDiff(DiffOf(t, g, &three), expected, std::to_string(n) + ", three threads");
   }
 }
 
@@ -139,7 +140,7 @@ TEST(Diff, AgreesWithLongDouble) {
     std::vector<uint8_t> a(static_cast<size_t>(n) * size), b(a.size());
     Fill(random, dtype, Values::kOrdinary, a.data(), n);
     Fill(random, dtype, Values::kOrdinary, b.data(), n);
-    const Diff d = Compute(Flat(a.data(), dtype, n), Flat(b.data(), dtype, n));
+    const Diff d = DiffOf(Flat(a.data(), dtype, n), Flat(b.data(), dtype, n));
     long double tt = 0, gg = 0, tg = 0, dd = 0, relative = 0;
     double max_abs = 0, max_rel = 0;
     int64_t nonzero = 0, unequal = 0, within1 = 0, within5 = 0, worst = -1;
@@ -180,13 +181,13 @@ TEST(Diff, AgreesWithLongDouble) {
   }
 }
 
-Diff OfFloats(const std::vector<float>& t, const std::vector<float>& g) {
+Diff DiffOfFloats(const std::vector<float>& t, const std::vector<float>& g) {
   const int64_t n = static_cast<int64_t>(t.size()), m = static_cast<int64_t>(g.size());
-  return Compute(Flat(t.data(), DType::kFloat32, n), Flat(g.data(), DType::kFloat32, m));
+  return DiffOf(Flat(t.data(), DType::kFloat32, n), Flat(g.data(), DType::kFloat32, m));
 }
 
 TEST(Diff, EqualTensors) {
-  const Diff d = OfFloats({0.1f, -2, 3}, {0.1f, -2, 3});
+  const Diff d = DiffOfFloats({0.1f, -2, 3}, {0.1f, -2, 3});
   EXPECT_EQ(d.unequal, 0);
   EXPECT_EQ(d.cosine, 1);
   EXPECT_EQ(d.relative_l2, 0);
@@ -198,18 +199,18 @@ TEST(Diff, EqualTensors) {
 }
 
 TEST(Diff, Zeros) {
-  Diff d = OfFloats({0, -0.0f}, {0, 0});
+  Diff d = DiffOfFloats({0, -0.0f}, {0, 0});
   EXPECT_EQ(d.unequal, 0);
   EXPECT_EQ(d.cosine, 1);
   EXPECT_EQ(d.relative_l2, 0);
   EXPECT_TRUE(std::isnan(d.mape));
   EXPECT_EQ(d.ratio_within_1e3, 1);
-  d = OfFloats({1, 0}, {0, 0});
+  d = DiffOfFloats({1, 0}, {0, 0});
   EXPECT_TRUE(std::isnan(d.cosine));
   EXPECT_EQ(d.relative_l2, kInf);
   EXPECT_NEAR(d.max_rel_error, 8388608, 1);  // 1 / eps
   EXPECT_EQ(d.ratio_within_1e3, 0.5);
-  d = OfFloats({0, 0}, {1, 0});
+  d = DiffOfFloats({0, 0}, {1, 0});
   EXPECT_TRUE(std::isnan(d.cosine));
   EXPECT_EQ(d.relative_l2, 1);
 }
@@ -235,7 +236,7 @@ TEST(Diff, SquaresOutOfRange) {
 TEST(Diff, NonFinite) {
   const float inf = std::numeric_limits<float>::infinity(),
               nan = std::numeric_limits<float>::quiet_NaN();
-  const Diff d = OfFloats({nan, inf, -inf, 1, 5, nan}, {nan, inf, inf, nan, 2, 7});
+  const Diff d = DiffOfFloats({nan, inf, -inf, 1, 5, nan}, {nan, inf, inf, nan, 2, 7});
   EXPECT_EQ(d.count, 6);
   EXPECT_EQ(d.unequal, 4);
   EXPECT_EQ(d.nonfinite_target, 4);
@@ -249,31 +250,30 @@ TEST(Diff, NonFinite) {
   EXPECT_EQ(d.worst_target, -kInf);
   EXPECT_EQ(d.worst_golden, kInf);
   EXPECT_EQ(d.ratio_within_1e3, 2.0 / 6);
-  const Diff none = OfFloats({nan}, {nan});
+  const Diff none = DiffOfFloats({nan}, {nan});
   EXPECT_EQ(none.unequal, 0);
   EXPECT_TRUE(std::isnan(none.cosine) && std::isnan(none.max_abs_error));
   EXPECT_EQ(none.max_ulp, -1);
 }
 
 TEST(Diff, UlpInTheCoarserFormat) {
-  EXPECT_EQ(OfFloats({std::nextafterf(1, 2)}, {1}).max_ulp, 1);
-  EXPECT_EQ(OfFloats({-1e-45f}, {1e-45f}).max_ulp, 2);  // across zero, denormals
+  EXPECT_EQ(DiffOfFloats({std::nextafterf(1, 2)}, {1}).max_ulp, 1);
+  EXPECT_EQ(DiffOfFloats({-1e-45f}, {1e-45f}).max_ulp, 2);  // across zero, denormals
   const int64_t n = 1;
   const uint16_t half[] = {0x3c00}, half_next[] = {0x3c03};
-  EXPECT_EQ(Compute(Flat(half, DType::kFloat16, n), Flat(half_next, DType::kFloat16, n)).max_ulp,
-            3);
-  EXPECT_EQ(Compute(Flat(half, DType::kBFloat16, n), Flat(half_next, DType::kBFloat16, n)).max_ulp,
+  EXPECT_EQ(DiffOf(Flat(half, DType::kFloat16, n), Flat(half_next, DType::kFloat16, n)).max_ulp, 3);
+  EXPECT_EQ(DiffOf(Flat(half, DType::kBFloat16, n), Flat(half_next, DType::kBFloat16, n)).max_ulp,
             3);
   const float near[] = {1.001f};
-  EXPECT_EQ(Compute(Flat(near, DType::kFloat32, n), Flat(half, DType::kFloat16, n)).max_ulp, 1);
+  EXPECT_EQ(DiffOf(Flat(near, DType::kFloat32, n), Flat(half, DType::kFloat16, n)).max_ulp, 1);
   const uint16_t one[] = {0x3f80};
-  EXPECT_EQ(Compute(Flat(near, DType::kFloat32, n), Flat(one, DType::kBFloat16, n)).max_ulp, 0);
+  EXPECT_EQ(DiffOf(Flat(near, DType::kFloat32, n), Flat(one, DType::kBFloat16, n)).max_ulp, 0);
   const int32_t a[] = {-7}, b[] = {5};
-  EXPECT_EQ(Compute(Flat(a, DType::kInt32, n), Flat(b, DType::kInt32, n)).max_ulp, 12);
+  EXPECT_EQ(DiffOf(Flat(a, DType::kInt32, n), Flat(b, DType::kInt32, n)).max_ulp, 12);
   const uint8_t yes[] = {1};
-  EXPECT_EQ(Compute(Flat(yes, DType::kBool, n), Flat(near, DType::kFloat32, n)).max_ulp, -1);
+  EXPECT_EQ(DiffOf(Flat(yes, DType::kBool, n), Flat(near, DType::kFloat32, n)).max_ulp, -1);
   const float z[] = {1, 2};
-  EXPECT_EQ(Compute(Flat(z, DType::kComplex64, n), Flat(z, DType::kComplex64, n)).max_ulp, -1);
+  EXPECT_EQ(DiffOf(Flat(z, DType::kComplex64, n), Flat(z, DType::kComplex64, n)).max_ulp, -1);
 }
 
 // In the small formats, every number is one ULP from the next.
@@ -302,7 +302,7 @@ TEST(Diff, OrdinalsAreConsecutive) {
 TEST(Diff, WideIntegersAreSubtractedBeforeRounding) {
   const int64_t n = 2;
   const int64_t a[] = {(int64_t{1} << 53) + 1, 4}, b[] = {int64_t{1} << 53, 4};
-  const Diff d = Compute(Flat(a, DType::kInt64, n), Flat(b, DType::kInt64, n));
+  const Diff d = DiffOf(Flat(a, DType::kInt64, n), Flat(b, DType::kInt64, n));
   EXPECT_EQ(d.unequal, 1);
   EXPECT_EQ(d.max_abs_error, 1);
   EXPECT_EQ(d.euclidean, 1);
@@ -311,19 +311,19 @@ TEST(Diff, WideIntegersAreSubtractedBeforeRounding) {
   const int64_t one = 1;
   const int64_t low[] = {std::numeric_limits<int64_t>::min()};
   const uint64_t high[] = {~uint64_t{0}};
-  EXPECT_EQ(Compute(Flat(low, DType::kInt64, one), Flat(high, DType::kUInt64, one)).max_ulp,
+  EXPECT_EQ(DiffOf(Flat(low, DType::kInt64, one), Flat(high, DType::kUInt64, one)).max_ulp,
             std::numeric_limits<int64_t>::max());
 }
 
 TEST(Diff, Complex) {
   const float a[] = {3, 4, 0, 0}, b[] = {0, 0, 0, 0};
   const int64_t n = 2;
-  const Diff d = Compute(Flat(a, DType::kComplex64, n), Flat(b, DType::kComplex64, n));
+  const Diff d = DiffOf(Flat(a, DType::kComplex64, n), Flat(b, DType::kComplex64, n));
   EXPECT_EQ(d.max_abs_error, 5);
   EXPECT_EQ(d.unequal, 1);
   EXPECT_EQ(d.worst_target, 5);
   EXPECT_TRUE(std::isnan(d.cosine));
-  const Diff same = Compute(Flat(a, DType::kComplex64, n), Flat(a, DType::kComplex64, n));
+  const Diff same = DiffOf(Flat(a, DType::kComplex64, n), Flat(a, DType::kComplex64, n));
   EXPECT_EQ(same.cosine, 1);
   EXPECT_EQ(same.unequal, 0);
 }
@@ -339,7 +339,7 @@ TEST(Diff, CountsMustAgree) {
 }
 
 TEST(Diff, Empty) {
-  const Diff d = OfFloats({}, {});
+  const Diff d = DiffOfFloats({}, {});
   EXPECT_EQ(d.count, 0);
   EXPECT_TRUE(std::isnan(d.cosine));
   EXPECT_EQ(d.max_ulp, -1);

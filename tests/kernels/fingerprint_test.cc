@@ -19,7 +19,7 @@ uint64_t Fingerprint(const std::vector<uint8_t>& bytes, DType dtype = DType::kUI
   return ComputeStats(Flat(bytes.data(), dtype, n)).fingerprint;
 }
 
-std::vector<uint8_t> RandomBytes(Random& random, size_t n) {
+std::vector<uint8_t> BytesFrom(Random& random, size_t n) {
   std::vector<uint8_t> bytes(n);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   return bytes;
@@ -42,7 +42,7 @@ TEST(Fingerprint, EverySingleBitFlipChangesIt) {
   Random random(1);
   for (const size_t size : {1, 7, 8, 63, 64, 65, 200, 513}) {
     for (int kind = 0; kind < 3; ++kind) {
-      std::vector<uint8_t> bytes = RandomBytes(random, size);
+      std::vector<uint8_t> bytes = BytesFrom(random, size);
       if (kind == 1) std::fill(bytes.begin(), bytes.end(), 0);
       if (kind == 2) std::fill(bytes.begin(), bytes.end(), 0xff);
       Distinct distinct;
@@ -108,7 +108,7 @@ TEST(Fingerprint, LengthOfZerosAndDTypeCount) {
 TEST(Fingerprint, SwappedWordsStripesAndChunksChangeIt) {
   Random random(4);
   const size_t chunk = static_cast<size_t>(kChunkElements);
-  const std::vector<uint8_t> bytes = RandomBytes(random, 4 * chunk);
+  const std::vector<uint8_t> bytes = BytesFrom(random, 4 * chunk);
   Distinct distinct;
   distinct.Add(Fingerprint(bytes), "unchanged");
   for (const size_t block : {size_t{8}, size_t{16}, size_t{32}, size_t{64}, size_t{128}, chunk}) {
@@ -128,7 +128,7 @@ TEST(Fingerprint, SwappedWordsStripesAndChunksChangeIt) {
 // All pairs of flipped bits, as from an error in a number and in its copy.
 TEST(Fingerprint, EveryPairOfBitFlipsChangesIt) {
   Random random(5);
-  std::vector<uint8_t> bytes = RandomBytes(random, 96);
+  std::vector<uint8_t> bytes = BytesFrom(random, 96);
   Distinct distinct;
   const auto flip = [&](size_t bit) { bytes[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8); };
   for (size_t a = 0; a < bytes.size() * 8; ++a) {
@@ -150,7 +150,7 @@ TEST(Fingerprint, Avalanche) {
   for (size_t bit = 0; bit < 256; bit += 5) {
     int changed = 0;
     for (int r = 0; r < kRounds; ++r) {
-      std::vector<uint8_t> bytes = RandomBytes(random, 32);
+      std::vector<uint8_t> bytes = BytesFrom(random, 32);
       const uint64_t before = Fingerprint(bytes);
       bytes[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
       changed += std::popcount(before ^ Fingerprint(bytes));

@@ -8,7 +8,7 @@
 namespace msprobe::kernels {
 namespace {
 
-std::vector<uint8_t> RandomBytes(size_t count, uint64_t seed) {
+std::vector<uint8_t> BytesOfSeed(size_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<uint8_t> bytes(count);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
@@ -17,7 +17,7 @@ std::vector<uint8_t> RandomBytes(size_t count, uint64_t seed) {
 
 TEST(LineSampleTest, EqualMemoryHasEqualSamplesWhereverItLies) {
   for (const size_t size : {0, 1, 63, 64, 65, 4095, 4096, 4097, 100001}) {
-    const std::vector<uint8_t> bytes = RandomBytes(size, size);
+    const std::vector<uint8_t> bytes = BytesOfSeed(size, size);
     std::vector<uint8_t> moved(size + 3);
     std::copy(bytes.begin(), bytes.end(), moved.begin() + 3);
     EXPECT_EQ(SampleLines(bytes.data(), size), SampleLines(moved.data() + 3, size)) << size;
@@ -32,7 +32,7 @@ TEST(LineSampleTest, TheSizeBelongsToTheSample) {
 
 TEST(LineSampleTest, AnyChangeOfASmallRangeIsSeen) {
   for (size_t size = 1; size <= 128; ++size) {
-    std::vector<uint8_t> bytes = RandomBytes(size, size);
+    std::vector<uint8_t> bytes = BytesOfSeed(size, size);
     const uint64_t before = SampleLines(bytes.data(), size);
     for (size_t i = 0; i < size; ++i) {
       bytes[i] ^= 1;
@@ -48,7 +48,7 @@ TEST(LineSampleTest, AWriteOfTwoPartsIsAlwaysSeen) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 200; ++round) {
     const size_t size = 2 * kPart + random() % (20 * kPart);
-    std::vector<uint8_t> bytes = RandomBytes(size, static_cast<uint64_t>(round));
+    std::vector<uint8_t> bytes = BytesOfSeed(size, static_cast<uint64_t>(round));
     const uint64_t before = SampleLines(bytes.data(), size);
     const size_t first = random() % (size - 2 * kPart + 1);
     for (size_t i = first; i < first + 2 * kPart; ++i) bytes[i] = static_cast<uint8_t>(~bytes[i]);
@@ -66,7 +66,7 @@ TEST(LineSampleTest, SwappedWordsOfALineAreSeen) {
 // One changed element is seen about once in kLinesPerSample times: the sample is spread evenly.
 TEST(LineSampleTest, OneElementIsSeenAsOftenAsPromised) {
   constexpr size_t kBytes = 1 << 20;
-  std::vector<uint8_t> bytes = RandomBytes(kBytes, 3);
+  std::vector<uint8_t> bytes = BytesOfSeed(kBytes, 3);
   const uint64_t before = SampleLines(bytes.data(), kBytes);
   int seen = 0;
   for (size_t line = 0; line < kBytes / 64; ++line) {

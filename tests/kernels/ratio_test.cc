@@ -14,7 +14,7 @@ namespace {
 
 constexpr DType kFloats[] = {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
-std::vector<double> Decoded(const TensorView& view) {
+std::vector<double> DecodedView(const TensorView& view) {
   const size_t size = DTypeSize(view.dtype);
   std::vector<uint8_t> bytes(static_cast<size_t>(view.numel()) * size);
   CopyContiguous(view, bytes.data());
@@ -72,7 +72,7 @@ TEST(ComputeRatio, NoPartOfALargeTensorIsLeftOut) {
   }
 }
 
-RatioStats Oracle(const std::vector<double>& t, const std::vector<double>& g, double floor) {
+RatioStats RatioOracle(const std::vector<double>& t, const std::vector<double>& g, double floor) {
   return FoldChunks<RatioNode, NoScratch>(
              static_cast<int64_t>(t.size()), nullptr,
              [&](int64_t first, int64_t n, int64_t /*chunk*/, NoScratch&) {
@@ -82,7 +82,7 @@ RatioStats Oracle(const std::vector<double>& t, const std::vector<double>& g, do
 }
 
 // Equal, where NaN (the sum of errors that are too large) equals NaN.
-bool Same(RatioStats a, RatioStats b) {
+bool SameRatio(RatioStats a, RatioStats b) {
   if (std::isnan(a.signed_error) && std::isnan(b.signed_error)) a.signed_error = b.signed_error = 0;
   return a == b;
 }
@@ -103,15 +103,15 @@ TEST(ComputeRatio, EqualsThePlainLoopOnEveryTarget) {
       for (size_t k = 0; k < t.bytes.size(); ++k) {
         if (random() % 16 == 0 && dtype != DType::kBool) t.bytes[k] ^= 1 << random() % 8;
       }
-      const std::vector<double> tv = Decoded(t.view()), gv = Decoded(g.view());
+      const std::vector<double> tv = DecodedView(t.view()), gv = DecodedView(g.view());
       if (tv.empty()) continue;
       const double floor = random() % 3 ? 1e-3 : 0;
       const auto n = static_cast<int64_t>(gv.size());
-      const RatioStats expected = Oracle(tv, gv, floor);
-      EXPECT_TRUE(Same(ComputeRatio(t.view(), g.view(), floor, &pool), expected))
+      const RatioStats expected = RatioOracle(tv, gv, floor);
+      EXPECT_TRUE(SameRatio(ComputeRatio(t.view(), g.view(), floor, &pool), expected))
           << name << t.Text();
       EXPECT_TRUE(
-          Same(ComputeRatio(t.view(), Flat(gv.data(), DType::kFloat64, n), floor), expected))
+          SameRatio(ComputeRatio(t.view(), Flat(gv.data(), DType::kFloat64, n), floor), expected))
           << name << t.Text();
     }
   });

@@ -48,8 +48,8 @@ void ExpectNear(Complex a, Complex b, double error, const std::string& what) {
   EXPECT_LE(std::abs(a - b), error) << what << ": " << a << " " << b;
 }
 
-void ExpectSame(const std::optional<Sketch>& a, const std::optional<Sketch>& b,
-                const std::string& what) {
+void ExpectSameSketch(const std::optional<Sketch>& a, const std::optional<Sketch>& b,
+                      const std::string& what) {
   ASSERT_EQ(a.has_value(), b.has_value()) << what;
   if (!a) return;
   const auto same = [&](Complex x, Complex y, const char* name) {
@@ -150,7 +150,7 @@ TEST_P(SketchOfDType, EqualsScalarOnEveryTarget) {
     const std::optional<Sketch> expected = ComputeSketchScalar(t.view(), of);
     const Stats plain = ComputeStats(t.view());
     ForEachTarget([&](const char* target) {
-      ExpectSame(ComputeSketch(t.view(), nullptr, of), expected, t.Text() + " on " + target);
+      ExpectSameSketch(ComputeSketch(t.view(), nullptr, of), expected, t.Text() + " on " + target);
       std::optional<Sketch> with_stats;
       const Stats stats = ComputeStats(t.view(), nullptr, Checksum::kNone, &with_stats);
       EXPECT_EQ(stats.fingerprint, plain.fingerprint);
@@ -161,7 +161,7 @@ TEST_P(SketchOfDType, EqualsScalarOnEveryTarget) {
       if (extremes) {
         EXPECT_FALSE(with_stats) << t.Text();
       } else if (of == SketchOf::kFinite) {
-        ExpectSame(with_stats, expected, t.Text() + " with stats");
+        ExpectSameSketch(with_stats, expected, t.Text() + " with stats");
       }
     });
     if (HasFailure()) return;
@@ -193,11 +193,11 @@ TEST(Sketch, BoundaryShapes) {
         ForEachTarget([&](const char* target) {
           std::optional<Sketch> sketch;
           ComputeStats(view, nullptr, Checksum::kNone, &sketch);
-          ExpectSame(sketch, expected, what + " on " + target);
+          ExpectSameSketch(sketch, expected, what + " on " + target);
         });
         std::optional<Sketch> sketch;
         ComputeStats(view, &three, Checksum::kNone, &sketch);
-        ExpectSame(sketch, expected, what + ", three threads");
+        ExpectSameSketch(sketch, expected, what + ", three threads");
         if (HasFailure()) return;
       }
     }
@@ -225,7 +225,7 @@ TEST(Sketch, BoundaryShapesOfManyDimensions) {
     const Doubles t(shape, random);
     const auto expected = ComputeSketchScalar(t.view());
     ForEachTarget([&](const char* target) {
-      ExpectSame(ComputeSketch(t.view()), expected, t.Text() + " on " + target);
+      ExpectSameSketch(ComputeSketch(t.view()), expected, t.Text() + " on " + target);
     });
     EXPECT_EQ(expected->grid.has_value(), shape.size() >= 3 && shape.size() <= 8) << t.Text();
     ExpectOracle(*expected, t.shape, t.values, t.Text());
@@ -300,11 +300,11 @@ TEST(Sketch, ElementsThatAreNotFiniteCountAsZero) {
     t.values[k] = k == 77 ? kInf : std::numeric_limits<double>::quiet_NaN();
     zeros.values[k] = 0;
   }
-  ExpectSame(ComputeSketch(t.view()), ComputeSketch(zeros.view()), "not finite");
+  ExpectSameSketch(ComputeSketch(t.view()), ComputeSketch(zeros.view()), "not finite");
   t.values[3] = -8192;
   zeros.values[3] = 0;
-  ExpectSame(ComputeSketch(t.view(), nullptr, SketchOf::kRest), ComputeSketch(zeros.view()),
-             "extremes");
+  ExpectSameSketch(ComputeSketch(t.view(), nullptr, SketchOf::kRest), ComputeSketch(zeros.view()),
+                   "extremes");
   EXPECT_NE(t.sketch(), zeros.sketch());
 }
 
@@ -322,11 +322,11 @@ TEST(Sketch, ComplexNumbersAreTwoColumns) {
   const TensorView z{.data = parts.data(), .dtype = DType::kComplex128, .ndim = 2, .shape = shape};
   Doubles flat({2, 6});
   flat.values = parts;
-  ExpectSame(ComputeSketch(z), flat.sketch(), "matrix");
+  ExpectSameSketch(ComputeSketch(z), flat.sketch(), "matrix");
   const TensorView v{.data = parts.data(), .dtype = DType::kComplex128, .ndim = 1, .shape = vector};
   Doubles pairs({6, 2});
   pairs.values = parts;
-  ExpectSame(ComputeSketch(v), pairs.sketch(), "vector");
+  ExpectSameSketch(ComputeSketch(v), pairs.sketch(), "vector");
   EXPECT_EQ(SketchShapeOf(DType::kComplex64, std::vector<int64_t>{6}),
             (SketchShape{.rows = 6, .columns = 2}));
   EXPECT_EQ(SketchShapeOf(DType::kFloat32, std::vector<int64_t>{2, 3, 4}),

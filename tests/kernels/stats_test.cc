@@ -12,7 +12,7 @@
 namespace msprobe::kernels {
 namespace {
 
-void ExpectSame(const Stats& a, const Stats& b, const std::string& what) {
+void ExpectSameStats(const Stats& a, const Stats& b, const std::string& what) {
   EXPECT_EQ(a.count, b.count) << what;
   EXPECT_EQ(a.nan, b.nan) << what;
   EXPECT_EQ(a.pos_inf, b.pos_inf) << what;
@@ -27,7 +27,7 @@ void ExpectSame(const Stats& a, const Stats& b, const std::string& what) {
   EXPECT_EQ(a.fingerprint, b.fingerprint) << what;
 }
 
-Stats OfFloats(const std::vector<float>& v) {
+Stats StatsOfFloats(const std::vector<float>& v) {
   const int64_t n = static_cast<int64_t>(v.size());
   return ComputeStats(Flat(v.data(), DType::kFloat32, n));
 }
@@ -42,7 +42,7 @@ TEST_P(StatsOfDType, EqualsScalarOnEveryTarget) {
     const RandomTensor t = MakeRandomTensor(random, dtype, values, i % 20 == 0 ? 40000 : 3000);
     const Stats expected = ComputeStatsScalar(t.view());
     ForEachTarget([&](const char* target) {
-      ExpectSame(ComputeStats(t.view()), expected, t.Text() + " on " + target);
+      ExpectSameStats(ComputeStats(t.view()), expected, t.Text() + " on " + target);
     });
     if (HasFailure()) return;
   }
@@ -64,9 +64,9 @@ TEST(Stats, BoundarySizesAndThreads) {
       const TensorView view = Flat(bytes.data(), dtype, n);
       const Stats expected = ComputeStatsScalar(view);
       const std::string what = std::string(DTypeTorchName(dtype)) + " " + std::to_string(n);
-      ExpectSame(ComputeStats(view), expected, what);
-      ExpectSame(ComputeStats(view, &two), expected, what + ", two threads");
-      ExpectSame(ComputeStats(view, &three), expected, what + ", three threads");
+      ExpectSameStats(ComputeStats(view), expected, what);
+      ExpectSameStats(ComputeStats(view, &two), expected, what + ", two threads");
+      ExpectSameStats(ComputeStats(view, &three), expected, what + ", three threads");
     }
   }
 }
@@ -87,8 +87,8 @@ TEST(Stats, StridedEqualsContiguousCopyWithThreads) {
   CopyContiguous(view, copy.data());
   const int64_t n = rows * columns;
   const Stats expected = ComputeStats(Flat(copy.data(), DType::kFloat32, n));
-  ExpectSame(ComputeStats(view), expected, "transposed");
-  ExpectSame(ComputeStats(view, &pool), expected, "transposed, three threads");
+  ExpectSameStats(ComputeStats(view), expected, "transposed");
+  ExpectSameStats(ComputeStats(view, &pool), expected, "transposed, three threads");
 }
 
 // An oracle that shares no code with the kernel: long double, one number after the other.
@@ -121,32 +121,32 @@ TEST(Stats, AgreesWithLongDouble) {
 TEST(Stats, SpecialValues) {
   const float inf = std::numeric_limits<float>::infinity(),
               nan = std::numeric_limits<float>::quiet_NaN();
-  Stats s = OfFloats({1, nan, -inf, 0, -0.0f, inf, inf});
+  Stats s = StatsOfFloats({1, nan, -inf, 0, -0.0f, inf, inf});
   EXPECT_EQ(s.count, 7);
   EXPECT_EQ(s.nan, 1);
   EXPECT_EQ(s.pos_inf, 2);
   EXPECT_EQ(s.neg_inf, 1);
   EXPECT_EQ(s.zero, 2);
   EXPECT_TRUE(std::isnan(s.max) && std::isnan(s.min) && std::isnan(s.mean) && std::isnan(s.norm));
-  s = OfFloats({1, inf});
+  s = StatsOfFloats({1, inf});
   EXPECT_EQ(s.max, kInf);
   EXPECT_EQ(s.min, 1);
   EXPECT_EQ(s.mean, kInf);
   EXPECT_EQ(s.norm, kInf);
-  s = OfFloats({-inf, inf});
+  s = StatsOfFloats({-inf, inf});
   EXPECT_TRUE(std::isnan(s.mean));
   EXPECT_EQ(s.min, -kInf);
-  s = OfFloats({-3, -2});
+  s = StatsOfFloats({-3, -2});
   EXPECT_EQ(s.max, -2);  // the padding of a short vector must not count as an element
   EXPECT_EQ(s.min, -3);
   EXPECT_EQ(s.zero, 0);
-  s = OfFloats({-0.0f, 0.0f});
+  s = StatsOfFloats({-0.0f, 0.0f});
   EXPECT_EQ(Bits(s.max), Bits(0.0));
   EXPECT_EQ(Bits(s.min), Bits(0.0));
 }
 
 TEST(Stats, EmptyAndScalar) {
-  const Stats empty = OfFloats({});
+  const Stats empty = StatsOfFloats({});
   EXPECT_EQ(empty.count, 0);
   EXPECT_TRUE(std::isnan(empty.max) && std::isnan(empty.mean));
   const float value = 2.5f;
@@ -185,17 +185,17 @@ TEST(Stats, ComplexIsMeasuredByModulus) {
 // A script may flush denormals: its thread keeps this mode, and the statistics do not change.
 TEST(Stats, CallersFloatingPointModeIsIgnoredAndKept) {
   const std::vector<float> v = {1e-40f, 2e-40f, 0};
-  const Stats expected = OfFloats(v);
+  const Stats expected = StatsOfFloats(v);
   EXPECT_EQ(expected.zero, 1);
   EXPECT_GT(expected.min + expected.max, 0);
   const unsigned before = _mm_getcsr();
   const unsigned flushing = before | 0x8040 | 0x6000;  // flush denormals, round towards zero
   _mm_setcsr(flushing);
-  const Stats s = OfFloats(v);
+  const Stats s = StatsOfFloats(v);
   const unsigned after = _mm_getcsr();
   _mm_setcsr(before);
   EXPECT_EQ(after & ~0x3fu, flushing & ~0x3fu);
-  ExpectSame(s, expected, "flushing denormals");
+  ExpectSameStats(s, expected, "flushing denormals");
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-std::string Whole(const PageText& page) {
+std::string WholeTrends(const PageText& page) {
   std::string whole;
   for (const std::string& piece : page) whole += piece;
   return whole;
@@ -195,10 +195,10 @@ TEST(Trend, OfOneStepIsNotDrawn) {
   AppendTrends(std::vector<Trend>{TrendOf(3, 2, 1)}, &html);
   EXPECT_THAT(html, IsEmpty());
   AppendTrends(std::vector<Trend>{TrendOf(3, 2, 2)}, &html);
-  EXPECT_THAT(Whole(html), HasSubstr("id=\"trends\""));
+  EXPECT_THAT(WholeTrends(html), HasSubstr("id=\"trends\""));
   // Five columns of 2 parameters, 2 ranks, 3 steps.
-  EXPECT_THAT(Whole(html), HasSubstr("id=\"t0-apart\" data-type=\"f32\" data-size=\"48\""));
-  EXPECT_THAT(Whole(html), HasSubstr("id=\"t0-verdict\" data-type=\"u8\" data-size=\"12\""));
+  EXPECT_THAT(WholeTrends(html), HasSubstr("id=\"t0-apart\" data-type=\"f32\" data-size=\"48\""));
+  EXPECT_THAT(WholeTrends(html), HasSubstr("id=\"t0-verdict\" data-type=\"u8\" data-size=\"12\""));
 }
 
 TEST(Trend, OfTooManyParametersKeepsThoseFurthestApart) {
@@ -206,8 +206,8 @@ TEST(Trend, OfTooManyParametersKeepsThoseFurthestApart) {
   const size_t parameters = kMostTrendCells / (2 * 100) + 500;  // 2 ranks, 100 steps
   AppendTrends(std::vector<Trend>{TrendOf(100, parameters, 2)}, &html);
   const size_t kept = kMostTrendCells / 200;
-  EXPECT_THAT(Whole(html), HasSubstr("id=\"t0-verdict\" data-type=\"u8\" data-size=\"" +
-                                     std::to_string(kept * 200) + "\""));
+  EXPECT_THAT(WholeTrends(html), HasSubstr("id=\"t0-verdict\" data-type=\"u8\" data-size=\"" +
+                                           std::to_string(kept * 200) + "\""));
 }
 
 // The gradients of two ranks in one step; "late" is far apart in the last of 100 steps only.
@@ -239,7 +239,7 @@ std::string TrendsOf(const TemporaryFolder& folder, size_t parameters, bool back
   }
   Result<PageText> html = trends.Html();
   EXPECT_TRUE(html.ok()) << html.status().ToString();
-  return Whole(*html);
+  return WholeTrends(*html);
 }
 
 TEST(ParameterTrends, OfMorePointsThanStayInMemoryAreComplete) {
@@ -264,8 +264,8 @@ TEST(ParameterTrends, OfMorePointsThanStayInMemoryAreComplete) {
   PageText html;
   AppendTrends({&expected, 1}, &html);
   const TemporaryFolder folder;
-  EXPECT_TRUE(TrendsOf(folder, kParameters, false) == Whole(html));
-  EXPECT_TRUE(TrendsOf(folder, kParameters, true) == Whole(html));
+  EXPECT_TRUE(TrendsOf(folder, kParameters, false) == WholeTrends(html));
+  EXPECT_TRUE(TrendsOf(folder, kParameters, true) == WholeTrends(html));
 }
 
 std::string PageOfSteps(const std::deque<Comparison>& steps) {
@@ -280,7 +280,7 @@ std::string PageOfSteps(const std::deque<Comparison>& steps) {
     parts.push_back(PartOf(steps[i], {.index = i, .step = step, .rank = 0}));
     EXPECT_TRUE(trends.Add(i, steps[i]).ok());
   }
-  return Whole(
+  return WholeTrends(
       ComparisonPage(results, {"runs/new", "runs/good", {}}, parts, trends.Html().value()));
 }
 
@@ -308,7 +308,7 @@ TEST(GradientPage, SaysTheFallWithoutJavaScript) {
                                    .changed = 5,
                                    .count = 9};
   c.notes = {"<b>note"};
-  const std::string html = Whole(GradientPage(c, hostile, "golden"));
+  const std::string html = WholeTrends(GradientPage(c, hostile, "golden"));
   EXPECT_THAT(html, HasSubstr("FALLS in step 7"));
   EXPECT_THAT(
       html,
@@ -330,7 +330,7 @@ TEST(GradientPage, OfGradientsThatMayBeRoundingOpensAtTheFirst) {
   c.all.At(0, 1) = {.same = 5, .count = 9};
   c.first_difference = gradients::GradientFall{.step = 3, .parameter = "norm.weight"};
   c.may_be_rounding = {"embed.weight"};
-  const std::string html = Whole(GradientPage(c, "a", "b"));
+  const std::string html = WholeTrends(GradientPage(c, "a", "b"));
   EXPECT_THAT(html, HasSubstr("UNKNOWN: rounding, nothing else falls"));
   EXPECT_THAT(html, HasSubstr("data-parameter=\"embed.weight\" data-step=\"4\""));
 }
@@ -338,7 +338,7 @@ TEST(GradientPage, OfGradientsThatMayBeRoundingOpensAtTheFirst) {
 TEST(GradientPage, OfEqualDirections) {
   gradients::GradientComparison c;
   c.all = gradients::SimilarityTable({0});
-  EXPECT_THAT(Whole(GradientPage(c, "a", "b")), HasSubstr("All directions are the same."));
+  EXPECT_THAT(WholeTrends(GradientPage(c, "a", "b")), HasSubstr("All directions are the same."));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ const Leaf* FirstTensor(const Dump& dump, const Record& record, bool output) {
   return nullptr;
 }
 
-bool SameShape(const Leaf* a, const Leaf* b) {
+bool BothHaveShape(const Leaf* a, const Leaf* b) {
   return a != nullptr && b != nullptr && a->shape.SameWithoutOnes(b->shape);
 }
 
@@ -232,8 +232,8 @@ class CallPairer {
     const Leaf *t_in = FirstTensor(target_, target, false),
                *g_in = FirstTensor(golden_, golden, false);
     if (!InOneModule(target, golden)) return 0;
-    const double input = SameShape(t_in, g_in) ? kSameInput : 0;
-    if (SameShape(t_out, g_out)) {
+    const double input = BothHaveShape(t_in, g_in) ? kSameInput : 0;
+    if (BothHaveShape(t_out, g_out)) {
       if (*relation == Relation::kSame) {
         const bool all =
             !LeavesInputsOpen(target_, t, golden_, g) && !LeavesInputsOpen(golden_, g, target_, t);
@@ -269,9 +269,9 @@ class CallPairer {
     const auto ends = [&](const Dump& dump, int32_t module, const std::vector<uint32_t>& calls,
                           size_t at) {
       const Leaf* out = FirstTensor(dump, dump.records[module], true);
-      if (!SameShape(out, result)) return false;
+      if (!BothHaveShape(out, result)) return false;
       for (size_t k = at + 1; k < calls.size(); ++k) {
-        if (SameShape(FirstTensor(dump, dump.records[calls[k]], true), out)) return false;
+        if (BothHaveShape(FirstTensor(dump, dump.records[calls[k]], true), out)) return false;
       }
       return true;
     };

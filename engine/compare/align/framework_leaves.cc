@@ -318,15 +318,15 @@ std::string InPyTorchsWords(std::string_view place) {
 // Values of a step of an optimizer by their names: many weights have one shape.
 void LinkOptimizerStep(const Dump& target, uint32_t t, const Dump& golden, uint32_t g,
                        LeafLinks* links) {
-  using Place = std::pair<uint64_t, std::string>;
+  using SlotPlace = std::pair<uint64_t, std::string>;
   const bool from = target.framework == "mindspore";
   const Record &ours = target.records[t], &theirs = golden.records[g];
-  std::map<Place, uint32_t> as_written, in_words;
+  std::map<SlotPlace, uint32_t> as_written, in_words;
   for (uint32_t i = theirs.first_leaf; i < theirs.first_leaf + theirs.leaf_count; ++i) {
     const Leaf& leaf = golden.leaves[i];
     const std::string_view place = LeafPlace(leaf, theirs);
-    as_written.emplace(Place(SlotClass(leaf.slot), place), i);
-    in_words.emplace(Place(SlotClass(leaf.slot), from ? place : InPyTorchsWords(place)), i);
+    as_written.emplace(SlotPlace(SlotClass(leaf.slot), place), i);
+    in_words.emplace(SlotPlace(SlotClass(leaf.slot), from ? place : InPyTorchsWords(place)), i);
   }
   for (uint32_t i = ours.first_leaf; i < ours.first_leaf + ours.leaf_count; ++i) {
     const Leaf& leaf = target.leaves[i];

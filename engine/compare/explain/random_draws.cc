@@ -46,7 +46,7 @@ std::string_view Provenance(const Dump& dump, std::string_view wanted) {
   return "";
 }
 
-const std::vector<std::string_view>* FramesOf(const Dump& dump, const Record& record) {
+const std::vector<std::string_view>* OwnFramesOf(const Dump& dump, const Record& record) {
   const bool known = record.stack >= 0 && static_cast<size_t>(record.stack) < dump.stacks.size();
   return known ? &dump.stacks[record.stack] : nullptr;
 }
@@ -54,7 +54,7 @@ const std::vector<std::string_view>* FramesOf(const Dump& dump, const Record& re
 // Whether a forward call was made during the backward pass: activation checkpointing computes once
 // more what it has not kept.
 bool IsRecomputed(const Dump& dump, const Record& record) {
-  const auto* frames = FramesOf(dump, record);
+  const auto* frames = OwnFramesOf(dump, record);
   if (frames == nullptr) return false;
   return std::any_of(frames->begin(), frames->end(), [](std::string_view text) {
     const std::string_view function = dump::ParseStackFrame(text).function;

@@ -17,7 +17,7 @@ namespace {
 
 // "layers.0.fc" of "Module.layers.0._orig_mod.fc.Linear": the module's name in its model. The class of a
 // module is another one where torch.compile has wrapped it.
-std::string PathOf(std::string_view module) {
+std::string PathOfModule(std::string_view module) {
   std::string room;
   std::string_view path = WithoutWrappers(module, &room);
   path.remove_prefix(std::min(path.size(), path.find('.') + 1));
@@ -29,16 +29,16 @@ bool IsInside(std::string_view path, std::string_view module) {
 }
 
 // Calls of one run, and the compiled code of the other.
-class Side {
+class CompiledSide {
  public:
-  Side(const Comparison& c, bool target)
+  CompiledSide(const Comparison& c, bool target)
       : c_(c), target_(target), dump_(target ? c.target : c.golden) {
     const Dump& other = target ? c.golden : c.target;
     for (size_t i = 0; i < other.compiled.size(); ++i) {
       if (other.compiled[i].module.empty()) {
         outside_ = static_cast<int32_t>(i);
       } else {
-        paths_.emplace_back(PathOf(other.compiled[i].module), static_cast<int32_t>(i));
+        paths_.emplace_back(PathOfModule(other.compiled[i].module), static_cast<int32_t>(i));
       }
     }
     if (other.compiled.empty()) return;
@@ -48,7 +48,7 @@ class Side {
         modules_.try_emplace(dump_.records[record].name.view(), static_cast<int32_t>(p));
     }
     for (const Record& record : other.records) {
-      if (!record.module.empty()) elsewhere_.insert(PathOf(record.module));
+      if (!record.module.empty()) elsewhere_.insert(PathOfModule(record.module));
     }
   }
 
@@ -67,7 +67,7 @@ class Side {
       if (const int32_t code = CodeOf(record.api); code >= 0) return code;
     } else if (!record.module.empty()) {
       if (const int32_t code = CodeOf(record.module); code >= 0) return code;
-      return elsewhere_.contains(PathOf(record.module)) ? -1 : outside_;
+      return elsewhere_.contains(PathOfModule(record.module)) ? -1 : outside_;
     }
     bool recorded = false;  // the other run has one of the modules around the call
     std::string_view at = record.parent.view();
@@ -86,7 +86,7 @@ class Side {
   // The compiled code that is entered in a module or in one around it.
   int32_t CodeOf(std::string_view module) const {
     if (paths_.empty()) return -1;
-    const std::string path = PathOf(module);
+    const std::string path = PathOfModule(module);
     const auto found = std::find_if(paths_.begin(), paths_.end(),
                                     [&](const auto& code) { return IsInside(path, code.first); });
     return found == paths_.end() ? -1 : found->second;
@@ -106,7 +106,7 @@ class Side {
 void FindCompiledCalls(Comparison* c) {
   for (const bool target : {true, false}) {
     if ((target ? c->golden : c->target).compiled.empty()) continue;
-    const Side side(*c, target);
+    const CompiledSide side(*c, target);
     for (size_t p = 0; p < c->pairs.size(); ++p) {
       if (side.CodeAround(static_cast<int32_t>(p)) < 0) continue;
       c->rewritten.resize(c->pairs.size(), 0);
@@ -127,11 +127,11 @@ void FindCompiledCalls(Comparison* c) {
 }
 
 const CompiledCode* CompiledCodeAround(const Dump& dump, std::string_view module) {
-  const std::string path = PathOf(module);
+  const std::string path = PathOfModule(module);
   const CompiledCode* innermost = nullptr;
   size_t longest = 0;
   for (const CompiledCode& code : dump.compiled) {
-    const std::string entered = code.module.empty() ? "" : PathOf(code.module);
+    const std::string entered = code.module.empty() ? "" : PathOfModule(code.module);
     const bool around = entered.empty() ? module.empty() : IsInside(path, entered);
     if (!around || (innermost != nullptr && entered.size() <= longest)) continue;
     innermost = &code;
@@ -150,11 +150,11 @@ bool IsOfCompiledGraph(const Dump& dump, const Record& record) {
 }
 
 const CompiledCode* CompiledCodeIn(const Dump& dump, std::string_view module) {
-  const std::string path = PathOf(module);
+  const std::string path = PathOfModule(module);
   const auto found =
       std::find_if(dump.compiled.begin(), dump.compiled.end(), [&](const CompiledCode& code) {
         return code.module.empty() ? module.empty()
-                                   : !module.empty() && PathOf(code.module) == path;
+                                   : !module.empty() && PathOfModule(code.module) == path;
       });
   return found == dump.compiled.end() ? nullptr : &*found;
 }
@@ -164,7 +164,7 @@ std::vector<std::string> DescribeCompiledCalls(const Comparison& c) {
   for (const bool target : {true, false}) {
     const Dump& other = target ? c.golden : c.target;
     if (other.compiled.empty()) continue;
-    const Side side(c, target);
+    const CompiledSide side(c, target);
     std::map<int32_t, int64_t> calls;  // of each compiled code
     for (size_t p = 0; p < c.pairs.size(); ++p) {
       if (c.IsCompiled(static_cast<int32_t>(p))) {

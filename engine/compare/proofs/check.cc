@@ -29,8 +29,8 @@ using relations::Taker;
 using relations::Value;
 
 constexpr size_t kMostRefused = 100;
-constexpr double kRoundings = 16, kSurely = 8, kOfDouble = kRoundings * 0x1p-53;
-constexpr double kNeverMore = 1e-3, kOfPieces = 4 * 0x1p-22, kOfIntegers = 1e-12;
+constexpr double kSurely = 8, kOfDouble = kRoundings * 0x1p-53;
+constexpr double kOfPieces = 4 * 0x1p-22, kOfIntegers = 1e-12;
 
 // Sums of doubles in another order.
 bool Same(double a, double b) {

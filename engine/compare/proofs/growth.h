@@ -14,6 +14,11 @@
 
 namespace msprobe::compare {
 
+// A call adds at most so many roundings of its dtype.
+inline constexpr double kRoundings = 16;
+// The most that an error of no explained cause may be, relative.
+inline constexpr double kNeverMore = 1e-3;
+
 class Growth {
  public:
   // Keeps references to its arguments.

@@ -99,11 +99,11 @@ class Words {
   }
 
   ProofChain ChainOf(const Record& record, size_t most) const {
-    struct Told {
+    struct ToldValue {
       int depth = 0;
       std::vector<int32_t> premises;
     };
-    std::unordered_map<int32_t, Told> told;
+    std::unordered_map<int32_t, ToldValue> told;
     std::vector<int32_t> roots, order;  // the nearest values first
     ProofChain chain{.holds = proofs_.refused.empty()};
     const auto reach = [&](int32_t value, int depth) {
@@ -129,7 +129,7 @@ class Words {
       }
     }
     const std::function<void(int32_t)> tell = [&](int32_t value) {
-      const Told& each = told[value];
+      const ToldValue& each = told[value];
       const bool exposed = proofs_.values[value].exposed;
       chain.lines.push_back({.depth = each.depth, .text = SentenceOf(value), .exposed = exposed});
       chain.exposed |= exposed;

@@ -35,13 +35,13 @@ constexpr const char* kAdvice =
 // against one call for each operation): what they add is small beside the weight.
 constexpr double kOneUpdate = 8;
 
-using Weights = std::unordered_map<std::string, dump::StepWeight>;
+using WeightsByName = std::unordered_map<std::string, dump::StepWeight>;
 
 // Weights of a file that cannot be read are not known: the comparison does not need them.
-Weights WeightsOf(const std::string& folder, std::vector<std::string>* order = nullptr) {
+WeightsByName WeightsOf(const std::string& folder, std::vector<std::string>* order = nullptr) {
   std::vector<dump::StepWeight> list;
   if (!dump::ReadStepWeights(folder, &list).ok()) list.clear();
-  Weights weights;
+  WeightsByName weights;
   for (dump::StepWeight& weight : list) {
     if (order != nullptr) order->push_back(weight.name);
     weights.try_emplace(weight.name, std::move(weight));
@@ -50,8 +50,9 @@ Weights WeightsOf(const std::string& folder, std::vector<std::string>* order = n
 }
 
 // Gives the weights of MindSpore the names of PyTorch's program.
-void RenameWeights(const Weights& pytorch, Weights* mindspore, std::vector<std::string>* order) {
-  Weights renamed;
+void RenameWeights(const WeightsByName& pytorch, WeightsByName* mindspore,
+                   std::vector<std::string>* order) {
+  WeightsByName renamed;
   const auto name_of = [&](const std::string& name) {
     return PyTorchWeightOf(name,
                            [&](std::string_view n) { return pytorch.contains(std::string(n)); });
@@ -219,8 +220,8 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
                                          bool bits) {
   const bool same_bits = earlier.summary.verdict == RunVerdict::kEqual && !AsStep(earlier).rounds;
   std::vector<std::string> order;
-  Weights before = WeightsOf(earlier.target), golden_before = WeightsOf(earlier.golden),
-          after = WeightsOf(later.target, &order), golden_after = WeightsOf(later.golden);
+  WeightsByName before = WeightsOf(earlier.target), golden_before = WeightsOf(earlier.golden),
+                after = WeightsOf(later.target, &order), golden_after = WeightsOf(later.golden);
   std::vector<std::string> golden_order;
   if (later.target_is_mindspore) {
     RenameWeights(golden_before, &before, &order);

@@ -32,7 +32,7 @@ uint64_t KeyOf(const Graph& run, ValueId value) {
 
 // The error of the gradient of a weight, relative to the terms that were added up to it; below 0: no
 // gradient was recorded.
-double NoiseOf(const Relations& r, ValueId weight) {
+double GradientNoiseOf(const Relations& r, ValueId weight) {
   double noise = -1;
   for (const ValueId gradient : r.t.GradientsOf(weight))
     noise = std::max(noise, r.RelativeErrorOf(gradient));
@@ -77,11 +77,11 @@ Carried LeaveBehind(const Relations& r) {
   }
   if (updates) return out;
   double common = 0;  // of a weight whose gradient was not recorded
-  for (const auto& [v, name] : r.t.NamedWeights()) common = std::max(common, NoiseOf(r, v));
+  for (const auto& [v, name] : r.t.NamedWeights()) common = std::max(common, GradientNoiseOf(r, v));
   for (const auto& [v, name] : r.t.NamedWeights()) {
     const ValueId w = r.of(v).golden;
     if (w == kNoId || !r.g.values[w].moments.known) continue;
-    const double noise = NoiseOf(r, v);
+    const double noise = GradientNoiseOf(r, v);
     const auto earlier = r.carried.unseen.find(name);
     out.unseen[name] = {
         .noise = std::max(noise < 0 ? common : noise,

@@ -7,13 +7,6 @@
 #include "engine/compare/relations/relate.h"
 
 namespace msprobe::compare::relations {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kDouble = 0x1p-53;
-
-}  // namespace
-
 // What was measured of rows: their elements, and how far repeats of the golden are from it; where a
 // dump has no moments, all that is known of them.
 void Relations::FindBeside() {

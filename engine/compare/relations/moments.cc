@@ -71,7 +71,6 @@ Moments Times(double factor, Moments m) {
 }
 
 double Distance(const Moments& a, const Moments& b, double terms) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (!a.known || !b.known || a.n != b.n || a.not_finite != b.not_finite ||
       a.extremes != b.extremes)
     return kInfinity;

@@ -7,12 +7,16 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "engine/model/table.h"
 
 namespace msprobe::compare::relations {
 
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Half of the last bit of a double.
+inline constexpr double kDouble = 0x1p-53;
 // Statistics of float32 tensors are written with 24 bits.
 inline constexpr double kDigits = 0x1p-22;
 

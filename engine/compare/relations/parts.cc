@@ -13,8 +13,6 @@
 namespace msprobe::compare::relations {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // What the calls of a group take or make in one slot, or in any, with rows as `like` has them.
 std::vector<ValueId> InSlot(const Graph& run, const std::vector<CallId>& calls, int32_t place,
                             bool made, bool any, const Value& like) {

@@ -11,8 +11,6 @@
 namespace msprobe::compare::relations {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kDouble = 0x1p-53;
 constexpr int kMostCandidates = 64;  // values of nearly the same norm that are looked at
 
 // A tensor that only tells k elements from the other n - k.

@@ -5,12 +5,11 @@
 #include <limits>
 #include <optional>
 
+#include "engine/compare/relations/moments.h"
 #include "engine/kernels/phase.h"
 
 namespace msprobe::compare::relations {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double Root(double squares) { return std::sqrt(std::max(squares, 0.0)); }
 
@@ -22,15 +21,15 @@ double Relative(double difference, double size) {
 }
 
 // Several tensors as one.
-struct Together {
+struct SummedRows {
   int64_t rows = 0, columns = 0;
   bool one_width = true, one_height = true;
   kernels::Sketch sums;
   std::complex<double> beside;  // wave of the tensors laid side by side
 };
 
-Together Join(std::span<const RowSketch> parts) {
-  Together all;
+SummedRows Join(std::span<const RowSketch> parts) {
+  SummedRows all;
   for (const RowSketch& part : parts) {
     all.one_width &= part.columns == parts.front().columns;
     all.one_height &= part.rows == parts.front().rows;
@@ -85,14 +84,14 @@ Apart DistanceOf(const RowSketch& a, const RowSketch& b, double size) {
 }
 
 double DistanceOfRows(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {
-  const Together x = Join(a), y = Join(b);
+  const SummedRows x = Join(a), y = Join(b);
   if (!x.one_width || !y.one_width || a.front().columns != b.front().columns || x.rows != y.rows)
     return kInfinity;
   return RowsApart(x.sums, y.sums, size);
 }
 
 double DistanceOfSums(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {
-  const Together x = Join(a), y = Join(b);
+  const SummedRows x = Join(a), y = Join(b);
   if (!x.one_width || !y.one_width || a.front().columns != b.front().columns || !x.one_height ||
       !y.one_height || a.front().rows != b.front().rows)
     return kInfinity;
@@ -114,7 +113,7 @@ double DistanceOfPadded(const RowSketch& longer, const RowSketch& shorter, doubl
 }
 
 double DistanceSideBySide(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {
-  const Together x = Join(a), y = Join(b);
+  const SummedRows x = Join(a), y = Join(b);
   if (x.columns != y.columns || !x.one_height || !y.one_height || a.front().rows != b.front().rows)
     return kInfinity;
   return Relative(std::abs(x.beside - y.beside), size);

@@ -13,7 +13,7 @@ namespace {
 
 using Id = ColumnId;
 
-CellKind Word(std::string_view text, std::string* out) {
+CellKind AddWord(std::string_view text, std::string* out) {
   *out += text;
   return CellKind::kWord;
 }
@@ -26,8 +26,8 @@ CellKind Number(double value, std::string* out) {
 // NaN and infinities. The older tools put a tab after some of them, so that spreadsheets take these
 // for text.
 CellKind NonFinite(double value, Generation generation, std::string* out) {
-  if (std::isnan(value)) return Word(generation == Generation::k1 ? "nan\t" : "Nan", out);
-  return Word(value < 0 ? "-inf\t" : "inf\t", out);
+  if (std::isnan(value)) return AddWord(generation == Generation::k1 ? "nan\t" : "Nan", out);
+  return AddWord(value < 0 ? "-inf\t" : "inf\t", out);
 }
 
 std::optional<CellKind> Statistic(const Leaf* leaf, TextRef Leaf::*member, Generation generation,
@@ -35,8 +35,8 @@ std::optional<CellKind> Statistic(const Leaf* leaf, TextRef Leaf::*member, Gener
   if (leaf == nullptr || leaf->kind != LeafKind::kTensor) return std::nullopt;
   const std::string_view spelled = leaf->*member;
   if (spelled == "NaN") return NonFinite(kernels::Diff::kNaN, generation, out);
-  if (spelled == "Infinity") return Word("inf\t", out);
-  if (spelled == "-Infinity") return Word("-inf\t", out);
+  if (spelled == "Infinity") return AddWord("inf\t", out);
+  if (spelled == "-Infinity") return AddWord("-inf\t", out);
   return std::nullopt;
 }
 
@@ -49,7 +49,7 @@ std::optional<CellKind> Name(const Leaf* leaf, std::string* out) {
 
 std::optional<CellKind> NoneText(const Leaf* leaf, std::string* out) {
   if (leaf == nullptr || leaf->kind != LeafKind::kNone) return std::nullopt;
-  return Word("None", out);
+  return AddWord("None", out);
 }
 
 }  // namespace
@@ -65,8 +65,9 @@ CellKind GenerationCells::Difference(size_t row, int which, std::string* out) co
   const bool first = options_.generation == Generation::k1;
   const StatisticDifference pair =
       SubtractStatistic(Target(row), Golden(row), which, options_.generation);
-  if (pair.kind == StatisticDifference::Kind::kUnmatched) return Word("N/A", out);
-  if (pair.kind == StatisticDifference::Kind::kNoNumbers) return Word(first ? "None" : "N/A", out);
+  if (pair.kind == StatisticDifference::Kind::kUnmatched) return AddWord("N/A", out);
+  if (pair.kind == StatisticDifference::Kind::kNoNumbers)
+    return AddWord(first ? "None" : "N/A", out);
   if (!std::isfinite(pair.diff)) return NonFinite(pair.diff, options_.generation, out);
   return Number(pair.diff, out);
 }
@@ -75,15 +76,15 @@ CellKind GenerationCells::Relative(size_t row, int which, std::string* out) cons
   const bool first = options_.generation == Generation::k1;
   const StatisticDifference pair =
       SubtractStatistic(Target(row), Golden(row), which, options_.generation);
-  if (pair.kind == StatisticDifference::Kind::kUnmatched) return Word("N/A", out);
-  if (pair.kind == StatisticDifference::Kind::kNoNumbers) return Word(first ? " " : "N/A", out);
-  if (std::isnan(pair.diff) && !first) return Word("Nan", out);
-  if (pair.golden == 0) return Word("N/A", out);
+  if (pair.kind == StatisticDifference::Kind::kUnmatched) return AddWord("N/A", out);
+  if (pair.kind == StatisticDifference::Kind::kNoNumbers) return AddWord(first ? " " : "N/A", out);
+  if (std::isnan(pair.diff) && !first) return AddWord("Nan", out);
+  if (pair.golden == 0) return AddWord("N/A", out);
   const double percent = std::abs(pair.diff / pair.golden) * 100;
-  if (std::isnan(percent)) return Word("nan%", out);
-  if (std::isinf(percent)) return Word("inf%", out);
+  if (std::isnan(percent)) return AddWord("nan%", out);
+  if (std::isinf(percent)) return AddWord("inf%", out);
   AppendPythonFloat(out, percent);
-  return Word("%", out);
+  return AddWord("%", out);
 }
 
 std::optional<CellKind> GenerationCells::Metric(size_t row, Id column, std::string* out) const {
@@ -95,16 +96,16 @@ std::optional<CellKind> GenerationCells::Metric(size_t row, Id column, std::stri
       return Number(0, out);
     }
     if (!first || v.Has(GenerationNote::kShape)) return std::nullopt;
-    if (!v.Has(GenerationNote::kEmpty)) return Word("None", out);
-    return column == Id::kCosine ? Word("unsupported", out) : Number(0, out);
+    if (!v.Has(GenerationNote::kEmpty)) return AddWord("None", out);
+    return column == Id::kCosine ? AddWord("unsupported", out) : Number(0, out);
   }
   const bool ratio = column == Id::kOneThousandth || column == Id::kFiveThousandths;
   if (v.Has(GenerationNote::kScalar)) {
     if (column == Id::kMaxAbsError || column == Id::kMaxRelativeError) return std::nullopt;
-    return Word(first && ratio ? "Nan" : "unsupported", out);
+    return AddWord(first && ratio ? "Nan" : "unsupported", out);
   }
   if (v.Has(GenerationNote::kOneElement)) {  // 26 treats these as scalars
-    if (column == Id::kCosine) return Word("unsupported", out);
+    if (column == Id::kCosine) return AddWord("unsupported", out);
     const double value = column == Id::kEuclidean          ? diff->euclidean
                          : column == Id::kOneThousandth    ? diff->ratio_within_1e3
                          : column == Id::kFiveThousandths  ? diff->ratio_within_5e3
@@ -130,11 +131,11 @@ bool GenerationCells::IsHiddenGradient(size_t row) const {
 std::optional<CellKind> GenerationCells::Checksum(const Leaf* leaf, std::string* out) const {
   if (leaf == nullptr || !leaf->checksum.empty()) return std::nullopt;
   if (options_.generation == Generation::k1_2) {
-    if (leaf->kind == LeafKind::kNone) return Word("None", out);
+    if (leaf->kind == LeafKind::kNone) return AddWord("None", out);
     // 1.2 takes the CRC-32 of a value's text. A process group has no such text: CRC-32 of "".
-    if (IsProcessGroup(*leaf)) return Word("00000000", out);
+    if (IsProcessGroup(*leaf)) return AddWord("00000000", out);
   }
-  if (options_.generation == Generation::k1) return Word("None", out);
+  if (options_.generation == Generation::k1) return AddWord("None", out);
   return std::nullopt;
 }
 
@@ -144,7 +145,7 @@ std::optional<CellKind> GenerationCells::Cell(size_t row, Id column, std::string
   if (IsHiddenGradient(row)) {
     if (column == Id::kGoldenName || column == Id::kGoldenDtype || column == Id::kGoldenShape ||
         column == Id::kTargetChecksum || column == Id::kGoldenChecksum) {
-      return Word("N/A", out);
+      return AddWord("N/A", out);
     }
   }
   switch (column) {
@@ -196,7 +197,7 @@ std::optional<CellKind> GenerationCells::Cell(size_t row, Id column, std::string
     case Id::kGoldenChecksum:
       return Checksum(Golden(row), out);
     case Id::kResult:
-      return Word(GenerationWordText(verdicts_[row].word), out);
+      return AddWord(GenerationWordText(verdicts_[row].word), out);
     case Id::kErrMessage:
       AppendGenerationMessage(out, c_, row, verdicts_[row], options_.generation);
       return CellKind::kSentence;
@@ -204,7 +205,7 @@ std::optional<CellKind> GenerationCells::Cell(size_t row, Id column, std::string
       if (options_.generation > Generation::k1_2) return std::nullopt;
       const Leaf* leaf = Target(row);
       const bool named = leaf != nullptr && HasTensorFile(*leaf) && Golden(row) != nullptr;
-      if (!named) return Word("-1", out);
+      if (!named) return AddWord("-1", out);
       *out += leaf->data_name;
       return CellKind::kText;
     }
@@ -226,8 +227,8 @@ CellKind Fixed(double value, int decimals, std::string* out) {
 }
 
 CellKind PklNumber(double value, std::string* out) {
-  if (std::isnan(value)) return Word("nan", out);
-  if (std::isinf(value)) return Word(value < 0 ? "-inf" : "inf", out);
+  if (std::isnan(value)) return AddWord("nan", out);
+  if (std::isinf(value)) return AddWord(value < 0 ? "-inf" : "inf", out);
   AppendPythonFloat(out, value);
   return CellKind::kNumber;
 }
@@ -248,12 +249,12 @@ bool IsScalarPair(const Leaf* target, const Leaf* golden) {
 
 std::optional<CellKind> PklStatistic(const Leaf* leaf, int which, std::string* out) {
   constexpr TextRef Leaf::*kTexts[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
-  if (leaf == nullptr) return Word(kAbsent, out);
+  if (leaf == nullptr) return AddWord(kAbsent, out);
   const std::string_view spelled = leaf->*kTexts[which];
-  if (spelled.empty()) return Word(kAbsent, out);
-  if (spelled == "NaN") return Word("nan", out);
-  if (spelled == "Infinity") return Word("inf", out);
-  if (spelled == "-Infinity") return Word("-inf", out);
+  if (spelled.empty()) return AddWord(kAbsent, out);
+  if (spelled == "NaN") return AddWord("nan", out);
+  if (spelled == "Infinity") return AddWord("inf", out);
+  if (spelled == "-Infinity") return AddWord("-inf", out);
   return std::nullopt;
 }
 
@@ -270,13 +271,13 @@ CellKind Percentage(const kernels::Diff& diff, std::string* out) {
 CellKind GenerationCells::HooksMetric(size_t row, Id column, std::string* out) const {
   const kernels::Diff* diff = c_.DiffOf(row);
   if (diff == nullptr) {
-    return Word(c_.measures[row].reason == Reason::kShapeDiffers ? kNotCalculated : "nan", out);
+    return AddWord(c_.measures[row].reason == Reason::kShapeDiffers ? kNotCalculated : "nan", out);
   }
-  if (HasNonFinite(*diff) || diff->count == 0) return Word("nan", out);
+  if (HasNonFinite(*diff) || diff->count == 0) return AddWord("nan", out);
   if (column == Id::kRmse) return PklNumber(diff->rmse, out);
   if (column == Id::kMape) return Percentage(*diff, out);
   // A vector of zeros has no direction: no cosine, even when both tensors are zero.
-  if (diff->golden_zero == diff->count) return Word("nan", out);
+  if (diff->golden_zero == diff->count) return AddWord("nan", out);
   return PklNumber(options_.half_cosine ? 0.5 + 0.5 * diff->cosine : diff->cosine, out);
 }
 
@@ -284,13 +285,13 @@ CellKind GenerationCells::HooksMetric(size_t row, Id column, std::string* out) c
 CellKind GenerationCells::FirstPtdbgMetric(size_t row, Id column, std::string* out) const {
   const kernels::Diff* diff = c_.DiffOf(row);
   if (diff == nullptr) {
-    return Word(verdicts_[row].Has(GenerationNote::kShape) ? kNotCalculated : "NaN", out);
+    return AddWord(verdicts_[row].Has(GenerationNote::kShape) ? kNotCalculated : "NaN", out);
   }
-  if (HasNonFinite(*diff) || diff->count == 0) return Word("NaN", out);
+  if (HasNonFinite(*diff) || diff->count == 0) return AddWord("NaN", out);
   switch (column) {
     case Id::kCosine:
       if (diff->count == 1) return Fixed(1, 6, out);
-      if (std::isnan(diff->cosine)) return Word("NaN", out);
+      if (std::isnan(diff->cosine)) return AddWord("NaN", out);
       return Fixed(options_.half_cosine ? 0.5 + 0.5 * diff->cosine : diff->cosine, 6, out);
     case Id::kRmse:
       return PklNumber(diff->rmse, out);
@@ -298,7 +299,7 @@ CellKind GenerationCells::FirstPtdbgMetric(size_t row, Id column, std::string* o
       return Percentage(*diff, out);
     case Id::kMaxRelativeError:
       if (diff->golden_zero == 0) return Fixed(diff->max_rel_error, 6, out);
-      return Word(diff->unequal == 0 ? "NaN" : "inf", out);
+      return AddWord(diff->unequal == 0 ? "NaN" : "inf", out);
     default:
       return Fixed(diff->max_abs_error, 6, out);
   }
@@ -308,9 +309,9 @@ CellKind GenerationCells::FirstPtdbgMetric(size_t row, Id column, std::string* o
 CellKind GenerationCells::ScalarMetric(size_t row, Id column, std::string* out) const {
   const double target = Target(row)->max_value, golden = Golden(row)->max_value;
   const double distance = std::abs(target - golden);
-  if (column == Id::kCosine) return Word("unsupported", out);
+  if (column == Id::kCosine) return AddWord("unsupported", out);
   const bool ratio = column == Id::kOneThousandth || column == Id::kFiveThousandths;
-  if (ratio || std::isnan(distance)) return Word(kAbsent, out);
+  if (ratio || std::isnan(distance)) return AddWord(kAbsent, out);
   if (column == Id::kMaxAbsError) return Fixed(distance, 12, out);
   constexpr double kEpsilon = 0x1p-52;
   return Fixed(distance / (golden == 0 ? kEpsilon : std::abs(golden)), 12, out);
@@ -322,22 +323,22 @@ CellKind GenerationCells::PtdbgMetric(size_t row, Id column, std::string* out) c
   const kernels::Diff* diff = c_.DiffOf(row);
   if (diff == nullptr) {
     if (IsScalarPair(Target(row), Golden(row))) return ScalarMetric(row, column, out);
-    return Word(v.Has(GenerationNote::kShape)   ? "shape unmatched"
-                : v.Has(GenerationNote::kEmpty) ? "unsupported"
-                                                : kAbsent,
-                out);
+    return AddWord(v.Has(GenerationNote::kShape)   ? "shape unmatched"
+                   : v.Has(GenerationNote::kEmpty) ? "unsupported"
+                                                   : kAbsent,
+                   out);
   }
-  if (diff->nonfinite_mismatch > 0) return Word("N/A", out);
+  if (diff->nonfinite_mismatch > 0) return AddWord("N/A", out);
   const bool scalar = v.Has(GenerationNote::kScalar);
   const auto ratio = [&](double value) {
-    return scalar || std::isnan(value) ? Word(kAbsent, out) : PklNumber(Rounded(value, 12), out);
+    return scalar || std::isnan(value) ? AddWord(kAbsent, out) : PklNumber(Rounded(value, 12), out);
   };
   const auto error = [&](double value) {
-    return std::isnan(value) ? Word(kAbsent, out) : Fixed(value, 12, out);
+    return std::isnan(value) ? AddWord(kAbsent, out) : Fixed(value, 12, out);
   };
   switch (column) {
     case Id::kCosine:
-      if (scalar || v.Has(GenerationNote::kOneElement)) return Word("unsupported", out);
+      if (scalar || v.Has(GenerationNote::kOneElement)) return AddWord("unsupported", out);
       return diff->cosine > 0.99999 ? PklNumber(1, out) : error(diff->cosine);
     case Id::kOneThousandth:
       return ratio(diff->ratio_within_1e3);
@@ -353,7 +354,7 @@ CellKind GenerationCells::PtdbgMetric(size_t row, Id column, std::string* out) c
 CellKind GenerationCells::PklDifference(size_t row, int which, std::string* out) const {
   const StatisticDifference pair =
       SubtractStatistic(Target(row), Golden(row), which, options_.generation);
-  if (pair.kind != StatisticDifference::Kind::kNumbers) return Word(kAbsent, out);
+  if (pair.kind != StatisticDifference::Kind::kNumbers) return AddWord(kAbsent, out);
   return PklNumber(pair.diff, out);
 }
 
@@ -361,11 +362,11 @@ CellKind GenerationCells::PklWord(size_t row, std::string* out) const {
   switch (verdicts_[row].word) {
     case GenerationWord::kNone:
     case GenerationWord::kAbsent:
-      return Word(kAbsent, out);
+      return AddWord(kAbsent, out);
     case GenerationWord::kPass:
-      return Word("Pass", out);
+      return AddWord("Pass", out);
     default:
-      return Word(GenerationWordText(verdicts_[row].word), out);
+      return AddWord(GenerationWordText(verdicts_[row].word), out);
   }
 }
 
@@ -376,12 +377,12 @@ std::optional<CellKind> GenerationCells::PklCell(size_t row, Id column, std::str
     case Id::kTargetDtype:
     case Id::kTargetShape:
     case Id::kTargetChecksum:
-      return target == nullptr ? std::optional(Word(kAbsent, out)) : std::nullopt;
+      return target == nullptr ? std::optional(AddWord(kAbsent, out)) : std::nullopt;
     case Id::kGoldenName:
     case Id::kGoldenDtype:
     case Id::kGoldenShape:
     case Id::kGoldenChecksum:
-      return golden == nullptr ? std::optional(Word(kAbsent, out)) : std::nullopt;
+      return golden == nullptr ? std::optional(AddWord(kAbsent, out)) : std::nullopt;
     case Id::kCosine:
     case Id::kRmse:
     case Id::kMape:
@@ -389,7 +390,7 @@ std::optional<CellKind> GenerationCells::PklCell(size_t row, Id column, std::str
     case Id::kMaxRelativeError:
     case Id::kOneThousandth:
     case Id::kFiveThousandths:
-      if (target == nullptr || golden == nullptr) return Word(kAbsent, out);
+      if (target == nullptr || golden == nullptr) return AddWord(kAbsent, out);
       if (options_.generation == Generation::kHooks) return HooksMetric(row, column, out);
       if (options_.generation == Generation::kPtdbgFirst) return FirstPtdbgMetric(row, column, out);
       return PtdbgMetric(row, column, out);

@@ -20,11 +20,11 @@ namespace {
 
 using Note = GenerationNote;
 using Word = GenerationWord;
-constexpr TextRef Leaf::*kStatistics[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
+constexpr TextRef Leaf::*kStatisticTexts[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
 constexpr double Leaf::*kValues[] = {&Leaf::max_value, &Leaf::min_value, &Leaf::mean_value,
                                      &Leaf::norm_value};
 
-bool IsNonFinite(const Leaf& leaf) {
+bool HasNonFiniteText(const Leaf& leaf) {
   const auto bad = [](std::string_view text) {
     return text == "NaN" || text == "Infinity" || text == "-Infinity";
   };
@@ -272,7 +272,7 @@ class CallJudge {
       const Row& r = c_.rows[row];
       const Leaf* target = r.target >= 0 ? &c_.target.leaves[r.target] : nullptr;
       const Seen seen = Look(row);
-      if (target != nullptr && IsNonFinite(*target)) Red(row, Note::kRedNonFinite);
+      if (target != nullptr && HasNonFiniteText(*target)) Red(row, Note::kRedNonFinite);
       if (target == nullptr) continue;
       if (seen.difference > Of(row).highlight.max_abs_error) Red(row, Note::kRedHuge);
       (target->slot == Slot::kOutput ? outputs : inputs).push_back(seen);
@@ -353,7 +353,7 @@ StatisticDifference SubtractStatistic(const Leaf* target, const Leaf* golden, in
   using Kind = StatisticDifference::Kind;
   if (target == nullptr || golden == nullptr) return {Kind::kUnmatched};
   const auto number = [&](const Leaf& leaf, double* value) {
-    const std::string_view text = leaf.*kStatistics[which];
+    const std::string_view text = leaf.*kStatisticTexts[which];
     const bool boolean = text == "true" || text == "false" || text == "True" || text == "False";
     if (boolean) {  // 1.0 takes True for 1 and False for 0
       *value = text[0] == 't' || text[0] == 'T';

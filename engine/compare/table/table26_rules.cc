@@ -66,9 +66,9 @@ bool IsDevice(std::string_view text) {
   return StartsWith(text, "npu") || StartsWith(text, "cpu") || StartsWith(text, "cuda");
 }
 
-class CallJudge {
+class CallJudge26 {
  public:
-  CallJudge(const Comparison& comparison, std::vector<Verdict26>* verdicts)
+  CallJudge26(const Comparison& comparison, std::vector<Verdict26>* verdicts)
       : c_(comparison), verdicts_(*verdicts) {}
 
   void Judge(const RecordPair& pair) {
@@ -288,7 +288,7 @@ std::vector<Verdict26> JudgeByRules26(const Comparison& comparison) {
   PageRelease pages(comparison.target, comparison.golden);
   ThreadPool::Default().ParallelFor(
       (pairs + kPairsPerChunk - 1) / kPairsPerChunk, [&](size_t chunk) {
-        CallJudge judge(comparison, &verdicts);
+        CallJudge26 judge(comparison, &verdicts);
         const size_t last = std::min(pairs, (chunk + 1) * kPairsPerChunk);
         const RecordPair &from = comparison.pairs[chunk * kPairsPerChunk],
                          &to = comparison.pairs[last - 1];

@@ -105,7 +105,7 @@ GraphValue ValueOf(std::span<const std::string_view> cells, const StatisticColum
   return value;
 }
 
-auto PlaceOf(const GraphValue& v) { return std::tie(v.name, v.type, v.is_output, v.slot); }
+auto OrderOf(const GraphValue& v) { return std::tie(v.name, v.type, v.is_output, v.slot); }
 
 }  // namespace
 
@@ -171,13 +171,13 @@ Status GraphFiles::Read(const std::string& folder) {
 // Numbers the runs of each operator by time, and joins a value's file with its line of the table.
 void GraphFiles::Number() {
   std::stable_sort(values.begin(), values.end(), [](const GraphValue& a, const GraphValue& b) {
-    return std::tuple(PlaceOf(a), a.file.empty(), a.time) <
-           std::tuple(PlaceOf(b), b.file.empty(), b.time);
+    return std::tuple(OrderOf(a), a.file.empty(), a.time) <
+           std::tuple(OrderOf(b), b.file.empty(), b.time);
   });
   for (size_t i = 1; i < values.size(); ++i) {
     const GraphValue& before = values[i - 1];
     const bool same =
-        PlaceOf(before) == PlaceOf(values[i]) && before.file.empty() == values[i].file.empty();
+        OrderOf(before) == OrderOf(values[i]) && before.file.empty() == values[i].file.empty();
     values[i].run = same ? before.run + 1 : 0;
   }
   const auto key = [](const GraphValue& v) {
@@ -188,7 +188,7 @@ void GraphFiles::Number() {
   size_t kept = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     const bool joins = kept > 0 && values[i].file.empty() && !values[kept - 1].file.empty() &&
-                       PlaceOf(values[i]) == PlaceOf(values[kept - 1]) &&
+                       OrderOf(values[i]) == OrderOf(values[kept - 1]) &&
                        values[i].run == values[kept - 1].run;
     if (!joins) {
       values[kept++] = values[i];

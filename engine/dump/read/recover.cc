@@ -40,7 +40,7 @@ uint64_t UnfinishedBytes(std::string_view text) {
 }
 
 // stack.json or construct.json.
-struct SideFile {
+struct SideFileEnd {
   bool exists = false;
   bool closed = false;
   bool empty = true;  // no member yet
@@ -51,8 +51,8 @@ struct SideFile {
   std::map<std::string, std::string> groups;  // key -> of stack.json its frames, as JSON
 };
 
-Result<SideFile> Inspect(const std::string& path) {
-  SideFile side;
+Result<SideFileEnd> Inspect(const std::string& path) {
+  SideFileEnd side;
   Result<MappedFile> opened = MappedFile::Open(path);
   if (!opened.ok() && opened.status().code() == ErrorCode::kNotFound) return side;
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, std::move(opened));
@@ -107,7 +107,7 @@ Result<SideFile> Inspect(const std::string& path) {
 // Lines of stack.json for calls whose entry names a group that does not list them: DumpWriter would
 // have written these names at stop.
 std::string MissingNames(const Dump& dump, const std::vector<std::string_view>& stack_keys,
-                         SideFile* stacks) {
+                         SideFileEnd* stacks) {
   std::map<std::string, std::string> lists;
   for (size_t i = 0; i < dump.records.size(); ++i) {
     const std::string name(dump.records[i].name), group(stack_keys[i]);
@@ -181,7 +181,7 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
 
     for (const std::string_view name : {"stack.json", "construct.json"}) {
       const std::string side_path = JoinPath(folder, name);
-      MSPROBE_ASSIGN_OR_RETURN(SideFile side, Inspect(side_path));
+      MSPROBE_ASSIGN_OR_RETURN(SideFileEnd side, Inspect(side_path));
       if (!side.exists) {
         result.missing.push_back(fmt::format("there is no {}", name));
         continue;

@@ -11,7 +11,7 @@
 namespace msprobe::dump {
 namespace {
 
-constexpr char kTensorFolder[] = "dump_tensor_data";
+constexpr char kPackFolder[] = "dump_tensor_data";
 
 Result<UnpackedTensors> UnpackOne(const std::string& path, const std::string& folder) {
   MSPROBE_ASSIGN_OR_RETURN(const formats::TensorPack pack,
@@ -34,7 +34,7 @@ Result<UnpackedTensors> UnpackOne(const std::string& path, const std::string& fo
 std::string PackOf(const std::string& path) {
   if (IsRegularFile(path))
     return BaseName(path) == "dump.json" ? PackOf(DirectoryName(path)) : path;
-  for (const std::string& folder : {path, JoinPath(path, kTensorFolder)}) {
+  for (const std::string& folder : {path, JoinPath(path, kPackFolder)}) {
     if (const std::string pack = JoinPath(folder, formats::kPackName); IsRegularFile(pack))
       return pack;
   }
@@ -55,8 +55,8 @@ Result<std::vector<UnpackedTensors>> UnpackTensors(const std::string& path,
   }
   if (packs.empty()) {
     return NotFound(path)
-        .Expected(fmt::format("a pack of tensors, or a dump with {}/{}", kTensorFolder,
-                              formats::kPackName))
+        .Expected(
+            fmt::format("a pack of tensors, or a dump with {}/{}", kPackFolder, formats::kPackName))
         .Hint("\"tensor_files\": \"packed\" in config.json makes a run write packs");
   }
   if (!output.empty() && packs.size() > 1) {

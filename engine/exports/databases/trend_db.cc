@@ -11,7 +11,7 @@
 namespace msprobe::exports {
 namespace {
 
-constexpr const char* kTables = R"SQL(
+constexpr const char* kTrendTables = R"SQL(
 CREATE TABLE monitoring_targets (
             target_id INTEGER PRIMARY KEY AUTOINCREMENT,
             target_name TEXT NOT NULL,
@@ -75,7 +75,7 @@ Result<std::unique_ptr<TrendDb>> TrendDb::Create(const std::string& path,
   for (const std::string& name : columns.metrics)
     metrics += fmt::format(", {} TEXT DEFAULT NULL", IsNumber(name) ? Quoted(name) : name);
   Database& out = trend->db_;
-  MSPROBE_RETURN_IF_ERROR(out.Execute(kTables));
+  MSPROBE_RETURN_IF_ERROR(out.Execute(kTrendTables));
   MSPROBE_RETURN_IF_ERROR(out.Execute(fmt::format(R"SQL(
 CREATE TABLE trend_data (
             rank INTEGER NOT NULL,

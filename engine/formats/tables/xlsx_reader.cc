@@ -14,7 +14,7 @@
 namespace msprobe::formats {
 namespace {
 
-constexpr uint64_t kMaxPart = uint64_t{4} << 30;   // bytes of a sheet
+constexpr uint64_t kMaxSheet = uint64_t{4} << 30;  // bytes of a sheet
 constexpr uint64_t kMaxCells = uint64_t{1} << 29;  // empty ones among them
 
 int HexDigit(char c) {
@@ -92,7 +92,7 @@ class Book {
           .Expected("a workbook")
           .Found(fmt::format("an archive without {}", Excerpt(name, 80)));
     }
-    return zip_.Read(*entry, kMaxPart);
+    return zip_.Read(*entry, kMaxSheet);
   }
 
   Result<std::string> TargetOf(std::string_view id) {

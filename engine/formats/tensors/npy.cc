@@ -21,7 +21,7 @@ struct NpyType {
   std::string_view code;  // without the byte order
   DType dtype;
 };
-constexpr NpyType kTypes[] = {
+constexpr NpyType kNpyTypes[] = {
     {"f8", DType::kFloat64},   {"f4", DType::kFloat32},     {"f2", DType::kFloat16},
     {"b1", DType::kBool},      {"i8", DType::kInt64},       {"i4", DType::kInt32},
     {"i2", DType::kInt16},     {"i1", DType::kInt8},        {"u8", DType::kUInt64},
@@ -32,16 +32,16 @@ constexpr NpyType kTypes[] = {
 // MindSpore's own code, which NumPy does not know. Files that we write never have it.
 constexpr std::string_view kMindSporeBFloat16 = "E2";
 
-std::optional<DType> DTypeOf(std::string_view code) {
+std::optional<DType> DTypeOfCode(std::string_view code) {
   if (code == kMindSporeBFloat16) return DType::kBFloat16;
-  for (const NpyType& type : kTypes) {
+  for (const NpyType& type : kNpyTypes) {
     if (type.code == code) return type.dtype;
   }
   return std::nullopt;
 }
 
 const NpyType* TypeOf(DType dtype) {
-  for (const NpyType& type : kTypes) {
+  for (const NpyType& type : kNpyTypes) {
     if (type.dtype == dtype) return &type;
   }
   return nullptr;
@@ -113,7 +113,7 @@ Result<Npy> ReadHeader(const MappedFile& file) {
 
   const char order = header.descr.empty() ? '\0' : header.descr[0];
   const std::optional<DType> dtype =
-      DTypeOf(header.descr.substr(std::min<size_t>(1, header.descr.size())));
+      DTypeOfCode(header.descr.substr(std::min<size_t>(1, header.descr.size())));
   if (!dtype || (order != '<' && order != '>' && order != '|' && order != '='))
     return RefuseType(path, header.descr);
   const size_t data_at = start + length;

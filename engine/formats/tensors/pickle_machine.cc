@@ -6,7 +6,7 @@
 
 namespace msprobe::formats {
 namespace {
-constexpr uint16_t kMaxDepth = 256;
+constexpr uint16_t kDeepestItem = 256;
 }  // namespace
 
 void PickleMachine::Fail(std::string_view expected, std::string_view found, std::string_view hint) {
@@ -68,7 +68,8 @@ void PickleMachine::AddItems(uint32_t to, const std::vector<uint32_t>& items) {
   PickleNode& node = tree_.nodes_[to];
   for (const uint32_t item : items) {
     const uint16_t depth = tree_.nodes_[item].depth;
-    if (depth >= kMaxDepth) return Fail(fmt::format("nesting of at most {}", kMaxDepth), "more");
+    if (depth >= kDeepestItem)
+      return Fail(fmt::format("nesting of at most {}", kDeepestItem), "more");
     // A list inside itself has no depth; walkers meet the limit again.
     if (item != to) node.depth = std::max<uint16_t>(node.depth, depth + 1);
     node.items.push_back(item);

@@ -15,14 +15,14 @@
 namespace msprobe::formats {
 namespace {
 
-constexpr size_t kLengthBytes = 8;
+constexpr size_t kHeaderLengthBytes = 8;
 constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the format's own library
 
 struct SafetensorsType {
   std::string_view name;
   DType dtype;
 };
-constexpr SafetensorsType kTypes[] = {
+constexpr SafetensorsType kSafetensorsTypes[] = {
     {"F64", DType::kFloat64},
     {"F32", DType::kFloat32},
     {"F16", DType::kFloat16},
@@ -46,7 +46,7 @@ constexpr SafetensorsType kTypes[] = {
 };
 
 std::optional<DType> DTypeOf(std::string_view name) {
-  for (const SafetensorsType& type : kTypes) {
+  for (const SafetensorsType& type : kSafetensorsTypes) {
     if (type.name == name) return type.dtype;
   }
   return std::nullopt;
@@ -54,7 +54,7 @@ std::optional<DType> DTypeOf(std::string_view name) {
 
 // The length in front; 0 when there are no eight bytes.
 uint64_t HeaderLength(std::string_view bytes) {
-  return bytes.size() < kLengthBytes ? 0 : LoadLittle<uint64_t>(bytes.data());
+  return bytes.size() < kHeaderLengthBytes ? 0 : LoadLittle<uint64_t>(bytes.data());
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ uint64_t HeaderLength(std::string_view bytes) {
 class SafetensorsHeader {
  public:
   SafetensorsHeader(std::string_view header, SafetensorsFile* out)
-      : json_(header, kLengthBytes), path_(out->file_->path()), out_(*out) {}
+      : json_(header, kHeaderLengthBytes), path_(out->file_->path()), out_(*out) {}
 
   Status Parse() {
     JsonText key;
@@ -188,7 +188,7 @@ class SafetensorsHeader {
 };
 
 bool LooksLikeSafetensors(std::string_view bytes) {
-  return bytes.size() > kLengthBytes && bytes[kLengthBytes] == '{' &&
+  return bytes.size() > kHeaderLengthBytes && bytes[kHeaderLengthBytes] == '{' &&
          HeaderLength(bytes) <= kMaxHeader;
 }
 
@@ -203,19 +203,21 @@ Result<SafetensorsFile> SafetensorsFile::Open(MappedFile mapped) {
   const std::string& path = out.file_->path();
   const std::string_view bytes = out.file_->bytes();
   const uint64_t length = HeaderLength(bytes);
-  if (bytes.size() <= kLengthBytes || length < 2 || length > kMaxHeader) {
+  if (bytes.size() <= kHeaderLengthBytes || length < 2 || length > kMaxHeader) {
     return InvalidDump(path, 0)
         .Expected(fmt::format("the length of a safetensors header, 2 to {} bytes", kMaxHeader))
-        .Found(bytes.empty()                  ? "an empty file"
-               : bytes.size() <= kLengthBytes ? fmt::format("a file of {} bytes", bytes.size())
-                                              : fmt::format("{}", length));
+        .Found(bytes.empty() ? "an empty file"
+               : bytes.size() <= kHeaderLengthBytes
+                   ? fmt::format("a file of {} bytes", bytes.size())
+                   : fmt::format("{}", length));
   }
-  if (length > bytes.size() - kLengthBytes) {
+  if (length > bytes.size() - kHeaderLengthBytes) {
     return InvalidDump(path, 0)
         .Expected(fmt::format("a header of {} bytes", length))
-        .Found(fmt::format("{} bytes up to the end of the file", bytes.size() - kLengthBytes));
+        .Found(
+            fmt::format("{} bytes up to the end of the file", bytes.size() - kHeaderLengthBytes));
   }
-  const size_t data_at = kLengthBytes + length;
+  const size_t data_at = kHeaderLengthBytes + length;
   MSPROBE_RETURN_IF_ERROR(SafetensorsHeader(bytes.substr(0, data_at), &out).Parse());
 
   auto& entries = out.entries_;
@@ -247,7 +249,7 @@ Result<SafetensorsFile> SafetensorsFile::Open(MappedFile mapped) {
   for (size_t i = 1; i < entries.size(); ++i) {
     const std::string& name = entries[out.by_name_[i]].name;
     if (name == entries[out.by_name_[i - 1]].name) {
-      return InvalidDump(path, kLengthBytes)
+      return InvalidDump(path, kHeaderLengthBytes)
           .Expected("each name once")
           .Found(Excerpt(name) + " twice");
     }

@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 
+#include "capture/python/attributes.h"
 #include "capture/python/named_tensors.h"
 #include "capture/python/process_group.h"
 #include "capture/python/py_ref.h"
@@ -12,25 +13,6 @@
 
 namespace msprobe::capture {
 namespace {
-
-// A module that the program has imported; null otherwise.
-PyRef Loaded(const char* name) {
-  PyRef module = PyRef::Borrow(PyDict_GetItemString(PyImport_GetModuleDict(), name));
-  return module && module.get() != Py_None ? module : PyRef();
-}
-
-PyRef Attribute(PyObject* object, const char* name) {
-  PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object, name)) : PyRef();
-  ClearError();
-  return found;
-}
-
-PyRef Call(PyObject* object, const char* method) {
-  const PyRef function = Attribute(object, method);
-  PyRef result = function ? PyRef::Steal(PyObject_CallNoArgs(function.get())) : PyRef();
-  ClearError();
-  return result;
-}
 
 std::string Quoted(std::string_view text) {
   std::string json;

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "capture/python/attributes.h"
 #include "capture/python/framework.h"
 #include "capture/python/py_ref.h"
 #include "capture/values/generator_state.h"
@@ -16,25 +17,6 @@
 
 namespace msprobe::capture {
 namespace {
-
-// A module that is loaded already; null otherwise.
-PyRef Loaded(const char* name) {
-  PyRef module = PyRef::Borrow(PyDict_GetItemString(PyImport_GetModuleDict(), name));
-  return module && module.get() != Py_None ? module : PyRef();
-}
-
-PyRef Attribute(const PyRef& object, const char* name) {
-  PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object.get(), name)) : PyRef();
-  ClearError();
-  return found;
-}
-
-PyRef Call(const PyRef& object, const char* name) {
-  const PyRef function = Attribute(object, name);
-  PyRef result = function ? PyRef::Steal(PyObject_CallNoArgs(function.get())) : PyRef();
-  ClearError();
-  return result;
-}
 
 class JsonObject {
  public:

@@ -17,7 +17,7 @@ std::unordered_map<PyTypeObject*, ternaryfunc>& types =
 // Object (an owned reference) -> the API that its calls are.
 std::unordered_map<PyObject*, const Api*>& apis = *new std::unordered_map<PyObject*, const Api*>;
 std::deque<ObservedFunction>& patchers = *new std::deque<ObservedFunction>;
-ModuleObserver* observer = nullptr;
+ModuleObserver* module_observer = nullptr;
 
 // How many classes the class that defines this type's __call__ has above it: nn.Module has one.
 // -1 where the type defines it itself.
@@ -43,7 +43,7 @@ PyObject* ModuleCalls::Call(PyObject* module, PyObject* args, PyObject* kwargs) 
     return nullptr;
   }
   const ternaryfunc original = it->second;
-  if (observer == nullptr) return original(module, args, kwargs);
+  if (module_observer == nullptr) return original(module, args, kwargs);
   if (const auto api = apis.empty() ? apis.end() : apis.find(module); api != apis.end()) {
     const CallArgs call{.positional = &PyTuple_GET_ITEM(args, 0),
                         .count = PyTuple_GET_SIZE(args),
@@ -51,11 +51,12 @@ PyObject* ModuleCalls::Call(PyObject* module, PyObject* args, PyObject* kwargs) 
                         .callable = module};
     return Observe(*api->second, call, [&] { return original(module, args, kwargs); });
   }
-  void* token = observer->EnterModule(
+  void* token = module_observer->EnterModule(
       module,
       {.positional = &PyTuple_GET_ITEM(args, 0), .count = PyTuple_GET_SIZE(args), .dict = kwargs});
   PyObject* result = original(module, args, kwargs);
-  if (token != nullptr && observer != nullptr) observer->LeaveModule(token, module, result);
+  if (token != nullptr && module_observer != nullptr)
+    module_observer->LeaveModule(token, module, result);
   return result;
 }
 
@@ -68,7 +69,7 @@ void ModuleCalls::Watch(PyTypeObject* type) {
   if (type->tp_call == nullptr || type->tp_call == Call) return;
   if (!types.try_emplace(type, type->tp_call).second) return;
   Py_INCREF(type);
-  if (observer != nullptr) Reinstall();
+  if (module_observer != nullptr) Reinstall();
 }
 
 void ModuleCalls::Forget() {
@@ -89,10 +90,10 @@ void ModuleCalls::AddPatcher(PyObject* function) {
 }
 
 void ModuleCalls::Install(ModuleObserver* new_observer) {
-  if (observer == nullptr) {
+  if (module_observer == nullptr) {
     for (ObservedFunction& patcher : patchers) patcher.Install();
   }
-  observer = new_observer;
+  module_observer = new_observer;
   Reinstall();
 }
 
@@ -113,8 +114,8 @@ void ModuleCalls::Reinstall() {
 }
 
 void ModuleCalls::Remove() {
-  if (observer == nullptr) return;
-  observer = nullptr;
+  if (module_observer == nullptr) return;
+  module_observer = nullptr;
   for (ObservedFunction& patcher : patchers) patcher.Remove();
   Restore();
 }

@@ -10,8 +10,8 @@ namespace msprobe::capture {
 namespace {
 
 // Never destroyed: at exit the interpreter is gone before static destructors run.
-std::deque<ObservedFunction>& functions = *new std::deque<ObservedFunction>;
-OptimizerObserver* observer = nullptr;
+std::deque<ObservedFunction>& optimizer_functions = *new std::deque<ObservedFunction>;
+OptimizerObserver* optimizer_observer = nullptr;
 
 // A call that runs on this thread.
 struct Running {
@@ -57,17 +57,17 @@ std::string OptimizerCalls::Add(PyObject* function, OptimizerApi api, bool decor
   if (!PyFunction_Check(function))
     return "objects of type " + std::string(Py_TYPE(function)->tp_name) + " are not observed";
   api.kind = Api::kOptimizer;
-  for (const ObservedFunction& f : functions) {
+  for (const ObservedFunction& f : optimizer_functions) {
     if (f.function() == function) return "";
   }
   const auto* kept = new OptimizerApi(std::move(api));  // never destroyed, like the function
-  ObservedFunction& added = functions.emplace_back();
+  ObservedFunction& added = optimizer_functions.emplace_back();
   std::string reason =
       decorated ? added.PrepareDecorated(function, kept) : added.Prepare(function, kept);
   if (!reason.empty()) {
-    functions.pop_back();
-  } else if (observer != nullptr) {
-    functions.back().Install();
+    optimizer_functions.pop_back();
+  } else if (optimizer_observer != nullptr) {
+    optimizer_functions.back().Install();
   }
   return reason;
 }
@@ -85,13 +85,13 @@ void OptimizerCalls::Follow(PyTypeObject* type) {
 }
 
 void OptimizerCalls::Install(OptimizerObserver* new_observer) {
-  if (std::exchange(observer, new_observer) != nullptr) return;
-  for (ObservedFunction& f : functions) f.Install();
+  if (std::exchange(optimizer_observer, new_observer) != nullptr) return;
+  for (ObservedFunction& f : optimizer_functions) f.Install();
 }
 
 void OptimizerCalls::Remove() {
-  if (std::exchange(observer, nullptr) == nullptr) return;
-  for (ObservedFunction& f : functions) f.Remove();
+  if (std::exchange(optimizer_observer, nullptr) == nullptr) return;
+  for (ObservedFunction& f : optimizer_functions) f.Remove();
 }
 
 PyRef OptimizerCalls::StandInFor(PyObject* closure) {
@@ -113,12 +113,12 @@ PyObject* OptimizerCalls::Observe(const OptimizerApi& api, const CallArgs& call,
     if (result != nullptr && self != nullptr) Follow(Py_TYPE(self));
     return result;
   }
-  if (observer == nullptr || call_place.compilers > 0 || listed_depth != optimizer_depth ||
-      IsPartOfRunning(api, self))
+  if (optimizer_observer == nullptr || call_place.compilers > 0 ||
+      listed_depth != optimizer_depth || IsPartOfRunning(api, self))
     return original(context);
   const PlaceScope ours(Place::kOurs);
   const Place before = ours.before();
-  Running running{&api, self, observer, nullptr, innermost};
+  Running running{&api, self, optimizer_observer, nullptr, innermost};
   Replacement replaced;
   running.token = running.observer->EnterOptimizer(api, call, &replaced);
   if (running.token == nullptr) {

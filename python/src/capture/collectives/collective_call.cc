@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/python/attributes.h"
 #include "capture/python/process_group.h"
 #include "capture/python/py_ref.h"
 #include "engine/base/log.h"
@@ -26,12 +27,6 @@ constexpr std::pair<const char*, S::Parameter> kNames[] = {{"group", S::kGroup},
 constexpr std::pair<const char*, S::Parameter> kFunctionalNames[] = {{"group_name", S::kGroup},
                                                                      {"src", S::kGroupSource}};
 
-PyRef Attribute(PyObject* object, const char* name) {
-  PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object, name)) : PyRef();
-  ClearError();
-  return found;
-}
-
 // A module, if the program has imported it; it is never imported here.
 PyRef Module(const char* name) {
   const PyRef path = PyRef::Steal(PyUnicode_FromString(name));
@@ -41,17 +36,6 @@ PyRef Module(const char* name) {
 }
 
 PyRef C10d() { return Module("torch.distributed.distributed_c10d"); }
-
-PyRef Call(PyObject* object, const char* method, PyObject* argument = nullptr) {
-  const PyRef function = Attribute(object, method);
-  PyRef result;
-  if (function) {
-    result = PyRef::Steal(argument ? PyObject_CallOneArg(function.get(), argument)
-                                   : PyObject_CallNoArgs(function.get()));
-  }
-  ClearError();
-  return result;
-}
 
 int64_t IntOr(PyObject* object, int64_t otherwise) {
   if (object == nullptr || !PyLong_Check(object)) return otherwise;

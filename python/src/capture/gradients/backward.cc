@@ -87,7 +87,7 @@ using Positions =
 
 // What one call takes from one node. A node of the backward graph gets the gradients of its results
 // (incoming) and computes gradients for the nodes below it (outgoing).
-struct Task {
+struct HookTask {
   std::shared_ptr<Pending> pending;
   Positions results;  // incoming gradients of outputs of the call
   Positions passed;   // incoming gradients of inputs that the call returned unchanged (identity)
@@ -101,7 +101,7 @@ using HookPlace = std::pair<uintptr_t, NodeHooks::When>;
 
 // What the hooks of all calls on one node take from it, in the order in which they were armed.
 struct Tasks {
-  std::list<Task> tasks;           // a call may be armed while one of them runs
+  std::list<HookTask> tasks;       // a call may be armed while one of them runs
   std::optional<HookPlace> place;  // in SharedHooks()
 };
 
@@ -151,7 +151,7 @@ void AddShare(Pending& p, size_t slot, PyObject* gradient) {
   }
 }
 
-void Take(Pending& p, const Task& task, PyObject* incoming, PyObject* outgoing) {
+void Take(Pending& p, const HookTask& task, PyObject* incoming, PyObject* outgoing) {
   const auto each = [](const Positions& positions, PyObject* gradients, const auto& take) {
     for (const auto& [position, slot] : positions) {
       if (position < PyTuple_GET_SIZE(gradients)) take(slot, PyTuple_GET_ITEM(gradients, position));
@@ -166,7 +166,7 @@ void Take(Pending& p, const Task& task, PyObject* incoming, PyObject* outgoing) 
 }
 
 // `incoming`: a tuple, or the one gradient of a hook on a tensor.
-void RunTask(Task& task, PyObject* incoming, PyObject* outgoing) {
+void RunTask(HookTask& task, PyObject* incoming, PyObject* outgoing) {
   const std::shared_ptr<Pending> keep = task.pending;
   Pending& p = *keep;
   // Only the first backward pass through a call is recorded.
@@ -204,7 +204,7 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   if (!incoming || !PyTuple_Check(incoming.get()) || (after && count < 2) ||
       (outgoing != nullptr && !PyTuple_Check(outgoing)))
     Py_RETURN_NONE;
-  for (Task& task : all.tasks) RunTask(task, incoming.get(), outgoing);
+  for (HookTask& task : all.tasks) RunTask(task, incoming.get(), outgoing);
   Py_RETURN_NONE;
 }
 
@@ -223,7 +223,7 @@ void DeallocHook(PyObject* self) {
 
 PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-PyRef NewHook(Task task) {
+PyRef NewHook(HookTask task) {
   Hook* hook = PyObject_New(Hook, &hook_type);
   if (hook == nullptr) return ClearError(), PyRef();
   hook->call = CallHook, hook->all = nullptr;
@@ -243,7 +243,7 @@ void Count(NodeHooks::When when, Pending* pending) {
 }
 
 // `key`: of the node.
-void AddHook(PyObject* node, uintptr_t key, Task task) {
+void AddHook(PyObject* node, uintptr_t key, HookTask task) {
   const NodeHooks::When when = task.when;
   const std::shared_ptr<Pending> pending = task.pending;
   const bool shares = Framework::Get().cheap_tensor_hooks && key != 0;
@@ -264,7 +264,7 @@ void AddHook(PyObject* node, uintptr_t key, Task task) {
 }
 
 // The hook before the node of an output, as a hook on that tensor. False: it is to be on the node.
-bool AddTensorHook(PyObject* tensor, Task* task) {
+bool AddTensorHook(PyObject* tensor, HookTask* task) {
   const Framework& framework = Framework::Get();
   if (!framework.cheap_tensor_hooks || task->results.size() != 1 || !task->passed.empty())
     return false;
@@ -432,7 +432,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
 
   GraphWalk walk(edges, pending);
   for (Start& start : starts) {
-    Task task{.pending = pending, .when = NodeHooks::kBefore};
+    HookTask task{.pending = pending, .when = NodeHooks::kBefore};
     for (const auto& edge : edges.edges_) {
       for (const auto& [position, j] : start.results) {
         if (edge.node && edge.key == start.key && edge.number == position) {
@@ -451,7 +451,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
     }
     // One hook sees both sides. Except on the user's own autograd.Function, whose backward may
     // change the incoming gradients: there, a hook before the node sees them as they came.
-    Task after{.pending = pending, .edges = std::move(own), .when = NodeHooks::kAfter};
+    HookTask after{.pending = pending, .edges = std::move(own), .when = NodeHooks::kAfter};
     if (framework.IsPythonNode(start.node.get())) {
       AddHook(start.node.get(), start.key, std::move(task));
     } else {

@@ -15,7 +15,7 @@ namespace {
 
 // Is called with the parameter, whose attribute `grad` is the gradient; by frameworks other than
 // PyTorch with the gradient itself.
-struct Hook {
+struct ParameterHook {
   PyObject_HEAD vectorcallfunc call;
   PyObject* module;
   PyObject* parameter;  // null when PyTorch passes the parameter to the hook
@@ -23,7 +23,7 @@ struct Hook {
   ParameterObserver* observer;
 };
 
-PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyTypeObject parameter_hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 // A hook of ours that is registered. From PyTorch 2.1 on: the parameter's dict of hooks, and our
 // hook, which is the key and the value in it. Before: the node that accumulates the gradient, which
@@ -35,8 +35,8 @@ struct HeldHook {
 // Never destroyed: at exit the interpreter is gone before static destructors run.
 std::vector<HeldHook>& places = *new std::vector<HeldHook>;
 
-PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
-  auto* hook = reinterpret_cast<Hook*>(self);
+PyObject* CallParameterHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObject*) {
+  auto* hook = reinterpret_cast<ParameterHook*>(self);
   if (PyVectorcall_NARGS(nargsf) > 0) {
     const PyRef keep = PyRef::Borrow(self);  // collection may end meanwhile
     if (!Framework::Get().is_torch()) {
@@ -48,17 +48,17 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   Py_RETURN_NONE;
 }
 
-void DeallocHook(PyObject* self) {
-  auto* hook = reinterpret_cast<Hook*>(self);
+void DeallocParameterHook(PyObject* self) {
+  auto* hook = reinterpret_cast<ParameterHook*>(self);
   Py_CLEAR(hook->parameter);
   delete hook->name;
   PyObject_Free(self);
 }
 
-PyRef NewHook(PyObject* module, const std::string& name, ParameterObserver* observer) {
-  auto* hook = PyObject_New(Hook, &hook_type);
+PyRef NewParameterHook(PyObject* module, const std::string& name, ParameterObserver* observer) {
+  auto* hook = PyObject_New(ParameterHook, &parameter_hook_type);
   if (hook == nullptr) return PyRef();
-  hook->call = CallHook;
+  hook->call = CallParameterHook;
   hook->module = module;
   hook->parameter = nullptr;
   hook->name = new std::string(name);
@@ -96,7 +96,7 @@ PyRef AccumulatingNode(PyObject* parameter) {
 // Before PyTorch 2.1: a hook that is called after the accumulating node has run.
 bool AddToNode(PyObject* parameter, PyRef hook) {
   PyRef node = AccumulatingNode(parameter);
-  reinterpret_cast<Hook*>(hook.get())->parameter = PyRef::Borrow(parameter).release();
+  reinterpret_cast<ParameterHook*>(hook.get())->parameter = PyRef::Borrow(parameter).release();
   PyRef handle =
       node ? PyRef::Steal(PyObject_CallMethod(node.get(), "register_hook", "O", hook.get()))
            : PyRef();
@@ -120,7 +120,8 @@ PyRef GradientOf(PyObject* parameter) {
 }
 
 bool ParameterHooks::Init() {
-  return ReadyCallableType<Hook>(&hook_type, "msprobe._engine.ParameterHook", DeallocHook);
+  return ReadyCallableType<ParameterHook>(&parameter_hook_type, "msprobe._engine.ParameterHook",
+                                          DeallocParameterHook);
 }
 
 bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::string& name,
@@ -128,7 +129,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
   // This is what Tensor.register_post_accumulate_grad_hook does, except that no handle is made.
   static PyObject* const attribute = PyUnicode_InternFromString("_post_accumulate_grad_hooks");
   const QuietTorch quiet(parameter);  // a lazy module's parameter answers for itself
-  PyRef hook = NewHook(module, name, observer);
+  PyRef hook = NewParameterHook(module, name, observer);
   if (!Framework::Get().is_torch()) {
     PyRef handle = hook ? Framework::Get().HookGradient(parameter, hook.get()) : PyRef();
     if (!handle) return false;

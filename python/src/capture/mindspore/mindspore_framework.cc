@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/python/attributes.h"
 #include "capture/python/framework.h"
 #include "capture/python/torch_api.h"
 
@@ -46,12 +47,6 @@ constexpr std::pair<const char*, KnownDType> kDTypes[] = {
     {"complex64", {DType::kComplex64, "Complex64"}},
     {"complex128", {DType::kComplex128, "Complex128"}},
 };
-
-PyRef Attribute(PyObject* object, const char* name) {
-  PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object, name)) : PyRef();
-  ClearError();
-  return found;
-}
 
 // Copies a tuple or list of ints; -1 when it is neither or too long.
 int ReadInts(PyObject* numbers, int64_t* out) {

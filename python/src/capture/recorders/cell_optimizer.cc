@@ -10,32 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "capture/python/attributes.h"
 #include "capture/python/framework.h"
 #include "capture/values/framework_tensor.h"
 
 namespace msprobe::capture {
 namespace {
-
-PyRef Attribute(PyObject* object, const char* name) {
-  PyRef found = PyRef::Steal(PyObject_GetAttrString(object, name));
-  ClearError();
-  return found;
-}
-
-void Set(const PyRef& dict, const std::string& key, const PyRef& value) {
-  if (value) PyDict_SetItemString(dict.get(), key.c_str(), value.get());
-}
-
-PyRef Dict() { return PyRef::Steal(PyDict_New()); }
-
-// The elements of a list or tuple (a ParameterTuple is one), and of nothing else.
-std::vector<PyRef> Elements(PyObject* sequence) {
-  std::vector<PyRef> elements;
-  if (sequence == nullptr || !(PyList_Check(sequence) || PyTuple_Check(sequence))) return elements;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i)
-    elements.push_back(PyRef::Borrow(PySequence_Fast_GET_ITEM(sequence, i)));
-  return elements;
-}
 
 bool AreTensors(const std::vector<PyRef>& values) {
   return std::all_of(values.begin(), values.end(),
@@ -148,7 +128,7 @@ PyRef HyperParametersAt(PyObject* optimizer, size_t index) {
 
 // The hyper-parameters of all weights, those that are the same once. Of mint.optim the optimizer's
 // own groups.
-PyRef HyperParameters(PyObject* optimizer, size_t count) {
+PyRef CellHyperParameters(PyObject* optimizer, size_t count) {
   const std::vector<PyRef> own = Elements(Attribute(optimizer, "param_groups").get());
   PyRef list = PyRef::Steal(PyList_New(0));
   for (const PyRef& group : own) {
@@ -172,7 +152,7 @@ PyRef HyperParameters(PyObject* optimizer, size_t count) {
 }
 
 // {"fc.weight": {"moment1": ..}}. The moments' attributes have the names that MindSpore gives them.
-PyRef State(PyObject* optimizer, const std::vector<Weight>& weights) {
+PyRef CellState(PyObject* optimizer, const std::vector<Weight>& weights) {
   PyRef dict = Dict();
   const PyRef members = Attribute(optimizer, "__dict__");
   if (!members || !PyDict_Check(members.get())) return dict;
@@ -202,10 +182,10 @@ PyRef State(PyObject* optimizer, const std::vector<Weight>& weights) {
 PyRef CellOptimizerInputs(PyObject* optimizer, PyObject* gradients) {
   PyRef dict = Dict();
   const std::vector<Weight> weights = WeightsOf(optimizer);
-  Set(dict, "param_groups", HyperParameters(optimizer, weights.size()));
+  Set(dict, "param_groups", CellHyperParameters(optimizer, weights.size()));
   Set(dict, "gradients", Named(weights, Elements(gradients)));
   Set(dict, "weights", ParametersOf(weights));
-  Set(dict, "state", State(optimizer, weights));
+  Set(dict, "state", CellState(optimizer, weights));
   return dict;
 }
 
@@ -213,7 +193,7 @@ PyRef CellOptimizerOutputs(PyObject* optimizer) {
   PyRef dict = Dict();
   const std::vector<Weight> weights = WeightsOf(optimizer);
   Set(dict, "weights", ParametersOf(weights));
-  Set(dict, "state", State(optimizer, weights));
+  Set(dict, "state", CellState(optimizer, weights));
   return dict;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "capture/calls/call_place.h"
+#include "capture/python/attributes.h"
 #include "capture/python/torch_api.h"
 #include "capture/recorders/cell_optimizer.h"
 
@@ -15,27 +16,6 @@ namespace {
 // computed, which changes no more than rounding (ImplementationOf).
 constexpr std::string_view kNoHyperParameters[] = {"params", "param_names", "foreach",
                                                    "fused",  "capturable",  "differentiable"};
-
-PyRef Attribute(PyObject* object, const char* name) {
-  PyRef found = PyRef::Steal(PyObject_GetAttrString(object, name));
-  ClearError();
-  return found;
-}
-
-void Set(const PyRef& dict, const std::string& key, const PyRef& value) {
-  if (value) PyDict_SetItemString(dict.get(), key.c_str(), value.get());
-}
-
-PyRef Dict() { return PyRef::Steal(PyDict_New()); }
-
-// The elements of a list or tuple, and of nothing else.
-std::vector<PyRef> Elements(PyObject* sequence) {
-  std::vector<PyRef> elements;
-  if (sequence == nullptr || !(PyList_Check(sequence) || PyTuple_Check(sequence))) return elements;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i)
-    elements.push_back(PyRef::Borrow(PySequence_Fast_GET_ITEM(sequence, i)));
-  return elements;
-}
 
 std::vector<PyRef> GroupsOf(PyObject* optimizer) {
   std::vector<PyRef> groups = Elements(Attribute(optimizer, "param_groups").get());

@@ -46,7 +46,7 @@ bool IsOfProgram(const Api& api) {
   return true;
 }
 
-bool IsHalf(PyObject* tensor) {
+bool IsHalfTensor(PyObject* tensor) {
   const TensorAccess access(tensor, Fetch::kNever);
   return (access.readable() || access.on_device()) &&
          (access.element_type() == DType::kFloat16 || access.element_type() == DType::kBFloat16);
@@ -265,7 +265,7 @@ const char* FreeBenchmark::RunAgain(Chosen* call, const RandomState& after, PyOb
   const std::vector<PyObject*> outputs = TensorsIn(result);
   bool applied = input.applied();
   if (!applied && rules().perturbation == Perturbation::kImprovePrecision && !outputs.empty())
-    applied = IsHalf(outputs.front()) && IsAutocast(outputs.front());
+    applied = IsHalfTensor(outputs.front()) && IsAutocast(outputs.front());
   if (!applied) return input.why_not();
   if (!again) return "fail when they run again";
   const std::vector<Pair> pairs = PairsOf(*call, result, again.get(), changed);
@@ -369,7 +369,7 @@ const char* FreeBenchmark::ExpectGradients(Chosen* call, const RandomState& afte
   // The second run computes as the first one; what is changed are the incoming gradients.
   ChangedInput input(rules().other_precision() ? rules().perturbation : Perturbation::kNoChange);
   const PyRef again = RunWith(*call, after, &input, &repeat.leaves);
-  if (!input.applied() && !(IsHalf(outputs.front()) && IsAutocast(outputs.front())))
+  if (!input.applied() && !(IsHalfTensor(outputs.front()) && IsAutocast(outputs.front())))
     return input.why_not();
   if (!again) return "fail when they run again";
   for (PyObject* tensor : TensorsIn(again.get()))

@@ -2,16 +2,11 @@
 
 #include <string_view>
 
+#include "capture/python/attributes.h"
 #include "engine/base/text.h"
 
 namespace msprobe::capture {
 namespace {
-
-PyRef Attribute(PyObject* object, const char* name) {
-  PyRef found = object ? PyRef::Steal(PyObject_GetAttrString(object, name)) : PyRef();
-  ClearError();
-  return found;
-}
 
 bool IsCalled(PyObject* object, std::string_view type) { return Py_TYPE(object)->tp_name == type; }
 

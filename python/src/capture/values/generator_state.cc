@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "capture/python/attributes.h"
 #include "capture/python/torch_api.h"
 #include "capture/values/tensor_access.h"
 #include "engine/base/text.h"
@@ -9,10 +10,6 @@
 
 namespace msprobe::capture {
 namespace {
-
-PyRef Loaded(const char* module) {
-  return PyRef::Borrow(PyDict_GetItemString(PyImport_GetModuleDict(), module));
-}
 
 PyRef HostGenerator() {
   // Never destroyed: at exit the interpreter is gone before static destructors run.

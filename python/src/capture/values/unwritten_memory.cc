@@ -4,18 +4,14 @@
 #include <iterator>
 #include <utility>
 
+#include "capture/python/attributes.h"
 #include "capture/python/process_group.h"
 #include "capture/python/torch_api.h"
 #include "capture/values/tensor_access.h"
+#include "capture/values/values_in_flight.h"
 
 namespace msprobe::capture {
 namespace {
-
-PyRef Call(PyObject* object, const char* method) {
-  PyRef result = PyRef::Steal(PyObject_CallMethod(object, method, nullptr));
-  if (!result) ClearError();
-  return result;
-}
 
 uint64_t Number(const PyRef& number) {
   const uint64_t value = number ? PyLong_AsUnsignedLongLong(number.get()) : 0;
@@ -23,8 +19,6 @@ uint64_t Number(const PyRef& number) {
   ClearError();
   return 0;
 }
-
-bool IsFreed(const PyRef& storage) { return Call(storage.get(), "expired").get() != Py_False; }
 
 // Whether an index selects a part that is a view: numbers, slices, None and "...".
 bool SelectsView(PyObject* index) {

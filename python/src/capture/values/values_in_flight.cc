@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "capture/python/attributes.h"
 #include "capture/python/process_group.h"
 #include "capture/python/torch_api.h"
 #include "capture/values/tensor_access.h"
@@ -39,13 +40,9 @@ PyRef WeakStorage(PyObject* tensor) {
   return weak;
 }
 
-bool IsFreed(const PyRef& storage) {
-  const PyRef expired = PyRef::Steal(PyObject_CallMethod(storage.get(), "expired", nullptr));
-  ClearError();
-  return expired.get() != Py_False;
-}
-
 }  // namespace
+
+bool IsFreed(const PyRef& storage) { return Call(storage, "expired").get() != Py_False; }
 
 bool Overlap(PyObject* a, PyObject* b) {
   TensorAccess one(a, Fetch::kNever), other(b, Fetch::kNever);

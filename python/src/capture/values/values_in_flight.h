@@ -24,6 +24,9 @@ namespace msprobe::capture {
 
 class TensorAccess;
 
+// Whether the storage of a weak reference (torch.multiprocessing's StorageWeakRef) is freed.
+bool IsFreed(const PyRef& storage);
+
 // Whether two tensors of the host lie in common memory.
 bool Overlap(PyObject* a, PyObject* b);
 
