@@ -7,6 +7,7 @@
 
 #include "engine/accuracy/precision_compare.h"
 #include "engine/formats/tables/table_file.h"
+#include "fuzz/target.h"
 
 namespace {
 
@@ -26,7 +27,7 @@ size_t RowsOf(std::string_view text, size_t cells) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(accuracy) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto standards = Standards::Parse(text, "mine.yaml");
   if (!standards.ok() && standards.status().code() != msprobe::ErrorCode::kInvalidConfig)

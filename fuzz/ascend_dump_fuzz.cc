@@ -3,9 +3,10 @@
 
 #include "engine/formats/tensors/ascend_dump.h"
 #include "fuzz/memory_file.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(ascend_dump) {
   using namespace msprobe;
   static MemoryFile file;
   const std::string& path = file.Set(data, size);

@@ -8,6 +8,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
 namespace {
@@ -35,7 +36,7 @@ void Open(const std::string& path) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(checkpoint) {
   static msprobe::MemoryFolder folder;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   if (bytes.starts_with("PK")) {

@@ -14,6 +14,7 @@
 #include "engine/dump/read/reader.h"
 #include "engine/formats/text/json.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
 namespace {
@@ -36,7 +37,7 @@ void CheckTable(const msprobe::compare::Comparison& comparison, int generation) 
 }  // namespace
 
 // The bytes before the first 0x1e are the target, the others the golden.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(compare) {
   static msprobe::MemoryFolder folder;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const size_t end = text.find('\x1e');

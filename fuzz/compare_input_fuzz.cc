@@ -7,8 +7,9 @@
 
 #include "cli/inputs/generation_arguments.h"
 #include "engine/compare/compare_input.h"
+#include "fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(compare_input) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto input = msprobe::compare::ParseCompareInput(text, "compare.json");
   if (!input.ok()) {

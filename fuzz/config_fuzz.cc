@@ -6,8 +6,9 @@
 #include <string_view>
 
 #include "engine/dump/config/config.h"
+#include "fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(config) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto config = msprobe::dump::ParseConfig(text, "config.json");
   if (config.ok()) {

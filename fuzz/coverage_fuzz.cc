@@ -6,8 +6,9 @@
 
 #include "engine/dump/write/coverage.h"
 #include "fuzz/memory_file.h"
+#include "fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(coverage) {
   static msprobe::MemoryFile file;
   const std::string& path = file.Set(data, size);
   const auto coverage = msprobe::dump::ReadCoverage(path);

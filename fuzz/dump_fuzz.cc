@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "engine/dump/read/dump_file.h"
+#include "fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(dump) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   msprobe::Dump dump;
   std::vector<std::string_view> stack_keys;

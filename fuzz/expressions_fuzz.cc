@@ -12,6 +12,7 @@
 #include "engine/dump/config/config_values.h"
 #include "engine/model/names.h"
 #include "engine/tensor/tensor_slice.h"
+#include "fuzz/target.h"
 
 namespace {
 
@@ -39,7 +40,7 @@ void Slice(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(expressions) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   Slice(text);
   const auto limits = msprobe::compare::ParseFailOn(text);

@@ -6,10 +6,11 @@
 
 #include "engine/dump/write/provenance.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 
 // 0x1e separates HEAD, packed-refs and the branch "main". All bytes together are also the file .git
 // of a worktree.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(git) {
   static msprobe::MemoryFolder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   folder.Set("worktree/.git", rest);

@@ -11,9 +11,10 @@
 #include "engine/gradients/compare_gradients.h"
 #include "engine/report_page/gradient_page.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 
 // The first two bytes 0x1e separate the table, the file of booleans and the archive.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(gradients) {
   static msprobe::MemoryFolder folder;
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   const size_t first = std::min(all.find('\x1e'), size);

@@ -12,6 +12,7 @@
 #include "engine/dump/graphs/graph_names.h"
 #include "engine/dump/tensors/tensor_data.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
 namespace {
@@ -39,7 +40,7 @@ void Read(const std::string& path) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(graph_folder) {
   static msprobe::MemoryFolder folder;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   std::vector<std::string_view> parts = msprobe::Split(bytes, '\x1e');

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/formats/text/json.h"
+#include "fuzz/target.h"
 
 namespace {
 
@@ -55,7 +56,7 @@ size_t Count(const msprobe::formats::JsonValue& value) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(json) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   msprobe::formats::JsonCursor skipping(text), walking(text);
   const bool skipped = skipping.Skip();

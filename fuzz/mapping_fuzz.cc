@@ -8,6 +8,7 @@
 #include "engine/compare/align/mapping_files.h"
 #include "engine/compare/align/rename.h"
 #include "fuzz/memory_file.h"
+#include "fuzz/target.h"
 
 namespace {
 
@@ -17,7 +18,7 @@ void Check(const msprobe::Status& status) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(mapping) {
   static msprobe::MemoryFile file;
   const std::string& path = file.Set(data, size);
   Check(msprobe::compare::ReadNamePairs(path).status());

@@ -8,6 +8,7 @@
 
 #include "engine/compare/merge_ranks.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 
 namespace {
 
@@ -20,7 +21,7 @@ bool Holds(const msprobe::Status& status) {
 }  // namespace
 
 // 0x1e separates the configuration, the table of rank 0 and the table of rank 1.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(merge) {
   static msprobe::MemoryFolder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   for (const char* name : {"merge.yaml", "tables/compare_result_rank0_20260102030405.csv",

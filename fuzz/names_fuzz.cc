@@ -11,6 +11,7 @@
 #include "engine/compare/compare.h"
 #include "engine/dump/read/reader.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 
 namespace {
 
@@ -34,7 +35,7 @@ constexpr std::string_view kStacks =
     R"({"0": [["Functional.add.0.forward", "Torch.add.0.forward"],)"
     R"( ["File a.py, line 3, in construct, \n x = x + y"]]})";
 
-msprobe::Dump Open(const std::string& folder) {
+msprobe::Dump OpenDump(const std::string& folder) {
   auto dump = msprobe::dump::ReadDump(folder);
   if (!dump.ok()) std::abort();
   return std::move(*dump);
@@ -42,7 +43,7 @@ msprobe::Dump Open(const std::string& folder) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(names) {
   static msprobe::MemoryFolder folder;
   const std::string target = folder.path() + "/target", golden = folder.path() + "/golden";
   static const bool written = [] {
@@ -62,7 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         {.cell_file = file},
         {.layer_file = file},
         {.data_file = file}}) {
-    msprobe::Dump left = Open(target), right = Open(golden);
+    msprobe::Dump left = OpenDump(target), right = OpenDump(golden);
     auto mapping = msprobe::compare::BuildMapping(request, left, right);
     if (!mapping.ok()) {
       const auto code = mapping.status().code();

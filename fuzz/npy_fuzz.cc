@@ -1,8 +1,9 @@
 #include "engine/formats/tensors/npy.h"
 #include "fuzz/memory_file.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(npy) {
   static msprobe::MemoryFile file;
   const std::string& path = file.Set(data, size);
   const msprobe::Result<msprobe::formats::TensorFile> tensor = msprobe::formats::ReadNpy(path);

@@ -10,6 +10,7 @@
 #include "engine/formats/archive/zip.h"
 #include "engine/formats/tensors/tensor_pack.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
 namespace {
@@ -41,7 +42,7 @@ void RepairChecksums(std::string* bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(pack) {
   static msprobe::MemoryFolder folder;
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);

@@ -1,7 +1,8 @@
 #include "engine/formats/tensors/pickle.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(pickle) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const msprobe::Result<msprobe::formats::PickleTree> tree =
       msprobe::formats::Unpickle(bytes, {.path = "fuzz", .max_nodes = 1 << 16});

@@ -11,6 +11,7 @@
 #include "engine/dump/tensors/storage_folder.h"
 #include "engine/dump/tensors/tensor_data.h"
 #include "engine/kernels/stats.h"
+#include "fuzz/target.h"
 
 namespace {
 
@@ -41,7 +42,7 @@ void View(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(pkl) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   Trace(text);
   View(text);

@@ -1,9 +1,10 @@
 #include "engine/formats/tensors/pt.h"
 #include "fuzz/memory_file.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
 // Checksums are not verified: otherwise nearly every mutation would already fail there.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(pt) {
   static msprobe::MemoryFile memory;
   const std::string& path = memory.Set(data, size);
   const msprobe::Result<msprobe::formats::PtFile> file =

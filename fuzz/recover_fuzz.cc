@@ -8,10 +8,11 @@
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/recover.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
 // 0x1e separates dump.json, stack.json and construct.json.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(recover) {
   static msprobe::MemoryFolder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   for (const char* name : {"dump.json", "stack.json", "construct.json"}) {

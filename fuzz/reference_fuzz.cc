@@ -9,9 +9,10 @@
 
 #include "engine/dump/session/reference_search.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 #include "tests/model/entry_from_json.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(reference) {
   static msprobe::MemoryFolder folder;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   folder.Set("golden/step0/rank/dump.json", text);

@@ -5,9 +5,10 @@
 
 #include "engine/selfcheck/run_log.h"
 #include "fuzz/memory_file.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(run_log) {
   static msprobe::MemoryFile file;
   const std::string& path = file.Set(data, size);
   const auto log = msprobe::selfcheck::ReadRunLog(path);

@@ -10,6 +10,7 @@
 
 #include "cli/outputs/show_files.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 
 namespace {
 
@@ -32,7 +33,7 @@ class Silence {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(show) {
   static msprobe::MemoryFolder folder;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const Silence silence;

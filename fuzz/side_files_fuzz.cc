@@ -8,6 +8,7 @@
 #include "engine/dump/read/dump_file.h"
 #include "engine/dump/read/side_files.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
 namespace {
@@ -30,14 +31,14 @@ size_t Touch(std::string_view text) {
 }
 
 // After an error the dump is not valid.
-bool Holds(const msprobe::Status& status, const msprobe::MemoryFolder& folder) {
+bool IsWhole(const msprobe::Status& status, const msprobe::MemoryFolder& folder) {
   if (!status.ok()) msprobe::CheckRefusal(status, folder.path());
   return status.ok();
 }
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(side_files) {
   static msprobe::MemoryFolder folder;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const char* name : {"stack.json", "construct.json", "weights.json"}) folder.Set(name, text);
@@ -49,10 +50,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!msprobe::dump::ReadDumpFile("dump.json", kDump, &dump, &stack_keys, &layout).ok())
       std::abort();
     dump.folder = folder.path();
-    if (!Holds(kind == 0   ? msprobe::dump::ReadStacks(stack_keys, &dump)
-               : kind == 1 ? msprobe::dump::ReadParents(&dump)
-                           : msprobe::dump::ReadWeights(&dump),
-               folder))
+    if (!IsWhole(kind == 0   ? msprobe::dump::ReadStacks(stack_keys, &dump)
+                 : kind == 1 ? msprobe::dump::ReadParents(&dump)
+                             : msprobe::dump::ReadWeights(&dump),
+                 folder))
       continue;
     for (const msprobe::Record& record : dump.records) {
       if (record.stack >= static_cast<int64_t>(dump.stacks.size())) std::abort();

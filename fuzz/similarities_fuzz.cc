@@ -9,8 +9,9 @@
 #include "engine/gradients/written_comparison.h"
 #include "engine/report_page/gradient_page.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(similarities) {
   static msprobe::MemoryFolder folder;
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   folder.Set("similarities.csv", all);

@@ -9,11 +9,12 @@
 #include "engine/formats/archive/zip.h"
 #include "engine/formats/tables/table_file.h"
 #include "engine/formats/tables/xlsx.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
 namespace {
 
-bool Check(const msprobe::formats::TableLine& line) {
+bool CheckLine(const msprobe::formats::TableLine& line) {
   if (line.cells.empty() || line.cells.size() > 65536) std::abort();
   size_t bytes = 0;
   for (const std::string_view cell : line.cells) bytes += cell.size();
@@ -38,12 +39,12 @@ void Judge(const msprobe::Status& status) {
 }  // namespace
 
 // A NUL separates the sheet from the shared strings.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(table_file) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  Judge(msprobe::formats::ReadCsv(bytes, "fuzz", Check));
-  Judge(msprobe::formats::ReadXlsx(bytes, "fuzz", Check));
+  Judge(msprobe::formats::ReadCsv(bytes, "fuzz", CheckLine));
+  Judge(msprobe::formats::ReadXlsx(bytes, "fuzz", CheckLine));
   const std::string_view sheet = bytes.substr(0, bytes.find('\0'));
   const std::string_view strings = sheet.size() < size ? bytes.substr(sheet.size() + 1) : "<sst/>";
-  Judge(msprobe::formats::ReadXlsx(Workbook(sheet, strings), "fuzz", Check));
+  Judge(msprobe::formats::ReadXlsx(Workbook(sheet, strings), "fuzz", CheckLine));
   return 0;
 }

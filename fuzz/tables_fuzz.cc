@@ -16,6 +16,7 @@
 #include "engine/formats/tables/xlsx.h"
 #include "engine/formats/tables/xlsx_text.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 
 namespace {
 
@@ -38,7 +39,7 @@ void CheckXml(std::string_view xml) {
 }  // namespace
 
 // A NUL separates two cells.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(tables) {
   static msprobe::MemoryFolder folder;
   const std::vector<std::string_view> cells =
       msprobe::Split(std::string_view(reinterpret_cast<const char*>(data), size), '\0');

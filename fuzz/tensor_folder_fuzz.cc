@@ -9,6 +9,7 @@
 #include "engine/dump/tensors/tensor_data.h"
 #include "engine/dump/tensors/tensor_folder.h"
 #include "fuzz/memory_folder.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
 namespace {
@@ -19,7 +20,7 @@ constexpr std::string_view kRight =
     "\x93NUMPY\x01\0\x45\0{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }           \n"
     "\0\0\x80\x3f"sv;
 
-void Read(const std::string& path, std::string_view right) {
+void ReadFolder(const std::string& path, std::string_view right) {
   const auto dump = msprobe::dump::ReadTensorFolder(path);
   if (!dump.ok()) {
     if (!right.empty()) std::abort();
@@ -42,12 +43,12 @@ void Read(const std::string& path, std::string_view right) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(tensor_folder) {
   static msprobe::MemoryFolder folder;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   folder.Set("tensors/right.npy", kRight);
   folder.Set("tensors/layer/any", bytes);
-  Read(folder.path() + "/tensors", "right");
-  Read(folder.path() + "/tensors/layer/any", "");
+  ReadFolder(folder.path() + "/tensors", "right");
+  ReadFolder(folder.path() + "/tensors/layer/any", "");
   return 0;
 }

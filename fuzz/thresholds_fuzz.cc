@@ -7,8 +7,9 @@
 #include <string_view>
 
 #include "engine/compare/model/thresholds.h"
+#include "fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(thresholds) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto table = msprobe::compare::ThresholdTable::Parse(text, "mine.yaml");
   if (!table.ok()) {

@@ -1,7 +1,8 @@
 #include "engine/formats/archive/zip.h"
+#include "fuzz/target.h"
 #include "fuzz/tensor_check.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(zip) {
   const std::string_view archive(reinterpret_cast<const char*>(data), size);
   const msprobe::Result<msprobe::formats::ZipReader> zip =
       msprobe::formats::ZipReader::Open(archive, "fuzz");
