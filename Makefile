@@ -19,6 +19,10 @@ venv_stamp := $(venv)/.ready-$(call sum,packaging/python-requirements.txt)-$(cal
 peer_stamp := $(peer)/.ready-$(call sum,packaging/peer-requirements.txt)
 peer8_stamp := $(peer8)/.ready-$(call sum,packaging/peer8-requirements.txt)
 
+# UNITY=ON: a new build/ compiles each room (folder) as one file. OFF, for daily work: each file for itself.
+UNITY ?= OFF
+export UNITY
+
 # FUZZ_SECONDS: time for all fuzz targets in total. FUZZ: the targets to run; empty: all.
 FUZZ_SECONDS ?= 3600
 FUZZ ?=
@@ -135,7 +139,7 @@ wheel: setup ## write wheels to dist/: for any Linux with this glibc or newer, w
 	@tools/wheel.sh $(bin)/python dist
 
 demo: setup ## plant a fault in one operation, find it again
-	@tools/build.sh $(build) $(venv) $(JOBS) msprobe_cli _engine
+	@UNITY=ON tools/build.sh $(build) $(venv) $(JOBS) msprobe_cli _engine
 	@examples/demo/demo.sh $(bin)
 
 demo-mindspore: build $(mindspore_stamp) ## the same across frameworks: PyTorch, and MindSpore with a fault
@@ -183,7 +187,7 @@ browser: setup ## install Chromium, Firefox, Playwright, tsc and oxlint: tests a
 # About 7 s of processor time a file: half an hour for all files on two cores. TIDY=engine/formats: files whose path matches.
 tidy: setup ## run clang-tidy on the C++ sources (.clang-tidy); TIDY=engine/formats for a folder
 	@packaging/install-debian.sh packaging/debian-tidy.txt
-	@test -f $(build)/compile_commands.json || { echo "error: $(build)/compile_commands.json is missing; type: make build" >&2; exit 1; }
+	@grep -qs '^CMAKE_UNITY_BUILD:[A-Z]*=OFF' $(build)/CMakeCache.txt || { echo "error: $(build)/ does not compile each file for itself; type: make build" >&2; exit 1; }
 	@run-clang-tidy-14 -quiet -p $(build) -j $(JOBS) '^$(CURDIR)/($(TIDY))'
 
 format: setup ## format the C++ and Python sources

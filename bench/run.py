@@ -3,7 +3,7 @@
     python bench/run.py --build build [--peer .cache/peer/bin/python]
                         [--peer8 .cache/peer-8/bin/python]
                         [--only kernels|train|fronts|idle|tasks|baseline|volume|compare|
-                                accuracy|page]
+                                accuracy|page|build]
 
 Prints medians and ratios, because absolute times depend on the machine. Raw figures:
 build/bench/results.json.
@@ -124,6 +124,13 @@ def bench_page(build: Path) -> None:
         sys.exit("error: bench/report_page/page.py failed")
 
 
+def bench_building() -> None:
+    """Runs the script, which prints its own table."""
+    print("\ncompiling a fresh clone", flush=True)
+    if subprocess.run([sys.executable, str(ROOT / "bench/building.py")]).returncode != 0:
+        sys.exit("error: bench/building.py failed")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"))
@@ -133,7 +140,7 @@ def main():
         "--only",
         choices=(
             *("kernels", "train", "fronts", "idle", "tasks"),
-            *("baseline", "volume", "compare", "accuracy", "page"),
+            *("baseline", "volume", "compare", "accuracy", "page", "build"),
         ),
     )
     parser.add_argument("--pairs", type=int, default=12, help="recorded steps a program")
@@ -165,6 +172,8 @@ def main():
         bench_accuracy(options.peer8)
     if options.only in (None, "page"):
         bench_page(options.build)
+    if options.only in (None, "build"):
+        bench_building()
     (options.build / "bench" / "results.json").write_text(json.dumps(results, indent=1) + "\n")
 
 

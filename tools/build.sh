@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # tools/build.sh BUILD VENV JOBS [TARGET...]: compiles the targets (default: all) in BUILD and installs the package into VENV.
+# UNITY=ON: a new folder BUILD compiles each room as one file. Else each file is compiled for itself (CONTRIBUTING.md).
 #
 # cmake and ninja are called directly, so that their messages and progress are seen. The wheel is then made in the same
 # folder from the compiled files. Neither step does anything when nothing changed.
@@ -13,12 +14,12 @@ if [ -f "$build/Makefile" ]; then
   echo "error: $build/ holds the wheels' build (bash ./configure; cmake ..); type: make clean, or move that folder away" >&2
   exit 1
 fi
-if [ ! -f "$build/build.ninja" ]; then
+# A folder in which each file was compiled for itself stays so: its objects are there.
+unity=${UNITY:-OFF}
+if [ ! -f "$build/build.ninja" ] || { [ "$unity" = OFF ] && ! grep -q '^CMAKE_UNITY_BUILD:[A-Z]*=OFF' "$build/CMakeCache.txt"; }; then
   echo "== configure $build/"
   mkdir -p "$build"
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMSPROBE_TESTS=ON -DMSPROBE_PYTHON=ON -DMSPROBE_WERROR=ON \
-    -DPython_EXECUTABLE="$python" -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" \
-    > "$build/configure.log" || { cat "$build/configure.log"; exit 1; }
+  tools/configure.sh "$build" "$python" "$unity" > "$build/configure.log" || { cat "$build/configure.log"; exit 1; }
 fi
 echo "== build (log: $build/.ninja_log)"
 ninja -C "$build" -j "$jobs" "${targets[@]}"
