@@ -17,6 +17,8 @@ PAIRS = {
     20215: "a bias of few elements is added to each row",
     20435: "the golden computed in bfloat16 what code without records used",
     20086: "an equal gradient is divided by a state that is not",
+    30838: "as many rows as weights: the gradient that arrives is no part of theirs",
+    30837: "modules alone: what arrives in backward was computed in any dtype",
     133: "a gradient that is noise stays noise when it is multiplied",
     1011: "modules alone: a gradient that cancels over the rows",
     1035: "modules alone: a module makes many roundings",

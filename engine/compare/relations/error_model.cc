@@ -78,7 +78,7 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
     double error = ErrorOf(w);
     const double size = Terms(w), rms = Rms(w);
     const bool near = of(w).strength >= Strength::kNear;
-    if (addend || (adds && t.values[w].moments.n == value.moments.n)) {
+    if (addend || (adds && t.values[w].shape.view() == value.shape.view())) {
       if (terms > 0) added += std::pow((!near ? 2 : addend ? 4 : spread) * error * size / terms, 2);
       if (terms > 0 && near) measured = std::max(measured, error * size / terms);
       return;
@@ -186,9 +186,13 @@ bool Relations::IsUnseen(ValueId v, std::span<const ValueId> inputs) const {
 }
 
 // Of what such code made: whether it is a gradient, which was computed in any dtype of the run, since
-// autocast casts weights.
+// autocast casts weights and what goes into products.
 bool Relations::IsOfAnyDtype(ValueId v) const {
-  return (t.values[v].maker != kNoId || MayBeGradient(v)) && !t.IsWeight(v);
+  const auto uses = t.TakersOf(v);
+  const bool goes_backward = std::any_of(uses.begin(), uses.end(), [this](const Taker& use) {
+    return t.calls[use.call].IsBackward();
+  });
+  return (t.values[v].maker != kNoId || goes_backward || MayBeGradient(v)) && !t.IsWeight(v);
 }
 
 // Whether a value that no call made may be the gradient of a weight: an optimizer takes it, or another
