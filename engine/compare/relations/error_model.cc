@@ -186,12 +186,13 @@ bool Relations::IsUnseen(ValueId v, std::span<const ValueId> inputs) const {
 }
 
 // Of what such code made: whether it is a gradient, which was computed in any dtype of the run, since
-// autocast casts weights and what goes into products.
+// autocast casts weights. Where modules alone were recorded, operations between them cast, too.
 bool Relations::IsOfAnyDtype(ValueId v) const {
   const auto uses = t.TakersOf(v);
-  const bool goes_backward = std::any_of(uses.begin(), uses.end(), [this](const Taker& use) {
-    return t.calls[use.call].IsBackward();
-  });
+  const bool goes_backward =
+      !t.HasOperations() && std::any_of(uses.begin(), uses.end(), [this](const Taker& use) {
+        return t.calls[use.call].IsBackward();
+      });
   return (t.values[v].maker != kNoId || goes_backward || MayBeGradient(v)) && !t.IsWeight(v);
 }
 

@@ -89,6 +89,8 @@ bool Exposure::IsProven(const Candidate& candidate) const {
 // The earliest first. But another way to compute the same meets the wrong value somewhere, and looks
 // wrong itself from there on: one whose effects another one explains, with more besides, gives way.
 std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
+  const bool exchanges = std::any_of(r_.t.calls.begin(), r_.t.calls.end(),
+                                     [](const Call& call) { return call.facts->exchanges; });
   const size_t n = std::min(found.size(), kMostWeighed);
   const Lists<ValueId> of_target = Reversed(exposed_, r_.t.values.size()),
                        of_golden = Reversed(exposed_golden_, r_.g.values.size());
@@ -104,8 +106,9 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
     for (size_t j = 0; j < n; ++j) {
       const Candidate &a = found[i], &b = found[j];
       if (i == j) continue;
-      // A right value at another place has no effects that are known: other ranks have them, perhaps.
-      const bool unknown = effects[i].empty() && a.call != kNoId && r_.IsRight(a.value);
+      // A right value at another place has no effects that are known: other ranks may have them.
+      const bool unknown =
+          exchanges && effects[i].empty() && a.call != kNoId && r_.IsRight(a.value);
       const bool within = explains(j, i) && !(unknown && a.order < b.order);
       const bool less =
           within && (effects[i].size() < effects[j].size() || a.Evidence() < b.Evidence());
