@@ -1,8 +1,8 @@
 // Attributes and members of Python objects that may be missing: null says so, and no error is left.
 // All functions need the GIL.
 //
-//   const PyRef optimizers = Attribute(Loaded("train"), "optimizers");  // a list of the program's
-//   for (const PyRef& optimizer : Elements(optimizers.get()))
+//   const PyRef states = Dict();
+//   for (const PyRef& optimizer : Elements(Attribute(Loaded("train"), "optimizers").get()))
 //     Set(states, StrOf(optimizer.get()), Call(optimizer, "state_dict"));
 #pragma once
 
