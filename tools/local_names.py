@@ -1,7 +1,9 @@
 """Finds names of one file (its unnamed namespaces) that another file of the same folder has too.
 
 Where a folder is compiled as one file (CONTRIBUTING.md), two functions of one name would be
-overloads of each other, or an error. An alias that says the same in both files may be repeated.
+overloads of each other, or an error; and a name that a header of the folder declares, too, would be
+hidden from the local code of the files that follow: it would call the wrong function without a
+word. An alias that says the same in both files may be repeated.
 
     for problem in problems(ROOT, files):
         print(problem)
@@ -13,7 +15,10 @@ from pathlib import Path
 
 import function_lengths
 
-OPENING = re.compile(r"\bnamespace \{")
+OPENING = {
+    ".cc": re.compile(r"\bnamespace \{"),
+    ".h": re.compile(r"\bnamespace msprobe[\w:]* \{"),
+}
 TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class|enum|union) (\w+)")
 ALIAS = re.compile(r"^(?:template <.*> )?using (\w+) = (.*)")
 USING = re.compile(r"^using ([\w:]+::(\w+));")
@@ -30,11 +35,11 @@ OTHERS = (
 )
 
 
-def declarations(text: str) -> list:
-    """(line, declaration without its body) of each declaration in an unnamed namespace."""
+def declarations(text: str, opens: re.Pattern) -> list:
+    """(line, declaration without its body) of each declaration in a namespace that `opens`."""
     text = re.sub(function_lengths.BLANKED, lambda m: re.sub(r"[^\n]", " ", m.group()), text)
     found = []
-    for opening in OPENING.finditer(text):
+    for opening in opens.finditer(text):
         depth, round_depth, begin, head = 0, 0, opening.end(), ""
         for at in range(opening.end(), len(text)):
             sign = text[at]
@@ -80,18 +85,27 @@ def names(declaration: str) -> list:
 
 
 def problems(root: Path, files: list) -> list:
-    places = defaultdict(list)  # of a folder and a name: (path, line, what an alias stands for)
+    local = defaultdict(list)  # of a folder and a name: (path, line, what an alias stands for)
+    shared = {}  # of a folder and a name: the header that declares it
     for path in files:
-        if path.suffix != ".cc":
+        if path.suffix not in OPENING:
             continue
-        for line, declaration in declarations((root / path).read_text(encoding="utf-8")):
+        text = (root / path).read_text(encoding="utf-8")
+        for line, declaration in declarations(text, OPENING[path.suffix]):
             for name, meaning in names(declaration):
-                places[path.parent, name].append((path, line, meaning))
+                if path.suffix == ".h":
+                    shared[path.parent, name] = path.name
+                else:
+                    local[path.parent, name].append((path, line, meaning))
     found = []
-    for (folder, name), uses in places.items():
+    for (folder, name), uses in local.items():
         path, line, meaning = uses[-1]
+        if meaning and len({use[2] for use in uses}) == 1:
+            continue
         others = sorted({use[0].name for use in uses if use[0] != path})
-        if others and not (meaning and len({use[2] for use in uses}) == 1):
+        if (folder, name) in shared:
+            others.append(shared[folder, name])
+        if others:
             found.append(
                 f"{path}:{line}: {name} is also a name of {', '.join(others)}; {folder} may be "
                 "compiled as one file: give it another name, or share it in a header"

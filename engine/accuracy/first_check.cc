@@ -97,7 +97,7 @@ double Rmse(const kernels::Accuracy& a) {
 struct FloatRounding {
   double epsilon = 0, smallest = 0;
 };
-constexpr FloatRounding RoundingOf(DType dtype) {
+constexpr FloatRounding FloatRoundingOf(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:
       return {0x1p-10, 0x1p-24};
@@ -468,7 +468,7 @@ CheckedOutput FirstCheck::WithoutGolden(bool on_device) const {
 
 bool FirstCheck::ExplainedByInputs(const TensorView& device, const TensorView& golden,
                                    const TensorView& changed, const InputSizes& inputs) const {
-  const FloatRounding rounding = RoundingOf(device.dtype);
+  const FloatRounding rounding = FloatRoundingOf(device.dtype);
   if (old() || rounding.epsilon == 0 || device.numel() == 0) return false;
   const Result<kernels::Diff> error = kernels::ComputeDiff(device, golden);
   const Result<kernels::Diff> change = kernels::ComputeDiff(changed, golden);

@@ -11,7 +11,7 @@
 namespace msprobe::anomaly {
 namespace {
 
-ValueKinds KindsOf(const kernels::Stats& stats) {
+ValueKinds KindsOfStats(const kernels::Stats& stats) {
   return {stats.nan > 0, stats.pos_inf > 0, stats.neg_inf > 0};
 }
 
@@ -37,7 +37,7 @@ std::string_view VerdictName(OverflowVerdict verdict) {
 
 void ReplayedDirection::Add(int64_t place, const kernels::Stats& on_device,
                             const kernels::Stats& in_reference) {
-  const ValueKinds a = KindsOf(on_device), b = KindsOf(in_reference);
+  const ValueKinds a = KindsOfStats(on_device), b = KindsOfStats(in_reference);
   const std::string_view one = KindsWord(a), other = KindsWord(b);
   device = Joined(device, one);
   reference = Joined(reference, other);

@@ -93,7 +93,7 @@ void MeasureParameters(const Checkpoint& target, const Checkpoint& golden,
 }
 
 // Whether the elements of a row that differs may be those of the golden in another order.
-bool MayBeReordered(const compare::Comparison& c, size_t row) {
+bool RowMayBeReordered(const compare::Comparison& c, size_t row) {
   const compare::Row& r = c.rows[row];
   const compare::Measure& m = c.measures[row];
   if (m.verdict != compare::RowVerdict::kDiffers || r.target < 0 || r.golden < 0) return false;
@@ -110,7 +110,7 @@ void NoteReorderings(const Checkpoint& target, const Checkpoint& golden,
   constexpr uint64_t kSmall = uint64_t{8} << 20;  // bytes; many such pairs are read at a time
   std::vector<size_t> small, large;
   for (size_t i = 0; i < c->rows.size(); ++i) {
-    if (!MayBeReordered(*c, i)) continue;
+    if (!RowMayBeReordered(*c, i)) continue;
     const Checkpoint::Cost a = Checkpoint::CostOf(target.tensors()[c->rows[i].target]),
                            b = Checkpoint::CostOf(golden.tensors()[c->rows[i].golden]);
     const uint64_t needed = options.mapped_counts ? a.all() + b.all() : a.made + b.made;

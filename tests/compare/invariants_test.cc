@@ -115,7 +115,7 @@ Verdicts VerdictsOf(const Comparison& c, const Indices* records = nullptr,
   return out;
 }
 
-std::string NameOf(const Comparison& c, std::pair<int32_t, int32_t> pair) {
+std::string NameOfPair(const Comparison& c, std::pair<int32_t, int32_t> pair) {
   return fmt::format("{} / {}", pair.first < 0 ? "-" : c.target.records[pair.first].name.view(),
                      pair.second < 0 ? "-" : c.golden.records[pair.second].name.view());
 }
@@ -131,12 +131,13 @@ std::string DifferencesBetween(const Comparison& c, const Verdicts& before, cons
   std::string text;
   int told = 0;
   if (before.first != after.first)
-    text += fmt::format("  first: {}, then {}\n", NameOf(c, before.first), NameOf(c, after.first));
+    text += fmt::format("  first: {}, then {}\n", NameOfPair(c, before.first),
+                        NameOfPair(c, after.first));
   for (const auto& [pair, decided] : before.calls) {
     const auto it = after.calls.find(pair);
     if (it == after.calls.end() ? !same_pairs : it->second == decided) continue;
     if (++told > 3) break;
-    text += fmt::format("  call {}: class {}{}, then {}\n", NameOf(c, pair),
+    text += fmt::format("  call {}: class {}{}, then {}\n", NameOfPair(c, pair),
                         static_cast<int>(decided.first), decided.second ? " rewritten" : "",
                         it == after.calls.end()
                             ? "no such pair"
@@ -386,8 +387,8 @@ TEST_F(Invariants, SidesSwappedNameTheSamePlace) {
               return std::string();
           }
         }
-        return fmt::format("  {}, then {}\n", NameOf(c, first),
-                           NameOf(c, {other.second, other.first}));
+        return fmt::format("  {}, then {}\n", NameOfPair(c, first),
+                           NameOfPair(c, {other.second, other.first}));
       },
       0.02);
 }

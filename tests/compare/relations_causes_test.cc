@@ -175,7 +175,7 @@ TEST(Recomputed, ABackwardCallTakesWhatWasSavedTheSecondTime) {
 }
 
 // A quotient whose transpose, which nobody records, is a factor of a gradient.
-Dump Transposed(float divisor) {
+Dump TransposedRun(float divisor) {
   const Elements x = Random(24, 1), quotient = Times(x, 1 / divisor);
   Elements moved = quotient;
   std::reverse(moved.begin(), moved.end());
@@ -191,7 +191,7 @@ Dump Transposed(float divisor) {
 }
 
 TEST(Moved, AValueThatUnrecordedCodeMovesBeginsWhereItWasMade) {
-  EXPECT_EQ(FirstOf(Transposed(2), Transposed(3)), "Tensor.div.0.forward");
+  EXPECT_EQ(FirstOf(TransposedRun(2), TransposedRun(3)), "Tensor.div.0.forward");
 }
 
 // The backward pass of a function of the user's, which calls an operation.

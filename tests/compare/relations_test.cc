@@ -134,7 +134,7 @@ TEST(Moments, AnErrorIsRelativeToTheTerms) {
   EXPECT_EQ(Distance(a, b, 0), test::kInf);
 }
 
-struct Runs {
+struct PairOfRuns {
   Comparison c;
   std::shared_ptr<const ContentIds> content;
   Paths paths;
@@ -142,7 +142,7 @@ struct Runs {
   Carried before;
   Proofs proofs;
   Relations relations;
-  Runs(Dump t, Dump g, Carried left = {})
+  PairOfRuns(Dump t, Dump g, Carried left = {})
       : c(ComparedRelations(std::move(t), std::move(g))),
         content(ContentOf(c)),
         target(c, Side::kTarget, *content, &paths),
@@ -157,7 +157,7 @@ struct Runs {
 };
 
 TEST(Graph, AValueHasOneMakerAndItsTakers) {
-  const Runs runs(Step{}.Run(), Step{}.Run());
+  const PairOfRuns runs(Step{}.Run(), Step{}.Run());
   const Graph& g = runs.target;
   ASSERT_EQ(g.calls.size(), 6U);
   const ValueId y = g.Makes(0)[0].value;
@@ -180,7 +180,7 @@ TEST(Graph, EachConstantIsAValueOfItsOwn) {
   b.Call("Torch.f.0.forward").In(Recorded(ones)).Out(Recorded(Random(8, 2)));
   DumpBuilder other;
   other.Call("Torch.f.0.forward").Out(Recorded(ones));
-  const Runs runs(b.Take(), other.Take());
+  const PairOfRuns runs(b.Take(), other.Take());
   EXPECT_NE(runs.Result(0), runs.Result(1));
   EXPECT_EQ(runs.target.Takes(2)[0].value, runs.Result(1));  // the latest
 }
@@ -193,7 +193,7 @@ TEST(Graph, ACollectiveMakesWhatItDoesNotTake) {
     b.Out(Recorded(given)).Out(Recorded(gathered));
     return b.Take();
   };
-  const Runs runs(run(), run());
+  const PairOfRuns runs(run(), run());
   ASSERT_EQ(runs.target.Makes(0).size(), 1U);
   const Value& value = runs.target.values[runs.Result(0)];
   EXPECT_EQ(value.shape, "[16]");
@@ -211,7 +211,7 @@ TEST(Graph, AGradientOfTwoUsesIsTheirSum) {
   b.Call("Torch.g.1.backward").In(Recorded(Random(16, 7))).Out(Recorded(a));
   b.Call("Torch.g.0.backward").In(Recorded(Random(16, 8))).Out(Recorded(d));
   b.Call("Torch.f.0.backward").In(Recorded(sum)).Out(Recorded(Random(16, 10)));
-  const Runs runs(b.Take(), Step{}.Run());
+  const PairOfRuns runs(b.Take(), Step{}.Run());
   const auto parts = runs.target.PartsOf(runs.target.Takes(5)[0].value);
   ASSERT_EQ(parts.size(), 2U);
   EXPECT_EQ(runs.target.values[parts[0]].maker, 3);
@@ -219,7 +219,7 @@ TEST(Graph, AGradientOfTwoUsesIsTheirSum) {
 }
 
 TEST(Relations, EqualBitsAreEqualAndRoundingIsNear) {
-  const Runs runs(Step{.rounded = true}.Run(), Step{}.Run());
+  const PairOfRuns runs(Step{.rounded = true}.Run(), Step{}.Run());
   EXPECT_EQ(runs.relations.of(runs.target.Takes(0)[0].value).strength, Strength::kEqual);
   const Relation& product = runs.relations.of(runs.Result(0));
   EXPECT_EQ(product.strength, Strength::kNear);
@@ -229,7 +229,7 @@ TEST(Relations, EqualBitsAreEqualAndRoundingIsNear) {
 }
 
 TEST(Relations, AnErrorBeyondTheBoundIsNoRelation) {
-  const Runs runs(Step{.scale = 2.001F}.Run(), Step{}.Run());
+  const PairOfRuns runs(Step{.scale = 2.001F}.Run(), Step{}.Run());
   EXPECT_EQ(runs.relations.of(runs.Result(0)).strength, Strength::kNone);
 }
 
@@ -240,7 +240,7 @@ TEST(Relations, OtherRowsOfEqualElementsAreTheSame) {
   DumpBuilder t, g;
   t.Call("Torch.sort.0.forward").In(Recorded(Random(64, 5))).Out(Recorded(moved));
   g.Call("Torch.sort.0.forward").In(Recorded(Random(64, 5))).Out(Recorded(x));
-  const Runs runs(t.Take(), g.Take());
+  const PairOfRuns runs(t.Take(), g.Take());
   const Relation& r = runs.relations.of(runs.Result(0));
   // The moments agree as those of rounding do: nothing says that the elements are in their order.
   EXPECT_GE(r.strength, Strength::kSame);
@@ -255,7 +255,7 @@ TEST(Relations, PartsOfABatchAreTogetherTheWhole) {
   for (int k = 0; k < 2; ++k)
     t.Call("Torch.sin." + std::to_string(k) + ".forward").In(half(x, k)).Out(half(y, k));
   g.Call("Torch.sin.0.forward").In(Recorded(x, "[8, 8]")).Out(Recorded(y, "[8, 8]"));
-  const Runs runs(t.Take(), g.Take());
+  const PairOfRuns runs(t.Take(), g.Take());
   for (const CallId call : {0, 1}) {
     EXPECT_EQ(runs.relations.of(runs.Result(call)).strength, Strength::kNear);
     EXPECT_EQ(runs.relations.of(runs.Result(call)).proof, Proof::kPartOfBatch);
@@ -277,7 +277,7 @@ TEST(Relations, AMaskInAnotherCodingIsTheSameMask) {
   g.Call("Torch.eq.0.forward").Out(is_set);
   g.dump().counts.push_back({0, 0, 0, 13});
   g.last().counts = &g.dump().counts.back();
-  const Runs runs(t.Take(), g.Take());
+  const PairOfRuns runs(t.Take(), g.Take());
   EXPECT_EQ(runs.relations.of(runs.Result(0)).proof, Proof::kMask);
 }
 

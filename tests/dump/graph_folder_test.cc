@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-const std::string kDumps = std::string(MSPROBE_RECORDED) + "/dumps/mindspore_2.10/";
+const std::string kMindSporeDumps = std::string(MSPROBE_RECORDED) + "/dumps/mindspore_2.10/";
 const std::string kTwoByThree = ReadWhole(std::string(MSPROBE_TEST_DATA) + "/npy/f4_c.npy");
 
 std::vector<std::string> Names(const Dump& dump) {
@@ -112,12 +112,12 @@ TEST(GraphLines, TheInnermostFirst) {
 }
 
 TEST(GraphFolder, ATrainingStepRecordedByMindSpore) {
-  const Result<std::vector<DumpLocation>> found = FindDumps(kDumps + "train");
+  const Result<std::vector<DumpLocation>> found = FindDumps(kMindSporeDumps + "train");
   ASSERT_TRUE(found.ok());
   ASSERT_EQ(found->size(), 1u);
   EXPECT_EQ(found->front().rank, 0);
   EXPECT_EQ(found->front().step, 0);
-  const Result<Dump> dump = ReadDump(kDumps + "train");
+  const Result<Dump> dump = ReadDump(kMindSporeDumps + "train");
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_EQ(dump->DialectName(), "MindSpore graph");
   EXPECT_EQ(dump->framework, "mindspore");
@@ -157,16 +157,16 @@ TEST(GraphFolder, ATrainingStepRecordedByMindSpore) {
 TEST(GraphFolder, EveryFolderAroundAnIterationNamesIt) {
   for (const char* path : {"train", "train/rank_0", "train/rank_0/net", "train/rank_0/net/0",
                            "train/rank_0/net/0/0", "train/rank_0/net/0/0/"}) {
-    const Result<Dump> dump = ReadDump(kDumps + path);
+    const Result<Dump> dump = ReadDump(kMindSporeDumps + path);
     ASSERT_TRUE(dump.ok()) << path;
     EXPECT_EQ(dump->records.size(), 27u) << path;
     EXPECT_FALSE(dump->stacks.empty()) << path;
   }
-  EXPECT_FALSE(ReadDump(kDumps + "train/rank_0/graphs").ok());
+  EXPECT_FALSE(ReadDump(kMindSporeDumps + "train/rank_0/graphs").ok());
 }
 
 TEST(GraphFolder, OperatorsThatRunTwiceGoOnCounting) {
-  const Result<Dump> dump = ReadDump(kDumps + "two/rank_0/net/0/1");
+  const Result<Dump> dump = ReadDump(kMindSporeDumps + "two/rank_0/net/0/1");
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_THAT(Names(*dump),
               ElementsAre("Default/Cast.0.forward", "Default/Cast.1.forward", "Parameter.x",

@@ -28,7 +28,7 @@ struct SummedRows {
   std::complex<double> beside;  // wave of the tensors laid side by side
 };
 
-SummedRows Join(std::span<const RowSketch> parts) {
+SummedRows JoinRows(std::span<const RowSketch> parts) {
   SummedRows all;
   for (const RowSketch& part : parts) {
     all.one_width &= part.columns == parts.front().columns;
@@ -84,14 +84,14 @@ Apart DistanceOf(const RowSketch& a, const RowSketch& b, double size) {
 }
 
 double DistanceOfRows(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {
-  const SummedRows x = Join(a), y = Join(b);
+  const SummedRows x = JoinRows(a), y = JoinRows(b);
   if (!x.one_width || !y.one_width || a.front().columns != b.front().columns || x.rows != y.rows)
     return kInfinity;
   return RowsApart(x.sums, y.sums, size);
 }
 
 double DistanceOfSums(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {
-  const SummedRows x = Join(a), y = Join(b);
+  const SummedRows x = JoinRows(a), y = JoinRows(b);
   if (!x.one_width || !y.one_width || a.front().columns != b.front().columns || !x.one_height ||
       !y.one_height || a.front().rows != b.front().rows)
     return kInfinity;
@@ -113,7 +113,7 @@ double DistanceOfPadded(const RowSketch& longer, const RowSketch& shorter, doubl
 }
 
 double DistanceSideBySide(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {
-  const SummedRows x = Join(a), y = Join(b);
+  const SummedRows x = JoinRows(a), y = JoinRows(b);
   if (x.columns != y.columns || !x.one_height || !y.one_height || a.front().rows != b.front().rows)
     return kInfinity;
   return Relative(std::abs(x.beside - y.beside), size);

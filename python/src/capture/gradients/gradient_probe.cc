@@ -22,7 +22,7 @@ namespace {
 
 // The gradient that the optimizer will use; in Megatron and similar frameworks it is `main_grad`.
 // Null: there is none.
-PyRef GradientOf(PyObject* parameter) {
+PyRef OptimizersGradientOf(PyObject* parameter) {
   for (const char* attribute : {"main_grad", "grad"}) {
     PyRef gradient = PyRef::Steal(PyObject_GetAttrString(parameter, attribute));
     if (gradient && gradient.get() != Py_None) return gradient;
@@ -87,7 +87,7 @@ std::vector<GradientProbe::Named> GradientProbe::Parameters() const {
 std::vector<GradientProbe::Named> GradientProbe::Gradients() const {
   std::vector<Named> gradients;
   for (const auto& [name, parameter] : Parameters()) {
-    PyRef gradient = GradientOf(parameter.get());
+    PyRef gradient = OptimizersGradientOf(parameter.get());
     if (gradient) gradients.emplace_back(name, std::move(gradient));
   }
   return gradients;

@@ -22,7 +22,7 @@ uintptr_t Address(PyObject* number) {
 
 // 0: row-major. Another number for each other order of elements that fill one range of memory without gaps. nullopt:
 // there are gaps, or elements that share memory.
-std::optional<uint64_t> LayoutOf(const TensorView& view) {
+std::optional<uint64_t> LayoutOfMemory(const TensorView& view) {
   if (view.IsContiguous()) return 0;
   constexpr int kMostDims = 8;
   if (view.ndim > kMostDims) return std::nullopt;
@@ -83,7 +83,7 @@ std::optional<KnownNumbers::Numbers> KnownNumbers::Find(PyObject* tensor, const 
     if (at != storages_.end() && version != at->second.version) at->second.entries.clear();
     return std::nullopt;
   }
-  const std::optional<uint64_t> layout = LayoutOf(view);
+  const std::optional<uint64_t> layout = LayoutOfMemory(view);
   if (version < 0) return std::nullopt;
   const PyRef storage = PyRef::Steal(torch.untyped_storage(tensor));
   if (!storage) ClearError();
