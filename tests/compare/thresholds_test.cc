@@ -70,8 +70,8 @@ TEST(Thresholds, ErrorsNameTheLine) {
     const char *text, *message;
   };
   for (const Case& c : {
-           Case{"rules_8:\n  cosin: 1\n", "mine.yaml:2: expected one of cosine"},
-           Case{"rules_9: {}\n", "mine.yaml:1: expected one of table26_rules"},
+           Case{"rules_8:\n  cosin: 1\n", "mine.yaml:2: expected one of \"cosine\""},
+           Case{"rules_9: {}\n", "mine.yaml:1: expected one of \"table26_rules\""},
            Case{"rules_8:\n  cosine: often\n", "mine.yaml:2: expected a number of 0 or more"},
            Case{"rules_8: {cosine: -1}\n", "expected a number of 0 or more, found \"-1\""},
            Case{"rules_8: {cosine: .nan}\n", "expected a number of 0 or more"},

@@ -1,6 +1,5 @@
 #include "engine/compare/judge/operation_facts.h"
 
-#include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -67,19 +66,11 @@ class OperationReader {
 
  private:
   Status Wrong(const YAML::Node& node, const char* expected) const {
-    Status status = formats::WrongYaml(path_, node.Mark(), expected);
-    if (node.IsScalar()) status = std::move(status).Found(Excerpt(node.Scalar()));
-    return status;
+    return formats::WrongYaml(path_, node, expected);
   }
 
   Status Unknown(const YAML::Node& node, std::span<const std::string_view> known) const {
-    std::string expected = "one of";
-    for (const std::string_view word : known) expected += fmt::format(" \"{}\"", word);
-    Status status = Wrong(node, expected.c_str());
-    const std::string_view nearest =
-        node.IsScalar() ? NearestSpelling(node.Scalar(), known) : std::string_view();
-    return nearest.empty() ? status
-                           : std::move(status).Hint(fmt::format("did you mean {}?", nearest));
+    return formats::UnknownYaml(path_, node, known);
   }
 
   Status Each(const YAML::Node& list,

@@ -1,7 +1,5 @@
 #include "engine/compare/model/thresholds.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -84,18 +82,11 @@ class ThresholdReader {
 
  private:
   Status Wrong(const YAML::Node& node, const char* expected) const {
-    Status status = formats::WrongYaml(path_, node.Mark(), expected);
-    if (node.IsScalar()) status = std::move(status).Found(Excerpt(node.Scalar()));
-    return status;
+    return formats::WrongYaml(path_, node, expected);
   }
 
   Status Unknown(const YAML::Node& node, std::span<const std::string_view> known) const {
-    const std::string_view nearest = NearestSpelling(node.Scalar(), known);
-    std::string expected = "one of";
-    for (const std::string_view word : known) (expected += ' ') += word;
-    Status status = Wrong(node, expected.c_str());
-    return nearest.empty() ? status
-                           : std::move(status).Hint(fmt::format("did you mean {}?", nearest));
+    return formats::UnknownYaml(path_, node, known);
   }
 
   Status Number(const YAML::Node& node, double* value) const {

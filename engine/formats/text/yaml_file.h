@@ -4,15 +4,38 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "engine/base/file.h"
 #include "engine/base/status.h"
+#include "engine/base/text.h"
 
 namespace msprobe::formats {
 
 inline Status WrongYaml(const std::string& path, const YAML::Mark& mark, const char* expected) {
   return InvalidConfig(path, static_cast<uint64_t>(mark.line) + 1).Expected(expected);
+}
+
+// The same, with what a scalar has.
+inline Status WrongYaml(const std::string& path, const YAML::Node& node, const char* expected) {
+  Status status = WrongYaml(path, node.Mark(), expected);
+  if (node.IsScalar()) status = std::move(status).Found(Excerpt(node.Scalar()));
+  return status;
+}
+
+// None of the words that may stand there; the nearest one is a hint.
+inline Status UnknownYaml(const std::string& path, const YAML::Node& node,
+                          std::span<const std::string_view> known) {
+  std::string expected = "one of";
+  for (const std::string_view word : known) expected += " \"" + std::string(word) + '"';
+  Status status = WrongYaml(path, node, expected.c_str());
+  const std::string_view nearest =
+      node.IsScalar() ? NearestSpelling(node.Scalar(), known) : std::string_view();
+  return nearest.empty() ? status
+                         : std::move(status).Hint("did you mean " + std::string(nearest) + "?");
 }
 
 // parse(root) -> Result<T>. Errors: kNotFound; kInvalidConfig with path and line.
