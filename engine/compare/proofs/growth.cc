@@ -138,7 +138,8 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
   if (unseen) own *= kOfSums;
   const double roundings = exponent > 1 ? kOfMoves * exponent * roundoff : 0;
   own = std::max(own, roundings);
-  own *= ScaleOf(value) * (sum ? std::sqrt(static_cast<double>(premises.size()) + 1) : 1);
+  const double many = sum ? std::sqrt(static_cast<double>(premises.size()) + 1) : 1;
+  own *= ScaleOf(value) * many;
   const double reach = ReachOfErrors(step, premises);
   grown = std::max({grown, reach, unseen ? kOfOthers * noise : 0});
   const double coarsest = 4 * kRoundings * std::max(coarse, roundoff);
@@ -146,9 +147,8 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
   const bool fine = coarsest <= kNeverMore || began_near_ || value.maker > first_update_;
   const bool only_moves = call != nullptr && call->facts->Moves();
   const double known = fine ? kOfMoves * measured : only_moves ? measured : 0;
-  const double many = std::sqrt(static_cast<double>(premises.size()) + 1);
   const double most =
-      std::max({kNeverMore, coarsest, known, reach, roundings * (sum ? many : 1)}) * ScaleOf(value);
+      std::max({kNeverMore, coarsest, known, reach, roundings * many}) * ScaleOf(value);
   return std::min(std::sqrt(grown * grown + added + own * own), most);
 }
 

@@ -133,6 +133,7 @@ double Relations::ExponentOf(CallId id) const {
     if (!argument.IsFloat() || argument.plain || !argument.moments.known) continue;
     const ValueId place = AtPartner(port);
     const Moments& there = place == kNoId ? argument.moments : g.values[place].moments;
+    if (!std::isfinite(argument.moments.high + there.high)) continue;
     if (!facts.sums_products)  // what is far below the largest becomes nothing, however large it is
       return std::max(1.0, std::min(std::abs(argument.moments.high), std::abs(there.high)));
     if (mine > 0)  // of products of the first two, whose terms have one size
@@ -460,13 +461,14 @@ double Relations::TermsOfForward(ValueId v, const OperationFacts& facts,
 // A gradient of a parameter of a module whose operations are not recorded: over all rows, what arrives
 // at the module is multiplied by what goes in or comes out, and added up.
 double Relations::TermsOfParameter(const Value& value, const Call& gradients) const {
-  if (backward_of_.empty()) {
+  if (!backward_of_) {
+    backward_of_.emplace();
     for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
-      if (t.calls[id].kind == CallKind::kModuleBackward) backward_of_[t.calls[id].path] = id;
+      if (t.calls[id].kind == CallKind::kModuleBackward) (*backward_of_)[t.calls[id].path] = id;
     }
   }
-  const auto found = backward_of_.find(gradients.path);
-  if (found == backward_of_.end() || t.calls[found->second].forward == kNoId) return 0;
+  const auto found = backward_of_->find(gradients.path);
+  if (found == backward_of_->end() || t.calls[found->second].forward == kNoId) return 0;
   const CallId forward = t.calls[found->second].forward;
   double saved = 0, terms = 0;
   for (const auto ports : {t.Takes(forward), t.Makes(forward)}) {

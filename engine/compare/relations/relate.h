@@ -267,7 +267,8 @@ class Relations {
     int32_t step = -1;  // of the log
   };
   mutable OfUpdate all_gradients_, rates_;
-  mutable std::unordered_map<int32_t, CallId> backward_of_;  // calls of modules, by their paths
+  // The last backward calls of modules, by their paths.
+  mutable std::optional<std::unordered_map<int32_t, CallId>> backward_of_;
   mutable std::optional<std::vector<NextWeight>> next_weights_;
   mutable double noise_ = 0;  // the largest error of a related value so far
   bool same_environment_ = false;
