@@ -148,8 +148,10 @@ def measure_some(some, level, options):
             else:
                 recorder.record(spec, target, f"{number}/target")
                 recorder.record(spec, golden, f"{number}/golden")
-                if recorded:
-                    shutil.copytree(sides, recorded)
+                if recorded:  # whole or not at all, also when it is stopped
+                    part = recorded.with_suffix(".part")
+                    shutil.copytree(sides, part, dirs_exist_ok=True)
+                    part.rename(recorded)
             both = compare(options.msprobe, sides / "target", sides / "golden")
             answer = judge(number, kind, level, both)
         except (RuntimeError, ValueError, KeyError) as error:
