@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
-TABLES = ("LAYOUTS", "VARIANTS", "BUGS", "PAIRS", "NEEDS")
+TABLES = ("LAYOUTS", "VARIANTS", "BUGS", "PAIRS", "NEEDS", "ROUNDING")
+ROUNDING = 1e-8  # largest relative difference of a right layout from the golden in float64
 
 
 @dataclasses.dataclass
@@ -22,6 +23,7 @@ class Case:
     near: tuple = ()  # names of the wrong call or of its neighbours, regular expressions
     against: str = "one"  # the golden's layout
     needs: tuple = ()  # packages without which the program does not run
+    rounding: float = ROUNDING  # a program may declare another one
 
     @property
     def name(self):
@@ -53,7 +55,7 @@ class Case:
     @property
     def held_out(self):
         """A third of the programs, and of the bugs of the others a tenth, by a fixed hash."""
-        return self.program_held_out or bool(self.bug) and choice(self.name) % 10 == 0
+        return self.program_held_out or (bool(self.bug) and choice(self.name) % 10 == 0)
 
 
 def choice(name):
@@ -73,13 +75,17 @@ def cases_of(script):
     known = tables(script)
     if "LAYOUTS" not in known:
         return
-    layouts, needs = known["LAYOUTS"], tuple(known.get("NEEDS", ()))
+    layouts = known["LAYOUTS"]
+    all_have = {
+        "needs": tuple(known.get("NEEDS", ())),
+        "rounding": known.get("ROUNDING", ROUNDING),
+    }
     for variant in known.get("VARIANTS", ("",)):
         program = script.stem + (f"-{variant}" if variant else "")
         for layout, processes in layouts.items():
-            yield Case(program, layout, processes, needs=needs)
+            yield Case(program, layout, processes, **all_have)
         for target, golden in known.get("PAIRS", ()):
-            yield Case(program, target, layouts[target], against=golden, needs=needs)
+            yield Case(program, target, layouts[target], against=golden, **all_have)
     for name, bug in known["BUGS"].items():
         variant = bug.get("variant", "")
         yield Case(
@@ -90,10 +96,14 @@ def cases_of(script):
             bug.get("rank"),
             tuple(bug["near"]),
             bug.get("against", "one"),
-            needs,
+            **all_have,
         )
 
 
 def cases():
     """All of them; those of layout "one" are goldens only."""
     return [case for script in sorted(PROGRAMS.glob("*.py")) for case in cases_of(script)]
+
+
+if __name__ == "__main__":  # held_out.txt
+    print("\n".join(dict.fromkeys(case.name for case in cases() if case.held_out)))

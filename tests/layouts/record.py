@@ -24,7 +24,6 @@ from pathlib import Path
 import torch
 from catalogue import cases
 
-RIGHT = 1e-8  # largest relative difference from the golden in float64
 # Imported once, before the processes are forked.
 PREPARED = ("optim", "tensor.parallel", "fsdp", "pipelining")
 PREPARED = [f"torch.distributed.{name}" for name in PREPARED]
@@ -50,7 +49,9 @@ def difference(target, golden):
     golden_losses, golden_weights = golden[0]
     worst = (0.0, "")
     for rank, (losses, weights) in enumerate(target):
-        pairs = [(f"loss {i}", a, b) for i, (a, b) in enumerate(zip(losses, golden_losses))]
+        pairs = [
+            (f"loss {i}", a, b) for i, (a, b) in enumerate(zip(losses, golden_losses, strict=False))
+        ]
         pairs += [(name, weight, golden_weights[name]) for name, weight in weights.items()]
         for name, ours, theirs in pairs:
             ours, theirs = torch.as_tensor(ours).double(), torch.as_tensor(theirs).double()
@@ -135,8 +136,9 @@ def judge(case, into, out):
     """One line about the float64 results, and whether they are as they should be."""
     if case.layout == case.against:
         return "golden", True
-    off, where = difference(*(torch.load(path / "result.pt") for path in (into, golden_of(case, out))))
-    good = off <= RIGHT if not case.bug else off >= WRONG
+    target, golden = (torch.load(path / "result.pt") for path in (into, golden_of(case, out)))
+    off, where = difference(target, golden)
+    good = off <= case.rounding if not case.bug else off >= WRONG
     return f"{off:.1e} off at {where}" + ("" if good else "  NOT AS IT SHOULD BE"), good
 
 

@@ -40,7 +40,8 @@ def parts_of(document):
             found.append((step, rank, node))
         for key, each in node.get("steps", {}).items():
             walk(each, key, rank)
-        for key, each in node.get("ranks", {}).items() if isinstance(node.get("ranks"), dict) else ():
+        ranks = node.get("ranks")
+        for key, each in ranks.items() if isinstance(ranks, dict) else ():
             walk(each, step, key)
 
     walk(document, None, None)

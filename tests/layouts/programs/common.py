@@ -6,6 +6,8 @@ A program has tables that catalogue.py reads without importing it, each a litera
     VARIANTS  ("", "bf16"): forms of the training, each with a recording of "one"; may be missing
     BUGS      {"name": {"layout": "tp2", "rank": 1, "near": ["blocks.1.mlp"]}}
     PAIRS     [("tp2", "tp4")]: further pairs of target and golden; may be missing
+    NEEDS     ("megatron.core",): packages that it imports; may be missing
+    ROUNDING  1e-6: how exact its training in float64 is; may be missing
 
 `near` of a bug has regular expressions: names of the wrong call or of its direct neighbours. The
 lines of the wrong call carry the comment `bug: NAME`. `train(run)` trains once and returns the

@@ -67,10 +67,11 @@ class Mix(nn.Module):
             return part
         if name == "key" and self.number == 1 and self.run.bug("stale_keys", 1):
             self.kept = part.detach() if self.kept is None else self.kept
-            part = self.kept
+            part = part * 0 + self.kept
         swapped = name == "value" and self.number == 0 and self.run.bug("values_in_other_order")
         local = name == "key" and self.number == 1 and self.run.bug("key_gradient_local")
-        return Whole.apply(part, swapped, local)  # bug: values_in_other_order, key_gradient_local, stale_keys
+        # bug: values_in_other_order, key_gradient_local, stale_keys
+        return Whole.apply(part, swapped, local)
 
     def forward(self, x, mine, everywhere):
         b, t, _ = x.shape
@@ -82,7 +83,8 @@ class Mix(nn.Module):
         if self.number == 1 and self.run.bug("mask_of_first_part", 3):
             mine = mine - mine[0]
         allowed = mine.unsqueeze(1) >= everywhere.unsqueeze(0)  # bug: mask_of_first_part
-        score = torch.matmul(q, k.transpose(2, 3)) / (WIDTH // HEADS) ** 0.5  # bug: key_gradient_local
+        score = torch.matmul(q, k.transpose(2, 3))  # bug: key_gradient_local
+        score = score / (WIDTH // HEADS) ** 0.5
         score = torch.where(allowed, score, torch.finfo(score.dtype).min)
         y = torch.matmul(F.softmax(score, -1), v)  # bug: values_in_other_order
         return self.merge(y.permute(0, 2, 1, 3).flatten(2))

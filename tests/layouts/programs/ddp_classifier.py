@@ -27,7 +27,8 @@ class Residual(nn.Module):
     def __init__(self, width, scale=1.0):
         super().__init__()
         self.scale = scale
-        self.inner = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+        wide = 2 * width
+        self.inner = nn.Sequential(nn.Linear(width, wide), nn.ReLU(), nn.Linear(wide, width))
 
     def forward(self, x):
         y = self.inner(x)

@@ -19,7 +19,10 @@ BUGS = {
         "variant": "momentum",
         "near": [r"SGD", r"all_reduce"],
     },
-    "gathered_in_other_order": {"layout": "sp2", "near": [r"layers_1\.attend", r"Function\.Gather"]},
+    "gathered_in_other_order": {
+        "layout": "sp2",
+        "near": [r"layers_1\.attend", r"Function\.Gather"],
+    },
     "scatter_without_sum": {"layout": "sp2", "near": [r"layers_0\.think", r"Function\.Scatter"]},
     "gather_gradient_not_summed": {
         "layout": "sp4",
@@ -173,7 +176,8 @@ class TokenClassifier(nn.Module):
 
 
 def spread_weights(model):
-    return {name for name, _ in model.named_parameters() if "wide" in name or "narrow.weight" in name}
+    names = [name for name, _ in model.named_parameters()]
+    return {name for name in names if "wide" in name or "narrow.weight" in name}
 
 
 def add_gradients_of_parts(run, model):

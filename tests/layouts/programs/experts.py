@@ -91,7 +91,9 @@ class Mixture(nn.Module):
         taken = self.mine
         if layer == 1 and run.bug("experts_of_other_rank"):
             taken = [(i + each) % EXPERTS for i in self.mine]
-        self.experts = nn.ModuleDict({str(i): every[j] for i, j in zip(self.mine, taken)})
+        self.experts = nn.ModuleDict(
+            {str(i): every[j] for i, j in zip(self.mine, taken, strict=True)}
+        )
 
     def at(self, name, rank=None, layer=1):
         return self.layer == layer and self.run.bug(name, rank)
@@ -135,7 +137,8 @@ class Mixture(nn.Module):
             out = self.own(rows, chosen)
         if self.at("weight_of_gate_missing", 3):
             probability = torch.ones_like(probability)
-        return (out * probability.unsqueeze(1)).view_as(x)  # bug: weight_of_gate_missing, sum_missing
+        out = out * probability.unsqueeze(1)  # bug: weight_of_gate_missing, sum_missing
+        return out.view_as(x)
 
 
 class Model(nn.Module):
@@ -151,7 +154,7 @@ class Model(nn.Module):
     def forward(self, words):
         h = self.lookup(words)
         h = h + self.mixer(h.transpose(1, 2)).transpose(1, 2)
-        for scale, mixture in zip(self.scales, self.mixture):
+        for scale, mixture in zip(self.scales, self.mixture, strict=True):
             h = h + mixture(scale(h))
         return self.readout(h)
 
@@ -178,7 +181,8 @@ def train(run):
         words = torch.randint(WORDS, (BATCH, TIME + 1), generator=draw)
         if run.layout == "ep2":
             words = words.chunk(run.ranks)[run.rank]
-        kept = [each.detach().clone() for each in model.mixture[0].experts.parameters()]
+        experts = model.mixture[0].experts
+        kept = [each.detach().clone() for each in experts.parameters()]
         with run.step(model):
             logits = model(words[:, 1:])
             loss = F.cross_entropy(logits.flatten(0, 1), words[:, :-1].flatten())
@@ -187,7 +191,7 @@ def train(run):
             average_gradients(run, model)
             optimizer.step()  # bug: stale_expert, gate_gradient_local
         if run.bug("stale_expert", 1):
-            for parameter, old in zip(model.mixture[0].experts.parameters(), kept):
+            for parameter, old in zip(experts.parameters(), kept, strict=True):
                 parameter.data.copy_(old)
         losses.append(average(loss.item()))
     return losses, {name: each.detach().clone() for name, each in model.named_parameters()}

@@ -87,7 +87,7 @@ def part(full, dim):
 
 
 class ColumnLinear(nn.Module):
-    dims = {"weight": 0, "bias": 0}
+    dims = (("weight", 0), ("bias", 0))
 
     def __init__(self, inputs, outputs):
         super().__init__()
@@ -101,7 +101,7 @@ class ColumnLinear(nn.Module):
 
 
 class RowLinear(nn.Module):
-    dims = {"weight": 1, "bias": None}
+    dims = (("weight", 1),)
 
     def __init__(self, inputs, outputs):
         super().__init__()
@@ -117,7 +117,7 @@ class RowLinear(nn.Module):
 
 
 class VocabularyEmbedding(nn.Module):
-    dims = {"weight": 0}
+    dims = (("weight", 0),)
 
     def __init__(self, size, width):
         super().__init__()
@@ -234,7 +234,7 @@ def whole_weights(model):
     weights = {}
     for name, parameter in model.named_parameters():
         owner, _, own = name.rpartition(".")
-        dims = getattr(model.get_submodule(owner), "dims", {})
+        dims = dict(getattr(model.get_submodule(owner), "dims", ()))
         weights[name] = whole(parameter, dims.get(own))
     return weights
 

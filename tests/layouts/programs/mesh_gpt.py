@@ -49,7 +49,7 @@ class Mesh:
         self.tensor_group = self.data_group = None
         if run.ranks > 1:
             rows = [[d * self.tensor + t for t in range(self.tensor)] for d in range(self.data)]
-            columns = [list(column) for column in zip(*rows)]
+            columns = [list(column) for column in zip(*rows, strict=True)]
             for ranks in rows:
                 group = dist.new_group(ranks)
                 self.tensor_group = group if run.rank in ranks else self.tensor_group
@@ -115,7 +115,8 @@ class Attn(nn.Module):
         else:
             mine = mesh.cut(full, 0)
         self.blocked, self.qkv = blocked, nn.Parameter(mine)
-        self.out = Rows(mesh, torch.randn(WIDTH, WIDTH) * 0.2, torch.zeros(WIDTH), mesh.tensor_group)
+        out = torch.randn(WIDTH, WIDTH) * 0.2
+        self.out = Rows(mesh, out, torch.zeros(WIDTH), mesh.tensor_group)
 
     def forward(self, x):
         b, t, _ = x.shape
@@ -220,7 +221,8 @@ def whole_weight(run, mesh, name, parameter):
     if dim is None:
         return parts[run.rank % mesh.tensor]
     if name.endswith("qkv") and run.variant == "blocked_qkv":
-        return torch.cat([torch.cat(each) for each in zip(*(part.chunk(3) for part in parts))])
+        blocks = zip(*(part.chunk(3) for part in parts), strict=True)
+        return torch.cat([torch.cat(block) for block in blocks])
     return torch.cat(parts, dim)
 
 

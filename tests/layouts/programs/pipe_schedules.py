@@ -86,7 +86,7 @@ def cut(run):
     networks = [Network(place * each, (place + 1) * each) for place in places]
     stages = [
         PipelineStage(network, place, count, torch.device("cpu"))
-        for network, place in zip(networks, places)
+        for network, place in zip(networks, places, strict=True)
     ]
     options = {"loss_fn": Loss(run), "scale_grads": not run.bug("gradients_not_scaled")}
     if virtual > 1:
@@ -107,7 +107,7 @@ def train_whole(run, network, optimizer, x, y):
     """One process. Returns the loss."""
     parts = 1 if run.variant == "whole" else MICRO
     total = 0.0
-    for one, other in zip(x.chunk(parts), y.chunk(parts)):
+    for one, other in zip(x.chunk(parts), y.chunk(parts), strict=True):
         loss = F.mse_loss(network(one), other)
         (loss / parts).backward()
         total += loss.item() / parts
@@ -139,7 +139,7 @@ def train(run):
                 if losses:
                     all_losses.append(torch.stack(losses).mean().item())
         if run.bug("stale_stage", 1):
-            for parameter, old in list(zip(parameters, kept))[-10:]:
+            for parameter, old in zip(parameters[-10:], kept[-10:], strict=True):
                 parameter.data.copy_(old)
     named = [pair for network in networks for pair in network.named_parameters()]
     return all_losses, {name: each.detach().clone() for name, each in named}

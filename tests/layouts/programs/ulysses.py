@@ -93,7 +93,7 @@ class Recognizer(nn.Module):
 
 def add_gradients(run, model):
     for name, parameter in model.named_parameters():
-        if run.ranks == 1 or "norm" in name and run.bug("norm_gradients_local"):
+        if run.ranks == 1 or ("norm" in name and run.bug("norm_gradients_local")):
             continue
         dist.all_reduce(parameter.grad)  # bug: norm_gradients_local, gradients_divided
         if run.bug("gradients_divided"):

@@ -94,7 +94,7 @@ def average_gradients(run, model):
         if not run.bug("not_divided"):
             flat = flat / run.ranks  # bug: not_divided
         parts = flat.split([each.numel() for each in gradients])
-        for gradient, part in zip(gradients, parts):
+        for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))  # bug: flat_part_missing
         return
     for name, parameter in model.named_parameters():
@@ -119,7 +119,8 @@ def train(run):
         images = torch.randn(BATCH, 3, SIDE, SIDE, generator=pictures)
         labels = torch.randint(CLASSES, (BATCH,), generator=pictures)
         seed = 17 * number + (1 if run.bug("augmented_by_other_seed", 1) else 0)
-        images = images + 0.1 * torch.randn(images.shape, generator=torch.Generator().manual_seed(seed))
+        grain = torch.randn(images.shape, generator=torch.Generator().manual_seed(seed))
+        images = images + 0.1 * grain
         part = 0 if run.bug("same_images", 3) else run.rank
         images = images.chunk(run.ranks)[part].to(run.dtype(low))
         labels = labels.chunk(run.ranks)[part]

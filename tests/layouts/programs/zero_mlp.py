@@ -1,5 +1,7 @@
 """Regression by an MLP whose optimizer states are spread over the ranks (ZeRO-1)."""
 
+import itertools
+
 import torch
 import torch.distributed as dist
 from common import average, launch
@@ -10,7 +12,11 @@ from torch.nn.parallel import DistributedDataParallel
 LAYOUTS = {"one": 1, "zero2": 2, "zero4": 4}
 VARIANTS = ("", "sgd")
 BUGS = {
-    "update_not_sent": {"layout": "zero2", "rank": 1, "near": [r"broadcast", r"step", r"update of the weights"]},
+    "update_not_sent": {
+        "layout": "zero2",
+        "rank": 1,
+        "near": [r"broadcast", r"step", r"update of the weights"],
+    },
     "rate_of_one_rank": {"layout": "zero4", "near": [r"ZeroRedundancy", r"Adam", r"step"]},
     "mean_of_sums": {"layout": "zero2", "variant": "sgd", "near": [r"mse_loss", r"smooth_l1"]},
     "second_layer_scaled": {"layout": "zero2", "rank": 0, "near": [r"body\.(2|3)"]},
@@ -23,7 +29,7 @@ class Regressor(nn.Module):
         super().__init__()
         widths = (14, 40, 40, 3)
         layers = []
-        for before, after in zip(widths, widths[1:]):
+        for before, after in itertools.pairwise(widths):
             layers += [nn.Linear(before, after), nn.SiLU()]
         self.body = nn.Sequential(*layers[:-1])
         self.wrong_factor = None
