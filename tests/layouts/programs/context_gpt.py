@@ -49,7 +49,7 @@ class Whole(torch.autograd.Function):
     def backward(ctx, gradient):
         if not ctx.local:
             gradient = gradient.clone()
-            dist.all_reduce(gradient)
+            dist.all_reduce(gradient)  # bug: key_gradient_local
         size = gradient.shape[2] // dist.get_world_size()
         return gradient.narrow(2, size * dist.get_rank(), size), None, None
 
