@@ -63,18 +63,19 @@ def difference(target, golden):
     return (float("inf"), f"no rank has {min(missing)}") if missing else worst
 
 
-def arguments(case, into):
+def arguments(case, into, options):
     given = ["--layout", case.layout, "--variant", case.variant, "--bug", case.bug]
+    given += ["--task", options.task, "--level", options.level]
     return [str(case.script), *given, "--dump", str(into), "--result", str(into / "result.pt")]
 
 
-def train(case, into, python):
+def train(case, into, options):
     """Runs the program under torchrun; layout "one" is a process of its own."""
-    command = [python]
+    command = [options.python]
     if case.processes > 1:
         command += ["-m", "torch.distributed.run", "--standalone"]
         command += ["--nproc_per_node", str(case.processes)]
-    command += arguments(case, into)
+    command += arguments(case, into, options)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     with open(into / "log.txt", "w") as log:
         done = subprocess.run(command, env=environment, stdout=log, stderr=log, timeout=300)
@@ -82,7 +83,7 @@ def train(case, into, python):
         raise RuntimeError(f"{case.name} failed: {into / 'log.txt'}")
 
 
-def child(case, into, rank, port):
+def child(case, into, rank, port, options):
     """One rank, in a forked process: what torchrun would start."""
     log = os.open(into / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
@@ -90,7 +91,7 @@ def child(case, into, rank, port):
     if case.processes > 1:
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(case.processes))
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    sys.argv = arguments(case, into)
+    sys.argv = arguments(case, into, options)
     sys.path.insert(0, str(case.script.parent))
     status = 1
     try:
@@ -107,7 +108,7 @@ def child(case, into, rank, port):
         os._exit(status)
 
 
-def train_forked(case, into):
+def train_forked(case, into, options):
     """As train(), without importing PyTorch again in each process: a third of the time."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -115,7 +116,7 @@ def train_forked(case, into):
     waiting = {}
     for rank in range(case.processes):
         if (pid := os.fork()) == 0:
-            child(case, into, rank, port)
+            child(case, into, rank, port, options)
         waiting[pid] = rank
     end, failed = time.monotonic() + 300, False
     while waiting:
@@ -147,6 +148,8 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default="", help="regular expression of names of recordings")
     parser.add_argument("--fork", action="store_true", help="without torchrun; much faster")
+    parser.add_argument("--task", default="statistics", help="statistics or tensor")
+    parser.add_argument("--level", default="mix", help="L0, L1 or mix")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--new", action="store_true", help="skip what is recorded already")
     which = parser.add_mutually_exclusive_group()
@@ -175,10 +178,7 @@ def main():
             shutil.rmtree(into, ignore_errors=True)
             into.mkdir(parents=True)
             try:
-                if options.fork:
-                    train_forked(case, into)
-                else:
-                    train(case, into, options.python)
+                (train_forked if options.fork else train)(case, into, options)
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 wrong.append(case.name)
                 print(error, flush=True)

@@ -79,6 +79,8 @@ def options_of(layouts, bugs, variants):
     parser.add_argument("--bug", choices=("", *bugs), default="")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--dump", help="folder of the recording; without it nothing is recorded")
+    parser.add_argument("--task", choices=("statistics", "tensor"), default="statistics")
+    parser.add_argument("--level", choices=("L0", "L1", "mix"), default="mix")
     parser.add_argument("--result", help="file for losses and weights of the training in float64")
     return parser.parse_args()
 
@@ -101,7 +103,8 @@ def launch(train, layouts, bugs, variants=("",)):
 
         torch.set_default_dtype(torch.float32)
         torch.manual_seed(1)
-        debugger = PrecisionDebugger(dump_path=options.dump, task="statistics", level="mix")
+        recorded = {"task": options.task, "level": options.level}
+        debugger = PrecisionDebugger(dump_path=options.dump, **recorded)
         train(Run(options, debugger))
     if dist.is_initialized():
         dist.barrier()
