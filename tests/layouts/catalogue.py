@@ -21,6 +21,7 @@ class Case:
     bug: str = ""
     rank: int | None = None  # the rank that is wrong, if it is one rank
     near: tuple = ()  # names of the wrong call or of its neighbours, regular expressions
+    within: str = ""  # the module in which the lines are wrong; a regular expression
     against: str = "one"  # the golden's layout
     needs: tuple = ()  # packages without which the program does not run
     rounding: float = ROUNDING  # a program may declare another one
@@ -95,6 +96,7 @@ def cases_of(script):
             name,
             bug.get("rank"),
             tuple(bug["near"]),
+            bug.get("within", ""),
             bug.get("against", "one"),
             **all_have,
         )

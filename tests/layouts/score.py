@@ -76,6 +76,7 @@ def first_of(document):
         "names": [name for name in names if name],
         "lines": [line for line in lines if line],
         "ranks": None if ranks is None else [int(rank) for rank in ranks],
+        "module": divergence.get("module"),
         "step": first.get("step"),
     }
 
@@ -83,6 +84,8 @@ def first_of(document):
 def is_named(case, first):
     if any(re.search(pattern, name) for pattern in case.near for name in first["names"]):
         return True
+    if first["module"] and not any(re.search(case.within, name) for name in first["names"]):
+        return False
     for hit in map(LINE.search, first["lines"]):
         if hit and hit[1] == case.script.name:
             return any(abs(int(hit[2]) - line) <= NEAR for line in case.marked)

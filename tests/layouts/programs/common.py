@@ -10,7 +10,8 @@ A program has tables that catalogue.py reads without importing it, each a litera
     ROUNDING  1e-6: how exact its training in float64 is; may be missing
 
 `near` of a bug has regular expressions: names of the wrong call or of its direct neighbours. The
-lines of the wrong call carry the comment `bug: NAME`. `train(run)` trains once and returns the
+lines of the wrong call carry the comment `bug: NAME`; where several layers run these lines,
+`within` is the module of the wrong one. `train(run)` trains once and returns the
 loss of each step and the whole weights, under the names that they have in layout "one".
 """
 

@@ -13,16 +13,22 @@ from torch import nn
 LAYOUTS = {"one": 1, "cp2": 2, "cp4": 4, "zigzag2": 2}
 VARIANTS = ("", "momentum")
 BUGS = {
-    "positions_from_zero": {"layout": "cp2", "rank": 1, "near": [r"place", r"emb"]},
-    "mask_of_first_part": {"layout": "cp4", "rank": 3, "near": [r"stack\.1\.mix"]},
-    "values_in_other_order": {"layout": "cp2", "near": [r"stack\.0\.mix"]},
-    "key_gradient_local": {
+    "positions_from_zero": {"layout": "cp2", "rank": 1, "near": ["place"]},
+    "mask_of_first_part": {"layout": "cp4", "rank": 3, "within": r"stack\.1", "near": ["__ge__"]},
+    "values_in_other_order": {
         "layout": "cp2",
-        "near": [r"stack\.1\.mix\.(key|k\.)", r"stack\.1\.mix.*backward", r"Whole"],
+        "within": r"stack\.0",
+        "near": [r"stack\.0\.mix\.value"],
     },
-    "gradients_not_added": {"layout": "cp2", "near": [r"all_reduce", r"grad", r"AdamW"]},
-    "loss_by_local_count": {"layout": "cp4", "near": [r"truediv", r"cross_entropy", r"sum"]},
-    "stale_keys": {"layout": "zigzag2", "rank": 1, "near": [r"stack\.1\.mix"]},
+    "key_gradient_local": {"layout": "cp2", "within": r"stack\.1", "near": [r"stack\.1\.mix\.key"]},
+    "gradients_not_added": {"layout": "cp2", "near": ["parameters_grad", "AdamW"]},
+    "loss_by_local_count": {"layout": "cp4", "near": ["truediv", "cross_entropy", "sum"]},
+    "stale_keys": {
+        "layout": "zigzag2",
+        "rank": 1,
+        "within": r"stack\.1",
+        "near": [r"stack\.1\.mix\.key"],
+    },
 }
 WIDTH, HEADS, LENGTH, WORDS, BATCH = 24, 3, 16, 36, 2
 

@@ -9,14 +9,14 @@ from torch.nn.parallel import DistributedDataParallel
 LAYOUTS = {"one": 1, "ddp2": 2, "ddp4": 4}
 VARIANTS = ("", "checkpointed")
 BUGS = {
-    "not_divided_by_parts": {"layout": "ddp2", "near": [r"binary_cross_entropy|truediv|bce"]},
+    "not_divided_by_parts": {"layout": "ddp2", "near": ["binary_cross_entropy", "truediv"]},
     "last_part_repeated": {
         "layout": "ddp2",
         "rank": 0,
         "near": [r"features\.0", r"Module\.features"],
     },
-    "gradients_cleared_between": {"layout": "ddp2", "near": [r"grad", r"Adamax"]},
-    "never_exchanged": {"layout": "ddp4", "near": [r"grad", r"Adamax"]},
+    "gradients_cleared_between": {"layout": "ddp2", "near": ["parameters_grad", "Adamax"]},
+    "never_exchanged": {"layout": "ddp4", "near": ["parameters_grad", "Adamax"]},
     "flipped_on_one_rank": {"layout": "ddp4", "rank": 1, "near": [r"features\.0"]},
 }
 PARTS, BATCH = 2, 16

@@ -11,15 +11,15 @@ LAYOUTS = {"one": 1, "ddp2": 2, "ddp4": 4}
 VARIANTS = ("", "clipped")
 BUGS = {
     "same_batch": {"layout": "ddp2", "rank": 1, "near": [r"stem\.0", r"Module\.stem"]},
-    "loss_times_ranks": {"layout": "ddp2", "near": [r"criterion", r"cross_entropy"]},
+    "loss_times_ranks": {"layout": "ddp2", "near": ["criterion", "cross_entropy"]},
     "other_head": {"layout": "ddp4", "rank": 2, "near": [r"Module\.head", r"^head \("]},
     "no_sync_left_on": {
         "layout": "ddp2",
         "variant": "clipped",
-        "near": [r"parameters_grad", r"clip_grad_norm_", r"SGD\.step"],
+        "near": ["parameters_grad", "clip_grad_norm_", r"SGD\.step"],
     },
-    "hidden_scaled": {"layout": "ddp2", "rank": 1, "near": [r"tower\.1", r"layers\.1"]},
-    "other_noise": {"layout": "ddp4", "rank": 3, "near": [r"stem"]},
+    "hidden_scaled": {"layout": "ddp2", "rank": 1, "within": r"tower\.1", "near": [r"tower\.1"]},
+    "other_noise": {"layout": "ddp4", "rank": 3, "near": ["stem"]},
 }
 
 

@@ -17,18 +17,37 @@ from torch.distributed.tensor.parallel import (
 LAYOUTS = {"one": 1, "tp2": 2, "tp4": 4, "sp2": 2}
 VARIANTS = ("", "bf16")
 BUGS = {
-    "output_not_reduced": {"layout": "tp2", "near": [r"layer\.1\.feed\.down", r"layer\.1\.feed"]},
-    "up_shards_swapped": {"layout": "tp2", "near": [r"layer\.0\.feed\.up"]},
-    "relu_scaled": {"layout": "tp4", "rank": 1, "near": [r"layer\.1\.feed\.(up|down)"]},
+    "output_not_reduced": {
+        "layout": "tp2",
+        "within": r"layer\.1",
+        "near": [r"layer\.1\.feed\.down", r"layer\.1\.feed"],
+    },
+    "up_shards_swapped": {"layout": "tp2", "within": r"layer\.0", "near": [r"layer\.0\.feed\.up"]},
+    "relu_scaled": {
+        "layout": "tp4",
+        "rank": 1,
+        "within": r"layer\.1",
+        "near": [r"layer\.1\.feed\.(up|down)"],
+    },
     "norm_gradient_local": {
         "layout": "sp2",
-        "near": [r"layer\.1\.ln_2.*(parameters_grad|backward)", r"AdamW", r"layer\.1\.ln_2"],
+        "near": [r"layer\.1\.ln_2.*(parameters_grad|backward)", "AdamW", r"layer\.1\.ln_2"],
     },
-    "input_gradient_dropped": {"layout": "tp2", "near": [r"layer\.1\.attn", r"layer\.1\.ln_1"]},
-    "query_of_other_seed": {"layout": "sp2", "rank": 0, "near": [r"layer\.0\.attn\.q"]},
+    "input_gradient_dropped": {
+        "layout": "tp2",
+        "within": r"layer\.1",
+        "near": [r"layer\.1\.attn", r"layer\.1\.ln_1"],
+    },
+    "query_of_other_seed": {
+        "layout": "sp2",
+        "rank": 0,
+        "within": r"layer\.0",
+        "near": [r"layer\.0\.attn\.q"],
+    },
     "value_shards_swapped": {
         "layout": "tp2",
         "variant": "bf16",
+        "within": r"layer\.1",
         "near": [r"layer\.1\.attn\.v"],
     },
 }

@@ -13,28 +13,26 @@ from common import launch, whole
 LAYOUTS = {"one": 1, "sp2": 2, "sp4": 4}
 VARIANTS = ("", "clipped", "momentum")
 BUGS = {
-    "norm_gradients_local": {"layout": "sp2", "near": [r"AdamW", r"norm_in", r"norm_mid"]},
-    "norm_gradients_twice": {
-        "layout": "sp2",
-        "variant": "momentum",
-        "near": [r"SGD", r"all_reduce"],
-    },
+    "norm_gradients_local": {"layout": "sp2", "near": ["AdamW", "norm_in", "norm_mid"]},
+    "norm_gradients_twice": {"layout": "sp2", "variant": "momentum", "near": ["SGD"]},
     "gathered_in_other_order": {
         "layout": "sp2",
-        "near": [r"layers_1\.attend", r"Function\.Gather"],
+        "within": "layers_1",
+        "near": [r"layers_1\.attend\.wide"],
     },
-    "scatter_without_sum": {"layout": "sp2", "near": [r"layers_0\.think", r"Function\.Scatter"]},
+    "scatter_without_sum": {
+        "layout": "sp2",
+        "within": "layers_0",
+        "near": [r"layers_0\.think\.narrow"],
+    },
     "gather_gradient_not_summed": {
         "layout": "sp4",
-        "near": [r"layers_1\.think\.wide", r"Function\.Gather", r"layers_1\.norm_mid"],
+        "within": "layers_1",
+        "near": [r"layers_1\.think\.wide", r"layers_1\.norm_mid"],
     },
-    "local_norm": {"layout": "sp2", "variant": "clipped", "near": [r"clip_grad_norm_", r"mul_"]},
-    "embedding_part_of_other": {
-        "layout": "sp4",
-        "rank": 2,
-        "near": [r"layers_0", r"place", r"Tensor\.__add__", r"Tensor\.chunk|__getitem__"],
-    },
-    "noise_seed": {"layout": "sp2", "rank": 0, "near": [r"Tensor\.__add__", r"Tensor\.chunk"]},
+    "local_norm": {"layout": "sp2", "variant": "clipped", "near": ["clip_grad_norm_", "mul_"]},
+    "embedding_part_of_other": {"layout": "sp4", "rank": 2, "near": [r"Tensor\.chunk\.0\."]},
+    "noise_seed": {"layout": "sp2", "rank": 0, "near": [r"Tensor\.chunk\.2\."]},
 }
 D, HEADS, TIME, B, KINDS = 24, 4, 16, 3, 6
 

@@ -12,18 +12,40 @@ from torch import nn
 
 LAYOUTS = {"one": 1, "ep2": 2, "masked2": 2, "masked4": 4}
 BUGS = {
-    "experts_of_other_rank": {"layout": "masked2", "near": [r"moe\.experts", r"mixture\.1"]},
-    "mask_of_one_rank": {"layout": "masked4", "rank": 2, "near": [r"mixture\.0"]},
-    "sum_missing": {"layout": "masked2", "near": [r"mixture\.0"]},
-    "gate_gradient_not_added": {"layout": "masked2", "near": [r"mixture\.1", r"Spread", r"gate"]},
-    "returned_in_other_order": {"layout": "ep2", "near": [r"mixture\.1", r"Exchange", r"index"]},
+    "experts_of_other_rank": {
+        "layout": "masked2",
+        "within": r"mixture\.1",
+        "near": [r"moe\.experts", r"mixture\.1"],
+    },
+    "mask_of_one_rank": {
+        "layout": "masked4",
+        "rank": 2,
+        "within": r"mixture\.0",
+        "near": [r"mixture\.0"],
+    },
+    "sum_missing": {"layout": "masked2", "within": r"mixture\.0", "near": [r"mixture\.0"]},
+    "gate_gradient_not_added": {
+        "layout": "masked2",
+        "within": r"mixture\.1",
+        "near": [r"mixture\.1 \(", r"scales\.1"],
+    },
+    "returned_in_other_order": {
+        "layout": "ep2",
+        "within": r"mixture\.1",
+        "near": [r"mixture\.1 \("],
+    },
     "stale_expert": {
         "layout": "ep2",
         "rank": 1,
-        "near": [r"mixture\.0\.experts", r"Adam", r"update of the weights"],
+        "near": [r"mixture\.0\.experts", "Adam", "update of the weights"],
     },
-    "gate_gradient_local": {"layout": "ep2", "near": [r"gate", r"Adam", r"all_reduce"]},
-    "weight_of_gate_missing": {"layout": "masked4", "rank": 3, "near": [r"mixture\.1"]},
+    "gate_gradient_local": {"layout": "ep2", "near": [r"mixture\.1\.gate", "Adam"]},
+    "weight_of_gate_missing": {
+        "layout": "masked4",
+        "rank": 3,
+        "within": r"mixture\.1",
+        "near": [r"mixture\.1"],
+    },
 }
 DIM, EXPERTS, WORDS, TIME, BATCH = 16, 4, 30, 6, 4
 

@@ -11,19 +11,29 @@ from torch.nn import functional as F
 LAYOUTS = {"one": 1, "fsdp2": 2, "fsdp4": 4}
 VARIANTS = ("", "clipped", "bf16")
 BUGS = {
-    "same_rows": {"layout": "fsdp2", "rank": 1, "near": [r"embed_tokens"]},
-    "mlp_scaled": {"layout": "fsdp4", "rank": 2, "near": [r"layers\.1\.mlp"]},
-    "norm_ignored": {"layout": "fsdp2", "near": [r"Module\.norm\.", r"^norm \(", r"AdamW"]},
-    "rotary_from_one": {"layout": "fsdp2", "rank": 1, "near": [r"layers\.0\.self_attn"]},
+    "same_rows": {"layout": "fsdp2", "rank": 1, "near": ["embed_tokens"]},
+    "mlp_scaled": {
+        "layout": "fsdp4",
+        "rank": 2,
+        "within": r"layers\.1",
+        "near": [r"layers\.1\.mlp"],
+    },
+    "norm_ignored": {"layout": "fsdp2", "near": [r"Module\.norm\.", r"^norm \(", "AdamW"]},
+    "rotary_from_one": {
+        "layout": "fsdp2",
+        "rank": 1,
+        "within": r"layers\.0",
+        "near": [r"layers\.0\.self_attn"],
+    },
     "norm_of_shards": {
         "layout": "fsdp2",
         "variant": "clipped",
-        "near": [r"vector_norm|clip|mul_|Tensor\.norm|Tensor\.pow|sqrt", r"AdamW"],
+        "near": [r"vector_norm|clip|mul_|Tensor\.norm|Tensor\.pow|sqrt", "AdamW"],
     },
     "stale_shard": {
         "layout": "fsdp2",
         "rank": 1,
-        "near": [r"layers\.1\.mlp\.up_proj", r"AdamW", r"update of the weights"],
+        "near": [r"layers\.1\.mlp\.up_proj", "AdamW", "update of the weights"],
     },
 }
 HIDDEN, Q_HEADS, KV_HEADS, HEAD, VOCAB, LENGTH = 32, 4, 2, 8, 50, 9

@@ -16,12 +16,26 @@ from torch.distributed.tensor.parallel import (
 LAYOUTS = {"one": 1, "fsdp2tp2": 4, "tp2": 2}
 VARIANTS = ("", "deep")
 BUGS = {
-    "hidden_scaled": {"layout": "fsdp2tp2", "rank": 3, "near": [r"trunk\.1"]},
-    "same_rows": {"layout": "fsdp2tp2", "near": [r"begin", r"trunk\.0"]},
-    "other_tensor_rank_data": {"layout": "tp2", "rank": 1, "near": [r"begin", r"trunk\.0"]},
-    "output_not_reduced": {"layout": "fsdp2tp2", "near": [r"trunk\.1\.shrink", r"trunk\.1 \("]},
-    "bias_twice": {"layout": "tp2", "variant": "deep", "near": [r"trunk\.2\.shrink"]},
-    "norm_ignored": {"layout": "fsdp2tp2", "near": [r"Module\.finish\.0", r"AdamW", r"finish\.0"]},
+    "hidden_scaled": {
+        "layout": "fsdp2tp2",
+        "rank": 3,
+        "within": r"trunk\.1",
+        "near": [r"trunk\.1"],
+    },
+    "same_rows": {"layout": "fsdp2tp2", "near": ["begin", r"trunk\.0"]},
+    "other_tensor_rank_data": {"layout": "tp2", "rank": 1, "near": ["begin", r"trunk\.0"]},
+    "output_not_reduced": {
+        "layout": "fsdp2tp2",
+        "within": r"trunk\.1",
+        "near": [r"trunk\.1\.shrink", r"trunk\.1 \("],
+    },
+    "bias_twice": {
+        "layout": "tp2",
+        "variant": "deep",
+        "within": r"trunk\.2",
+        "near": [r"trunk\.2\.shrink"],
+    },
+    "norm_ignored": {"layout": "fsdp2tp2", "near": [r"Module\.finish\.0", "AdamW", r"finish\.0"]},
 }
 WIDTH = 16
 

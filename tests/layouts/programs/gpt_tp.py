@@ -13,14 +13,20 @@ PAIRS = [("tp4", "tp2")]
 BUGS = {
     "proj_not_reduced": {
         "layout": "tp2",
-        "near": [r"blocks\.1\.attention\.proj", r"blocks\.1\.attention \("],
+        "within": r"blocks\.1",
+        "near": [r"blocks\.1\.attention\.proj"],
     },
-    "fc2_reduced_twice": {"layout": "tp2", "near": [r"blocks\.0\.mlp\.fc2"]},
+    "fc2_reduced_twice": {
+        "layout": "tp2",
+        "within": r"blocks\.0",
+        "near": [r"blocks\.0\.mlp\.fc2"],
+    },
     "qkv_gradient_not_reduced": {
         "layout": "tp2",
-        "near": [r"blocks\.1\.attention\.qkv", r"blocks\.1\.norm1", r"Function\.Copy"],
+        "within": r"blocks\.1",
+        "near": [r"blocks\.1\.attention\.qkv", r"blocks\.1\.norm1"],
     },
-    "vocabulary_maximum": {"layout": "tp2", "near": [r"VocabularyLoss"]},
+    "vocabulary_maximum": {"layout": "tp2", "near": ["VocabularyLoss"]},
     "vocabulary_order": {"layout": "tp2", "near": [r"Module\.embedding\.", r"^embedding \("]},
     "vocabulary_mask": {
         "layout": "tp4",
@@ -30,10 +36,15 @@ BUGS = {
     "stale_shard": {
         "layout": "tp2",
         "rank": 1,
-        "near": [r"blocks\.0\.mlp\.fc1", r"AdamW", r"update of the weights"],
+        "near": [r"blocks\.0\.mlp\.fc1", "AdamW", "update of the weights"],
     },
     "dropout_seed": {"layout": "tp2", "rank": 1, "near": [r"Module\.drop\.", r"^drop \("]},
-    "fc1_scaled": {"layout": "tp4", "rank": 3, "near": [r"blocks\.1\.mlp\.fc1"]},
+    "fc1_scaled": {
+        "layout": "tp4",
+        "rank": 3,
+        "within": r"blocks\.1",
+        "near": [r"blocks\.1\.mlp\.fc1"],
+    },
 }
 HIDDEN, HEADS, LENGTH, VOCABULARY, LAYERS = 32, 4, 12, 64, 2
 STATE = {"run": None}
@@ -206,7 +217,7 @@ class Block(nn.Module):
         self.attention, self.mlp = Attention(), Mlp(layer)
 
     def forward(self, x):
-        x = x + self.attention(self.norm1(x))
+        x = x + self.attention(self.norm1(x))  # bug: proj_not_reduced
         return x + self.mlp(self.norm2(x))
 
 

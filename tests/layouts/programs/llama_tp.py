@@ -14,19 +14,50 @@ LAYOUTS = {"one": 1, "tp2": 2, "tp4": 4}
 VARIANTS = ("", "deep", "bf16")
 PAIRS = [("tp4", "tp2")]
 BUGS = {
-    "key_heads_swapped": {"layout": "tp2", "near": [r"layers\.1\.attn"]},
-    "gate_of_other_rank": {"layout": "tp2", "rank": 1, "near": [r"layers\.0\.ffn"]},
-    "logits_in_other_order": {"layout": "tp2", "near": [r"lm_head", r"cross_entropy", r"Gather"]},
-    "shared_key_gradient_local": {"layout": "tp4", "near": [r"all_reduce", r"SGD", r"attn\.wk"]},
+    "key_heads_swapped": {"layout": "tp2", "within": r"layers\.1", "near": [r"layers\.1\.attn"]},
+    "gate_of_other_rank": {
+        "layout": "tp2",
+        "rank": 1,
+        "within": r"layers\.0",
+        "near": [r"layers\.0\.ffn"],
+    },
+    "logits_in_other_order": {"layout": "tp2", "near": ["lm_head", "cross_entropy"]},
+    "shared_key_gradient_local": {"layout": "tp4", "near": ["SGD"]},
     "input_gradient_local": {
         "layout": "tp2",
-        "near": [r"layers\.1\.ffn", r"layers\.1\.ffn_norm", r"Enter"],
+        "within": r"layers\.1",
+        "near": [r"layers\.1\.ffn \(", r"layers\.1\.ffn_norm"],
     },
-    "value_scaled": {"layout": "tp4", "rank": 1, "near": [r"layers\.0\.attn"]},
-    "places_of_one_rank": {"layout": "tp2", "rank": 0, "near": [r"layers\.1\.attn"]},
-    "down_reduced_over_one_pair": {"layout": "tp4", "near": [r"layers\.0\.ffn"]},
-    "output_twice": {"layout": "tp2", "variant": "bf16", "near": [r"layers\.1\.attn"]},
-    "norm_of_other_seed": {"layout": "tp2", "variant": "deep", "rank": 1, "near": [r"layers\.3\."]},
+    "value_scaled": {
+        "layout": "tp4",
+        "rank": 1,
+        "within": r"layers\.0",
+        "near": [r"layers\.0\.attn"],
+    },
+    "places_of_one_rank": {
+        "layout": "tp2",
+        "rank": 0,
+        "within": r"layers\.1",
+        "near": [r"layers\.1\.attn"],
+    },
+    "down_reduced_over_one_pair": {
+        "layout": "tp4",
+        "within": r"layers\.0",
+        "near": [r"layers\.0\.ffn"],
+    },
+    "output_twice": {
+        "layout": "tp2",
+        "variant": "bf16",
+        "within": r"layers\.1",
+        "near": [r"layers\.1\.attn"],
+    },
+    "norm_of_other_seed": {
+        "layout": "tp2",
+        "variant": "deep",
+        "rank": 1,
+        "within": r"layers\.3",
+        "near": [r"layers\.3\."],
+    },
 }
 DIM, HEAD, Q_HEADS, KV_HEADS, FFN, WORDS, LENGTH = 32, 8, 4, 2, 48, 44, 10
 

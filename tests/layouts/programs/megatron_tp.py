@@ -13,12 +13,22 @@ ROUNDING = 1e-6  # its cross entropy computes in float32
 BUGS = {
     "output_reduced_twice": {
         "layout": "tp2",
+        "within": r"layers\.0",
         "near": [r"layers\.0\.mlp\.down", r"layers\.0\.mlp \("],
     },
-    "dense_shards_swapped": {"layout": "tp2", "near": [r"layers\.1\.attention\.dense"]},
-    "word_shard_stale": {"layout": "tp4", "rank": 2, "near": [r"words", r"Adam", r"update of"]},
-    "probabilities_scaled": {"layout": "tp2", "rank": 1, "near": [r"layers\.1\.attention"]},
-    "norm_gradients_local": {"layout": "sp2", "near": [r"all_reduce", r"Adam", r"norm"]},
+    "dense_shards_swapped": {
+        "layout": "tp2",
+        "within": r"layers\.1",
+        "near": [r"layers\.1\.attention\.dense"],
+    },
+    "word_shard_stale": {"layout": "tp4", "rank": 2, "near": ["words", "Adam", "update of"]},
+    "probabilities_scaled": {
+        "layout": "tp2",
+        "rank": 1,
+        "within": r"layers\.1",
+        "near": [r"layers\.1\.attention"],
+    },
+    "norm_gradients_local": {"layout": "sp2", "near": ["Adam", "norm.*grad"]},
 }
 SIZE, HEADS, WORDS, LENGTH, BATCH, LAYERS = 32, 4, 64, 8, 2, 2
 

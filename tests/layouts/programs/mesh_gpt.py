@@ -11,28 +11,33 @@ VARIANTS = ("", "blocked_qkv", "four_layers")
 BUGS = {
     "row_over_data_group": {
         "layout": "dp2tp2",
+        "within": r"layers\.0",
         "near": [r"layers\.0\.mlp\.down", r"layers\.0\.mlp \("],
     },
     "row_over_world": {
         "layout": "dp2tp2",
+        "within": r"layers\.1",
         "near": [r"layers\.1\.attn\.out", r"layers\.1\.attn \("],
     },
-    "gradients_over_tensor_group": {"layout": "dp2tp2", "near": [r"all_reduce", r"clip", r"AdamW"]},
-    "norm_of_shards": {"layout": "tp2", "near": [r"Tensor\.(sqrt|mul_|pow|sum)", r"Torch\.stack"]},
-    "norm_over_world": {"layout": "dp2tp2", "near": [r"all_reduce", r"Tensor\.(sqrt|mul_)"]},
+    "gradients_over_tensor_group": {"layout": "dp2tp2", "near": ["AdamW", "parameters_grad"]},
+    "norm_of_shards": {"layout": "tp2", "near": [r"Tensor\.(sqrt|mul_)"]},
+    "norm_over_world": {"layout": "dp2tp2", "near": [r"Tensor\.(sqrt|mul_)"]},
     "bias_on_each_rank": {
         "layout": "tp2",
         "variant": "four_layers",
+        "within": r"layers\.2",
         "near": [r"layers\.2\.mlp\.down"],
     },
     "backward_over_data_group": {
         "layout": "dp2tp2",
-        "near": [r"layers\.1\.mlp\.(up|forward|backward)", r"layers\.1\.ln_b", r"ToTensorRanks"],
+        "within": r"layers\.1",
+        "near": [r"layers\.1\.mlp\.up", r"layers\.1\.ln_b"],
     },
     "attention_scaled": {
         "layout": "dp2tp2",
         "variant": "four_layers",
         "rank": 2,
+        "within": r"layers\.3",
         "near": [r"layers\.3\.attn"],
     },
 }

@@ -17,12 +17,17 @@ from torch.nn import functional as F
 LAYOUTS = {"one": 1, "gpipe2": 2, "onef2": 2, "gpipe4": 4, "virtual2": 2}
 VARIANTS = ("", "whole")
 BUGS = {
-    "loss_summed": {"layout": "gpipe2", "near": [r"mse_loss"]},
-    "targets_of_first": {"layout": "onef2", "rank": 1, "near": [r"mse_loss"]},
-    "stage_scaled": {"layout": "gpipe4", "rank": 2, "near": [r"rows\.2"]},
-    "stale_stage": {"layout": "gpipe2", "rank": 1, "near": [r"rows\.3", r"SGD", r"update of"]},
-    "gradients_not_scaled": {"layout": "onef2", "near": [r"grad", r"SGD"]},
-    "first_row_of_other_seed": {"layout": "virtual2", "rank": 0, "near": [r"rows\.2"]},
+    "loss_summed": {"layout": "gpipe2", "near": ["mse_loss"]},
+    "targets_of_first": {"layout": "onef2", "rank": 1, "near": ["mse_loss"]},
+    "stage_scaled": {"layout": "gpipe4", "rank": 2, "within": r"rows\.2", "near": [r"rows\.2"]},
+    "stale_stage": {"layout": "gpipe2", "rank": 1, "near": [r"rows\.3", "SGD", "update of"]},
+    "gradients_not_scaled": {"layout": "onef2", "near": ["parameters_grad", "SGD"]},
+    "first_row_of_other_seed": {
+        "layout": "virtual2",
+        "rank": 0,
+        "within": r"rows\.2",
+        "near": [r"rows\.2"],
+    },
 }
 SIZE, ROWS, MICRO, BATCH = 20, 4, 4, 8
 

@@ -13,21 +13,21 @@ from common import launch, objects
 LAYOUTS = {"one": 1, "tp2": 2, "pp2": 2, "pp2tp2": 4}
 VARIANTS = ("", "clipped")
 BUGS = {
-    "reduced_alone": {"layout": "pp2tp2", "near": [r"levels\.2\.(out|narrow)"]},
-    "partial_sent": {"layout": "pp2tp2", "near": [r"send|recv", r"levels\.1", r"levels\.2"]},
-    "loss_not_divided": {"layout": "pp2", "near": [r"l1_loss|huber_loss|mse_loss"]},
-    "one_pair_stale": {"layout": "pp2tp2", "rank": 1, "near": [r"send|recv", r"levels\.(1|2)"]},
+    "reduced_alone": {"layout": "pp2tp2", "within": r"levels\.2", "near": [r"levels\.2\.narrow"]},
+    "partial_sent": {"layout": "pp2tp2", "near": [r"levels\.1\.narrow", r"levels\.2\.ln"]},
+    "loss_not_divided": {"layout": "pp2", "near": ["l1_loss|huber_loss|mse_loss"]},
+    "one_pair_stale": {"layout": "pp2tp2", "rank": 1, "near": [r"levels\.2\.ln"]},
     "norm_of_stage": {
         "layout": "pp2tp2",
         "variant": "clipped",
-        "near": [r"sqrt|all_reduce|Torch\.stack|Tensor\.(mul_|add)", r"NAdam"],
+        "near": ["sqrt", r"Tensor\.mul_", "NAdam"],
     },
-    "wide_shards_swapped": {"layout": "tp2", "near": [r"levels\.1\.wide", r"levels\.1\.narrow"]},
-    "gradient_scaled": {
-        "layout": "pp2tp2",
-        "rank": 2,
-        "near": [r"send|recv", r"levels\.1.*backward"],
+    "wide_shards_swapped": {
+        "layout": "tp2",
+        "within": r"levels\.1",
+        "near": [r"levels\.1\.wide", r"levels\.1\.narrow"],
     },
+    "gradient_scaled": {"layout": "pp2tp2", "rank": 2, "near": [r"levels\.1.*backward"]},
 }
 WIDTH, MICRO, SIZE, STEPS = 20, 3, 2, 5
 

@@ -20,16 +20,26 @@ BUGS = {
     "memory_of_one_rank": {
         "layout": "tp2",
         "rank": 1,
-        "near": [r"decoder\.(0|1)\.cross", r"encoder"],
+        "within": r"decoder\.0\.cross",
+        "near": [r"decoder\.(0|1)\.cross", "encoder"],
     },
-    "key_shards_swapped": {"layout": "tp2", "near": [r"decoder\.1\.cross"]},
-    "wo_not_reduced": {"layout": "tp4", "near": [r"encoder\.0\.ffn\.wo", r"encoder\.0\.ffn"]},
-    "stale_vocabulary": {
+    "key_shards_swapped": {
         "layout": "tp2",
-        "rank": 0,
-        "near": [r"vocabulary", r"Adam", r"update of"],
+        "within": r"decoder\.1\.cross",
+        "near": [r"decoder\.1\.cross"],
     },
-    "relative_bias_shifted": {"layout": "tp4", "rank": 2, "near": [r"encoder\.1\.own"]},
+    "wo_not_reduced": {
+        "layout": "tp4",
+        "within": r"encoder\.0\.ffn",
+        "near": [r"encoder\.0\.ffn\.wo", r"encoder\.0\.ffn"],
+    },
+    "stale_vocabulary": {"layout": "tp2", "rank": 0, "near": ["vocabulary", "Adam", "update of"]},
+    "relative_bias_shifted": {
+        "layout": "tp4",
+        "rank": 2,
+        "within": r"encoder\.1\.own",
+        "near": [r"encoder\.1\.own"],
+    },
 }
 MODEL, KV, HEADS, FF, TERMS, SOURCE, TARGET = 24, 6, 4, 40, 32, 9, 6
 

@@ -8,12 +8,25 @@ from torch import nn
 
 LAYOUTS = {"one": 1, "ulysses2": 2, "ulysses4": 4}
 BUGS = {
-    "heads_in_other_order": {"layout": "ulysses2", "near": [r"encoder\.1\.attention"]},
-    "positions_of_other_rank": {"layout": "ulysses4", "rank": 1, "near": [r"position", r"embed"]},
-    "wrong_way_back": {"layout": "ulysses2", "near": [r"encoder\.0\.attention"]},
-    "norm_gradients_local": {"layout": "ulysses2", "near": [r"_norm", r"SGD", r"all_reduce"]},
-    "query_scaled": {"layout": "ulysses4", "rank": 2, "near": [r"encoder\.1\.attention"]},
-    "gradients_divided": {"layout": "ulysses2", "near": [r"all_reduce", r"div", r"SGD"]},
+    "heads_in_other_order": {
+        "layout": "ulysses2",
+        "within": r"encoder\.1",
+        "near": [r"encoder\.1\.attention"],
+    },
+    "positions_of_other_rank": {"layout": "ulysses4", "rank": 1, "near": ["position", "embed"]},
+    "wrong_way_back": {
+        "layout": "ulysses2",
+        "within": r"encoder\.0",
+        "near": [r"encoder\.0\.attention"],
+    },
+    "norm_gradients_local": {"layout": "ulysses2", "near": [r"_norm\..*grad", "SGD"]},
+    "query_scaled": {
+        "layout": "ulysses4",
+        "rank": 2,
+        "within": r"encoder\.1",
+        "near": [r"encoder\.1\.attention"],
+    },
+    "gradients_divided": {"layout": "ulysses2", "near": [r"Tensor\.div", "SGD"]},
 }
 SIZE, HEADS, FRAMES, BATCH, LABELS = 32, 4, 12, 2, 9
 

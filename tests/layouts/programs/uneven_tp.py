@@ -13,10 +13,15 @@ from torch.nn import functional as F
 LAYOUTS = {"one": 1, "tp2": 2}
 VARIANTS = ("", "sgd")
 BUGS = {
-    "pad_takes_part": {"layout": "tp2", "near": [r"Scores", r"index_fill|exp|sum"]},
-    "head_cut_in_halves": {"layout": "tp2", "near": [r"tower\.1\.look"]},
-    "bias_of_hidden_shifted": {"layout": "tp2", "rank": 1, "near": [r"tower\.0\.hide"]},
-    "sum_missing": {"layout": "tp2", "near": [r"tower\.0\.look"]},
+    "pad_takes_part": {"layout": "tp2", "near": ["Scores", "index_fill|exp|sum"]},
+    "head_cut_in_halves": {"layout": "tp2", "within": r"tower\.1", "near": [r"tower\.1\.look"]},
+    "bias_of_hidden_shifted": {
+        "layout": "tp2",
+        "rank": 1,
+        "within": r"tower\.0",
+        "near": [r"tower\.0\.hide"],
+    },
+    "sum_missing": {"layout": "tp2", "within": r"tower\.0", "near": [r"tower\.0\.look"]},
 }
 SIZE, HEADS, EACH, HIDDEN, WORDS, LENGTH = 18, 3, 6, 33, 45, 7
 

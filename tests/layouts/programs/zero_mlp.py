@@ -15,10 +15,10 @@ BUGS = {
     "update_not_sent": {
         "layout": "zero2",
         "rank": 1,
-        "near": [r"broadcast", r"step", r"update of the weights"],
+        "near": ["broadcast", "step", "update of the weights"],
     },
-    "rate_of_one_rank": {"layout": "zero4", "near": [r"ZeroRedundancy", r"Adam", r"step"]},
-    "mean_of_sums": {"layout": "zero2", "variant": "sgd", "near": [r"mse_loss", r"smooth_l1"]},
+    "rate_of_one_rank": {"layout": "zero4", "near": ["ZeroRedundancy", "Adam", "step"]},
+    "mean_of_sums": {"layout": "zero2", "variant": "sgd", "near": ["mse_loss", "smooth_l1"]},
     "second_layer_scaled": {"layout": "zero2", "rank": 0, "near": [r"body\.(2|3)"]},
     "previous_batch": {"layout": "zero4", "rank": 1, "near": [r"body\.0"]},
 }
