@@ -24,6 +24,7 @@
 #include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/judge/operation_facts.h"
+#include "engine/compare/layouts/join_ranks.h"
 #include "engine/compare/measure/measure_tensors.h"
 #include "engine/compare/relations/carried.h"
 #include "engine/compare/repeat_spread.h"
@@ -106,7 +107,8 @@ class CompareVerb : public Verb {
     const bool checkpoints =
         checkpoint::LooksLikeCheckpoint(target_) && checkpoint::LooksLikeCheckpoint(golden_);
     MSPROBE_ASSIGN_OR_RETURN(const compare::FailOn limits, reports_.Limits());
-    MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, ranks_.Options());
+    MSPROBE_ASSIGN_OR_RETURN(PairOptions selection, ranks_.Options());
+    selection.join = true;
     MSPROBE_ASSIGN_OR_RETURN(
         const PairedDumps paired,
         checkpoints ? PairCheckpoints() : PairDumps(target_, golden_, selection));
@@ -360,8 +362,20 @@ class CompareVerb : public Verb {
         options->mapped_counts ? left : std::min(options->max_resident_tensor_bytes, left);
   }
 
-  Result<compare::Comparison> ComparePair(size_t index, const DumpPair& pair, MemoryBudget* memory,
-                                          CompareOutput& out) const {
+  // The dumps of both sides; of a side with several ranks the dump that they were joined to.
+  Result<std::pair<Dump, Dump>> ReadSides(const DumpPair& pair, MemoryBudget* memory,
+                                          std::vector<std::string>* notes) const {
+    if (!pair.joined.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(Dump one, dumps_.Read(!pair.joins_target, pair, memory));
+      MSPROBE_ASSIGN_OR_RETURN(auto ranks, dumps_.ReadRanks(pair, memory));
+      MSPROBE_ASSIGN_OR_RETURN(
+          compare::layouts::JoinedRun joined,
+          compare::layouts::JoinRanks(std::move(ranks), one,
+                                      pair.joins_target ? pair.target : pair.golden));
+      *notes = std::move(joined.notes);
+      return pair.joins_target ? std::pair(std::move(joined.dump), std::move(one))
+                               : std::pair(std::move(one), std::move(joined.dump));
+    }
     std::optional<Result<Dump>> sides[2];
     const auto read = [&](size_t i) { sides[i] = dumps_.Read(i == 0, pair, memory); };
     // With two cores the two dumps are read at the same time, one on each core. With more cores one
@@ -373,6 +387,14 @@ class CompareVerb : public Verb {
     }
     MSPROBE_ASSIGN_OR_RETURN(Dump target, *std::move(sides[0]));
     MSPROBE_ASSIGN_OR_RETURN(Dump golden, *std::move(sides[1]));
+    return std::pair(std::move(target), std::move(golden));
+  }
+
+  Result<compare::Comparison> ComparePair(size_t index, const DumpPair& pair, MemoryBudget* memory,
+                                          CompareOutput& out) const {
+    std::vector<std::string> notes;
+    MSPROBE_ASSIGN_OR_RETURN(auto sides, ReadSides(pair, memory, &notes));
+    auto& [target, golden] = sides;
     const std::string label =
         fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size());
     compare::CompareOptions options = WithProgress(index, label, out);
@@ -385,9 +407,12 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(std::deque<Dump> repeats, ReadRepeats(index, memory));
     LimitTensors(memory->left(), &options);
     options.carried = carried_.Of(pair.rank);
+    // Another layout adds numbers up in another order.
+    if (!pair.joined.empty()) options.exactness = compare::Exactness::kTolerant;
     Result<compare::Comparison> comparison = compare::CompareWithRepeats(
         std::move(target), std::move(golden), options, std::move(repeats));
     if (comparison.ok()) {
+      comparison->not_observed.insert(comparison->not_observed.begin(), notes.begin(), notes.end());
       // A value without a partner has a row of its own: there may be more rows than were estimated.
       const size_t leaves = comparison->target.leaves.size() + comparison->golden.leaves.size();
       const uint64_t counted = MemoryForComparing(0, leaves);

@@ -216,6 +216,10 @@ class Pairing {
       }
       MSPROBE_RETURN_IF_ERROR(Select(options_.ranks, "rank", side->path, options_, found, &out_));
     }
+    if (options_.join && !options_.common && !options_.ranks && (a.size() == 1) != (b.size() == 1)) {
+      Join(step, a, b);
+      return Status::Ok();
+    }
     if (options_.by_order && HaveNoneInCommon(ranks, golden_ranks)) {
       // Both are sorted.
       for (size_t i = 0; i < a.size(); ++i) Add(step, a[i].rank, a[i], b[i]);
@@ -233,6 +237,17 @@ class Pairing {
     return Status::Ok();
   }
 
+  void Join(int step, const std::vector<dump::DumpLocation>& a,
+            const std::vector<dump::DumpLocation>& b) {
+    const bool target = a.size() > 1;
+    DumpPair pair{.target = target ? target_.path : a[0].path,
+                  .golden = target ? b[0].path : golden_.path,
+                  .step = step,
+                  .joins_target = target};
+    for (const dump::DumpLocation& dump : target ? a : b) pair.joined.push_back({dump.rank, dump.path});
+    out_.pairs.push_back(std::move(pair));
+  }
+
   void Add(int step, int rank, const dump::DumpLocation& target, const dump::DumpLocation& golden) {
     const auto is_debug = [](const std::string& path) { return BaseName(path) == "debug.json"; };
     out_.pairs.push_back(
@@ -244,6 +259,7 @@ class Pairing {
   PairedDumps out_;
 };
 
+// "" for the folder of a run, whose ranks are several dumps.
 std::string DumpFileOf(const std::string& path) {
   if (!IsDirectory(path)) return path;
   Result<std::string> located = dump::LocateDump(path);
@@ -272,7 +288,9 @@ Result<PairedDumps> PairDumps(const std::string& target, const std::string& gold
 }
 
 uint64_t FileSizes(const DumpPair& pair) {
-  return FileSize(DumpFileOf(pair.target)) + FileSize(DumpFileOf(pair.golden));
+  uint64_t size = FileSize(DumpFileOf(pair.target)) + FileSize(DumpFileOf(pair.golden));
+  for (const DumpPair::RankPath& rank : pair.joined) size += FileSize(DumpFileOf(rank.path));
+  return size;
 }
 
 void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t memory,

@@ -4,11 +4,14 @@
 //   MSPROBE_ASSIGN_OR_RETURN(Dump target, dumps_.Read(true, pair, &budget));
 #pragma once
 
+#include <deque>
 #include <string>
+#include <utility>
 
 #include "cli/command_line/flags.h"
 #include "cli/inputs/compare_inputs.h"
 #include "engine/base/status.h"
+#include "engine/compare/layouts/join_ranks.h"
 #include "engine/dump/read/reader.h"
 
 namespace msprobe::cli {
@@ -26,12 +29,25 @@ class DumpFlags {
   bool given() const { return !target_.empty() || !golden_.empty(); }
   bool no_files() const { return no_files_; }
 
-  // Reads one side of the pair.
+  // Reads one side of the pair, which is one dump.
   Result<Dump> Read(bool is_target, const DumpPair& pair, MemoryBudget* budget) const {
     const std::string& folder = is_target ? target_ : golden_;
     ReadOptions options;
     if (no_files_ || !folder.empty()) options.tensor_folder = no_files_ ? "" : folder;
     return dump::ReadDump(is_target ? pair.target : pair.golden, budget, options);
+  }
+
+  // Reads the side that has several ranks.
+  Result<std::deque<compare::layouts::RankDump>> ReadRanks(const DumpPair& pair,
+                                                            MemoryBudget* budget) const {
+    ReadOptions options;
+    options.tensor_folder = "";
+    std::deque<compare::layouts::RankDump> ranks;
+    for (const DumpPair::RankPath& rank : pair.joined) {
+      MSPROBE_ASSIGN_OR_RETURN(Dump dump, dump::ReadDump(rank.path, budget, options));
+      ranks.push_back({rank.rank, std::move(dump)});
+    }
+    return ranks;
   }
 
  private:

@@ -146,6 +146,20 @@ void NoteWhatWasNotObserved(Comparison* c) {
   }
 }
 
+// How the values of ranks were joined (layouts/), beside the rows that they are in.
+void NoteJoined(Comparison* c) {
+  if (c->target.joined.empty() && c->golden.joined.empty()) return;
+  c->notes.resize(c->rows.size());
+  for (size_t i = 0; i < c->rows.size(); ++i) {
+    const Row& row = c->rows[i];
+    const JoinedLeaf* joined = row.target >= 0 ? c->target.JoinedOf(row.target) : nullptr;
+    if (joined == nullptr && row.golden >= 0) joined = c->golden.JoinedOf(row.golden);
+    if (joined == nullptr) continue;
+    std::string& note = c->notes[i];
+    note += fmt::format("{}joined: {}", note.empty() ? "" : "; ", joined->how);
+  }
+}
+
 // Makes gradients of an API call's inputs that differ unknown, when the two tools list these
 // gradients in different orders: their partners are then uncertain. A gradient that is wrong still
 // shows as a wrong input of the next backward call.
@@ -244,6 +258,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   c.rows = std::move(aligned.rows);
   c.forward_of = std::move(aligned.forward_of);
   MeasureRows(options, &c);
+  NoteJoined(&c);
   ForgiveUnrecordedChanges(&c);
   ForgiveImplementations(&c);
   ForgiveEqualArguments(&c);

@@ -140,6 +140,25 @@ struct LeafRest {
   double max = 0, min = 0, norm = 0;
 };
 
+// The part of a DTensor that a tensor is, as the dump spells it.
+struct LeafShard {
+  uint32_t leaf = 0;              // index into Dump::leaves
+  std::string_view mesh;          // "[[0, 1], [2, 3]]"
+  std::string_view placements;    // [{"Shard": {"dim": 0}}, {"Replicate": {}}]
+  std::string_view global_shape;  // "[8, 16]"; "" where the dump does not say
+};
+
+// Of a value that was joined of those of several ranks (compare/layouts): how, and what is known of it.
+struct JoinedLeaf {
+  uint32_t leaf = 0;     // index into Dump::leaves
+  std::string_view how;  // "Shard(2) of ranks 0, 1"
+  // A sum over ranks: of its statistics only the mean is known, the others are bounds.
+  bool sum = false;
+  // Which numbers of its sketch are known. Its grid says itself whether it is.
+  bool rows = false, squares = false, wave = false;
+  kernels::Sketch sketch;
+};
+
 // A parameter or buffer that the run began with.
 struct Weight {
   std::string_view name;         // "encoder.ln.weight"
@@ -203,6 +222,11 @@ struct Dump {
   LeafTexts strides;                   // of tensors that are not contiguous, in elements: "[1, 4]"
   LeafTexts sketches;                  // as the file spells them: SketchOf
   std::vector<LeafRest> rests;         // of tensors with extremes, in the order of their leaves
+  std::vector<LeafShard> shards;       // of DTensors (ours only), in the order of their leaves
+  // Of a dump that was joined of those of several ranks: of each joined value, in the order of their
+  // leaves; and the dumps of the ranks.
+  std::vector<JoinedLeaf> joined;
+  std::vector<std::shared_ptr<const Dump>> ranks;
   std::vector<Weight> weights;         // of weights.json: at the first start of a run only
   std::vector<Signature> signatures;   // of signatures.json (ours only), sorted by api
   std::vector<CompiledCode> compiled;  // of coverage.json (ours only), one for each module
@@ -249,6 +273,14 @@ struct Dump {
           return static_cast<int64_t>(item.leaf) < index;
         });
     const bool here = found != rests.end() && static_cast<int64_t>(found->leaf) == leaf;
+    return here ? &*found : nullptr;
+  }
+  // Null: the dump was not joined, or not this value.
+  const JoinedLeaf* JoinedOf(int32_t leaf) const {
+    const auto found = std::lower_bound(
+        joined.begin(), joined.end(), leaf,
+        [](const JoinedLeaf& item, int32_t index) { return static_cast<int64_t>(item.leaf) < index; });
+    const bool here = found != joined.end() && static_cast<int64_t>(found->leaf) == leaf;
     return here ? &*found : nullptr;
   }
   // The state of the generator when a call began; "": it draws no random numbers, or the dump does not

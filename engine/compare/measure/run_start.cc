@@ -156,22 +156,11 @@ std::string CompareStepNumbers(const Dump& target, const Dump& golden) {
   return fmt::format("step {} of the target is compared with step {} of the golden", t, g);
 }
 
-// How many processes the run of a dump had; 0: not known.
-size_t ProcessesOf(const Dump& dump) {
-  const Result<dump::ParallelLayout> layout = dump::ParallelLayoutOf(dump);
-  if (!layout.ok()) return 0;
-  size_t processes = 0;
-  for (const dump::ParallelLayout::Group& group : layout->groups)
-    processes = std::max(processes, group.ranks.size());
-  // A run of one process has no group, and a folder without a number.
-  const bool is_alone = dump.path.ends_with("/rank/dump.json") && !dump.provenance.empty();
-  return processes == 0 && is_alone ? 1 : processes;
-}
-
 // A sentence on two ranks of runs that are divided in other ways; "" where both have as many ranks.
 std::string CompareLayouts(const Dump& target, const Dump& golden) {
   const size_t t = ProcessesOf(target), g = ProcessesOf(golden);
-  if (t == 0 || g == 0 || t == g) return "";
+  const bool joined = !target.ranks.empty() || !golden.ranks.empty();
+  if (joined || t == 0 || g == 0 || t == g) return "";
   return fmt::format(
       "the target ran on {} rank{}, the golden on {}: ranks of other layouts hold other parts of "
       "values, and what differs may be no error; record both runs on the same number of ranks",
@@ -204,6 +193,17 @@ std::string Joined(std::string text, std::string_view more) {
 }
 
 }  // namespace
+
+size_t ProcessesOf(const Dump& dump) {
+  const Result<dump::ParallelLayout> layout = dump::ParallelLayoutOf(dump);
+  if (!layout.ok()) return 0;
+  size_t processes = 0;
+  for (const dump::ParallelLayout::Group& group : layout->groups)
+    processes = std::max(processes, group.ranks.size());
+  // A run of one process has no group, and a folder without a number.
+  const bool is_alone = dump.path.ends_with("/rank/dump.json") && !dump.provenance.empty();
+  return processes == 0 && is_alone ? 1 : processes;
+}
 
 void CompareRunStarts(Comparison* comparison) {
   comparison->run_start = {

@@ -40,6 +40,7 @@ double MomentsApart(const Moments& a, const Moments& b, double terms) {
   if (a.not_finite > 0) return 0;
   const double size = std::max(LargestOf(b), terms), rms = std::max(b.Rms(), terms);
   if (size == 0 || rms == 0) return LargestOf(a) == 0 ? 0 : kInfinity;
+  if (a.mean_only || b.mean_only) return Of(a.mean - b.mean, rms);
   const double root = std::sqrt(static_cast<double>(b.n));
   return std::max({Of(a.high - b.high, size), Of(a.low - b.low, size), Of(a.mean - b.mean, rms),
                    Of(a.norm - b.norm, rms * root)});
@@ -50,6 +51,27 @@ double RowsApart(std::complex<double> rows, double squares, std::complex<double>
                  double other_squares, double size) {
   const double roots = std::sqrt(std::max(squares, 0.0)) - std::sqrt(std::max(other_squares, 0.0));
   return std::max(Of(std::abs(rows - other_rows), size), Of(roots, size));
+}
+
+// Of values that were joined of those of several ranks: by the numbers that both have. They are turned by
+// phases, which are rounded to 2^-28 (kernels/sketch.h).
+void CompareJoined(const RowSketch& x, const RowSketch& y, double size, Gap* gap) {
+  const auto off = [&](const std::complex<double>& a, const std::complex<double>& b) {
+    return Of(std::max(0.0, std::abs(a - b) - 0x1p-26 * size), size);
+  };
+  const auto root = [](double squares) { return std::sqrt(std::max(squares, 0.0)); };
+  double rows = 0;
+  if (x.has_rows && y.has_rows) rows = off(x.sums.rows, y.sums.rows);
+  if (x.has_squares && y.has_squares)
+    rows = std::max(rows, off(root(x.sums.squares), root(y.sums.squares)));
+  double order = rows;
+  if (x.has_wave && y.has_wave) order = std::max(order, off(x.sums.wave, y.sums.wave));
+  if (x.sums.grid && y.sums.grid) order = std::max(order, off(*x.sums.grid, *y.sums.grid));
+  gap->told = true;
+  gap->vector = !x.has_rows || !x.has_squares || !y.has_rows || !y.has_squares ||
+                (x.rows == 1 && x.columns > 1);
+  gap->in_order = std::max(gap->moments, order);
+  gap->rows = gap->vector ? gap->moments : std::max(gap->moments, rows);
 }
 
 // What the sketches of several values add up to.
@@ -153,6 +175,10 @@ Gap Figures::Between(ValueId v, ValueId w, double terms) const {
   const double size = std::max(b.Rms(), terms) * std::sqrt(static_cast<double>(b.n));
   const auto compare = [&](const RowSketch& x, const RowSketch& y) {
     const double rows = RowsApart(x.sums.rows, x.sums.squares, y.sums.rows, y.sums.squares, size);
+    if (x.joined || y.joined) {
+      CompareJoined(x, y, size, &gap);
+      return;
+    }
     gap.told = true;
     gap.vector = x.rows == 1 && x.columns > 1;
     gap.in_order = std::max({gap.moments, rows, Of(std::abs(x.sums.wave - y.sums.wave), size)});

@@ -147,14 +147,19 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   bool like = SameElements(a.moments, b.moments);
   if (!a.IsFloat() || !b.IsFloat()) {  // integers do not round
     const Apart apart = ApartOf(v, w, 0);
-    like = like && (!apart.proven || apart.one_row || apart.rows <= kOwnRoundings * kDouble);
-    r.strength = !like ? Strength::kNone : a.dtype != b.dtype ? Strength::kNear : Strength::kSame;
+    // Means of parts add up to that of the whole as far as they have digits.
+    const double exactly = apart.joined ? kDigits : kOwnRoundings * kDouble;
+    like = like && (!apart.proven || apart.one_row || apart.rows <= exactly);
+    const bool in_order = apart.joined && apart.joined_in_order;
+    r.strength = !like                              ? Strength::kNone
+                 : a.dtype != b.dtype || in_order ? Strength::kNear
+                                                    : Strength::kSame;
     r.error = like ? 0 : kInfinity;
     r.bound = 0;
     r.like = like;
     r.proven = like && apart.proven &&
                ((r.strength == Strength::kSame && !apart.one_row) ||
-                apart.in_order <= kOwnRoundings * kDouble);
+                apart.in_order <= exactly);
     return r;
   }
   if (a.dtype.dtype() != b.dtype.dtype()) {

@@ -17,7 +17,10 @@ double Moments::Size() const { return std::max(std::abs(high), std::abs(low)); }
 Moments MomentsOf(const Dump& dump, int32_t index) {
   const Leaf& leaf = dump.leaves[index];
   Moments m;
-  if (leaf.kind != LeafKind::kTensor || !leaf.has_stats || leaf.norm.empty()) return m;
+  const JoinedLeaf* joined = dump.JoinedOf(index);
+  m.mean_only = joined != nullptr && joined->sum;
+  if (leaf.kind != LeafKind::kTensor || !leaf.has_stats || (leaf.norm.empty() && !m.mean_only))
+    return m;
   const ElementCounts& counts = *leaf.counts;
   m.n = std::max<int64_t>(leaf.shape.elements(), 0);
   m.not_finite = std::max<int64_t>(counts.nan, 0) + std::max<int64_t>(counts.pos_inf, 0) +
@@ -54,6 +57,7 @@ Moments Join(std::span<const Moments> parts) {
     all.not_finite += part.not_finite;
     all.zeros = all.zeros < 0 || part.zeros < 0 ? -1 : all.zeros + part.zeros;
     all.extremes += part.extremes;
+    all.mean_only |= part.mean_only;
   }
   all.known = true;
   all.mean = all.n > 0 ? sum / static_cast<double>(all.n) : 0;
@@ -80,12 +84,12 @@ double Distance(const Moments& a, const Moments& b, double terms) {
   const double ends = std::max(std::abs(a.high - b.high), std::abs(a.low - b.low)) / size;
   const double mean = std::abs(a.mean - b.mean) / rms;
   const double norm = std::abs(a.norm - b.norm) / (rms * std::sqrt(static_cast<double>(b.n)));
-  const double distance = std::max({ends, mean, norm});
+  const double distance = a.mean_only || b.mean_only ? mean : std::max({ends, mean, norm});
   return std::isnan(distance) ? kInfinity : distance;
 }
 
 bool SameElements(const Moments& a, const Moments& b) {
-  if (!a.known || !b.known) return false;
+  if (!a.known || !b.known || a.mean_only || b.mean_only) return false;
   return a.n == b.n && a.high == b.high && a.low == b.low &&
          (a.zeros == b.zeros || a.zeros < 0 || b.zeros < 0) && a.not_finite == b.not_finite &&
          a.extremes == b.extremes && std::abs(a.norm - b.norm) <= kDigits * b.norm &&

@@ -18,6 +18,10 @@ namespace msprobe::compare::relations {
 struct RowSketch {
   int64_t rows = 0, columns = 0;  // 0 rows: none was recorded
   kernels::Sketch sums;
+  // Which of its numbers are known: of a value that was joined of those of several ranks not all. Its
+  // grid says itself whether it is.
+  bool has_rows = true, has_squares = true, has_wave = true;
+  bool joined = false;
   bool known() const { return rows > 0; }
 };
 
@@ -34,6 +38,9 @@ struct Apart {
   bool proven = false;    // by sketches; false: moments alone say so
   bool compared = false;  // `in_order` is that of the elements themselves
   bool one_row = false;   // a vector: only moments tell whether its elements stand in another order
+  // One of the two was joined of those of several ranks: that its elements stand in the golden's order is
+  // known as exactly as phases are rounded.
+  bool joined = false, joined_in_order = false;
 };
 // Of two sketches of equal rows and columns, relative to `size`: the norm of the elements, at least
 // that of the terms that were added up to them.

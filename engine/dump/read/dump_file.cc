@@ -145,6 +145,7 @@ Status Append(std::string_view path, Entries* piece, size_t done, size_t size, E
   append(&piece->strides, &all->strides);
   append(&piece->sketches, &all->sketches);
   append(&piece->rests, &all->rests);
+  append(&piece->shards, &all->shards);
   const auto append_records = [&](RecordTexts* from, RecordTexts* to) {
     for (RecordText& item : *from) item.record += static_cast<uint32_t>(records);
     to->insert(to->end(), from->begin(), from->end());
@@ -345,6 +346,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     dump->strides = std::move(parsed.all.strides);
     dump->sketches = std::move(parsed.all.sketches);
     dump->rests = std::move(parsed.all.rests);
+    dump->shards = std::move(parsed.all.shards);
     dump->random_draws = std::move(parsed.all.random_draws);
     dump->precisions = std::move(parsed.all.precisions);
     *stack_keys = std::move(parsed.all.stack_keys);

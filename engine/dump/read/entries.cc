@@ -143,6 +143,7 @@ void EntryParser::SortBySlot(uint32_t first) {
   for (LeafTexts* texts : {&out_.unwritten, &out_.unreadable, &out_.strides, &out_.sketches})
     follow(texts);
   follow(&out_.rests);
+  follow(&out_.shards);
 }
 
 std::string_view EntryParser::KnownApi(std::string_view api) {

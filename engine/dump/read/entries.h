@@ -31,6 +31,7 @@ struct Entries {
   // Of single leaves, which count from the start of this run.
   LeafTexts unwritten, unreadable, strides, sketches;
   std::vector<LeafRest> rests;
+  std::vector<LeafShard> shards;
   RecordTexts random_draws, precisions;      // RecordText::record counts from the start of this run
   std::vector<std::string_view> stack_keys;  // the "stack" member of each record; "" when absent
   TextArena arena;
@@ -51,6 +52,7 @@ struct Entries {
     strides.clear();
     sketches.clear();
     rests.clear();
+    shards.clear();
     random_draws.clear();
     precisions.clear();
     stack_keys.clear();

@@ -193,6 +193,7 @@ struct LeafParser::Members {
   ElementCounts counts;
   bool counted = false;
   LeafRest rest;
+  LeafShard shard;
 };
 
 namespace {
@@ -203,6 +204,11 @@ int64_t* CountNamed(std::string_view k, ElementCounts* counts) {
   if (Is(k, "pos_inf")) return &counts->pos_inf;
   if (Is(k, "neg_inf")) return &counts->neg_inf;
   return Is(k, "zero") ? &counts->zero : nullptr;
+}
+std::string_view* ShardMember(std::string_view k, LeafShard* shard) {
+  if (Is(k, "device_mesh")) return &shard->mesh;
+  if (Is(k, "placements")) return &shard->placements;
+  return Is(k, "global_shape") ? &shard->global_shape : nullptr;
 }
 double* RestNamed(std::string_view k, LeafRest* rest) {
   if (Is(k, "rest_max")) return &rest->max;
@@ -276,6 +282,8 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
     AppendListText(json_, &scratch_);
     out_->strides.push_back(
         {static_cast<uint32_t>(out_->leaves.size() - 1), out_->arena.Copy(scratch_)});
+  } else if (std::string_view* of_shard = ShardMember(k, &read->shard); of_shard != nullptr) {
+    json_->Raw(of_shard);
   } else if (Is(k, "extremes")) {
     read->rest.extremes = Count();
   } else if (double* rest = RestNamed(k, &read->rest); rest != nullptr) {
@@ -311,6 +319,10 @@ void LeafParser::ReadObject(std::string_view path, Leaf* leaf) {
   if (read.rest.extremes > 0) {
     read.rest.leaf = static_cast<uint32_t>(out_->leaves.size() - 1);
     out_->rests.push_back(read.rest);
+  }
+  if (!read.shard.placements.empty()) {
+    read.shard.leaf = static_cast<uint32_t>(out_->leaves.size() - 1);
+    out_->shards.push_back(read.shard);
   }
   if (read.counted) leaf->counts = &out_->counts.emplace_back(read.counts);
   // "Functional.linear.0.forward.input.0.pt": the name without its extension.

@@ -1,0 +1,242 @@
+#include "engine/compare/layouts/join_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+
+#include "engine/compare/align/align.h"
+#include "engine/compare/layouts/joined_dump.h"
+#include "engine/compare/measure/run_start.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/dump/write/parallel_layout.h"
+
+namespace msprobe::compare::layouts {
+namespace {
+
+using Kind = ValueLayout::Kind;
+
+// A factor is one of the run if so many of the gradients have it.
+constexpr double kShareOfFactor = 0.3, kNearFactor = 2e-3;
+
+class Joining {
+ public:
+  Joining(std::span<const RankRun> runs, const Dump& golden, const std::string& path)
+      : runs_(runs), golden_(golden), facts_(runs), joined_(runs, JoinCalls(runs), golden, path) {
+    FindPartners();
+    wrapped_ = std::any_of(runs.begin(), runs.end(), [](const RankRun& run) {
+      const Result<dump::ParallelLayout> layout = dump::ParallelLayoutOf(*run.dump);
+      return layout.ok() && std::any_of(layout->wrappers.begin(), layout->wrappers.end(),
+                                        [](const auto& wrapper) {
+                                          return wrapper.kind == "DistributedDataParallel";
+                                        });
+    });
+  }
+
+  JoinedRun Run() {
+    const size_t leaves = joined_.values().size();
+    std::vector<ValueLayout> layouts(leaves);
+    for (size_t i = 0; i < leaves; ++i) {
+      if (partner_[i] >= 0) layouts[i] = LayoutOf(i, /*averaged=*/false);
+    }
+    factor_ = FactorOfGradients(layouts);
+    for (size_t i = 0; i < leaves; ++i) {
+      if (partner_[i] < 0 || !IsTensor(i)) continue;
+      if (factor_ > 1 && IsLoss(i)) layouts[i] = LayoutOf(i, /*averaged=*/true);
+      known_.emplace(ContentOf(i), i);
+    }
+    for (size_t i = 0; i < leaves; ++i) Fill(i, &layouts);
+    JoinedRun run;
+    Describe(layouts, &run.notes);
+    run.dump = joined_.Take();
+    return run;
+  }
+
+ private:
+  void FindPartners() {
+    partner_.assign(joined_.values().size(), -1);
+    CompareOptions options;
+    for (const Row& row : AlignDumps(joined_.dump(), golden_, options).rows) {
+      if (row.target >= 0 && row.golden >= 0) partner_[row.target] = row.golden;
+    }
+  }
+
+  const Leaf& LeafAt(size_t i) { return joined_.dump().leaves[i]; }
+  const Record& RecordAt(size_t i) { return joined_.dump().records[LeafAt(i).record]; }
+  bool IsTensor(size_t i) { return LeafAt(i).kind == LeafKind::kTensor; }
+  // A float without dimensions of a forward call: each rank has that of its part of the batch.
+  bool IsLoss(size_t i) {
+    return LeafAt(i).shape.elements() == 1 && RecordAt(i).direction == Direction::kForward &&
+           !IsOptimizerCall(RecordAt(i).api);
+  }
+
+  ValueLayout LayoutOf(size_t i, bool averaged) {
+    if (!IsTensor(i)) return {};
+    const Leaf& golden = golden_.leaves[partner_[i]];
+    const Direction direction = RecordAt(i).direction;
+    return facts_.Of(joined_.values()[i],
+                     {.whole = golden.shape,
+                      .content = ContentKey(golden),
+                      .averaged = averaged,
+                      .gradient = wrapped_ && direction == Direction::kParameterGrad});
+  }
+
+  uint64_t ContentOf(size_t i) const {
+    uint64_t hash = 1;
+    for (const ValuePart& part : joined_.values()[i]) {
+      const uint64_t content = ContentKey(facts_.LeafOf(part));
+      hash = (hash ^ content ^ static_cast<uint64_t>(part.run + 1) * 0x9e3779b97f4a7c15) *
+             0xff51afd7ed558ccd;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+
+  static bool IsBackward(Direction direction) {
+    return direction == Direction::kBackward || direction == Direction::kParameterGrad;
+  }
+
+  double RatioOf(size_t i, const ValueLayout& layout) {
+    const Leaf& golden = golden_.leaves[partner_[i]];
+    const JoinedNumbers n =
+        JoinNumbers(layout, joined_.values()[i], runs_, golden.shape, /*factor=*/1);
+    return n.known && golden.norm_value > 0 ? n.norm / golden.norm_value : 0;
+  }
+
+  // What each gradient is a multiple of: a rank that computes the mean over its part of the batch has
+  // as many times the golden's gradients as there are parts. 1: they are as the golden's.
+  double FactorOfGradients(const std::vector<ValueLayout>& layouts) {
+    std::vector<double> ratios;
+    size_t parts = 1;
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      const ValueLayout& layout = layouts[i];
+      if (layout.kind != Kind::kWhole && layout.kind != Kind::kShards) continue;
+      const Leaf& golden = golden_.leaves[partner_[i]];
+      if (RecordAt(i).direction == Direction::kForward && layout.kind == Kind::kShards)
+        parts = std::max(parts, layout.places.size());
+      if (RecordAt(i).direction != Direction::kBackward || golden.shape.elements() < 4) continue;
+      if (const double ratio = RatioOf(i, layout); std::isfinite(ratio) && ratio > 0)
+        ratios.push_back(ratio);
+    }
+    const auto near = [&](double factor) {
+      return std::count_if(ratios.begin(), ratios.end(), [&](double ratio) {
+        return std::abs(ratio / factor - 1) < kNearFactor;
+      });
+    };
+    double best = 1;
+    for (size_t factor = 2; factor <= parts; ++factor) {
+      if (near(static_cast<double>(factor)) > near(best)) best = static_cast<double>(factor);
+    }
+    const auto share = static_cast<double>(near(best)) / std::max<double>(1, ratios.size());
+    return share > kShareOfFactor ? best : 1;
+  }
+
+  // Gradients that were added up over the ranks already have no factor any more.
+  double FactorAt(size_t i, const ValueLayout& layout) {
+    const Direction direction = RecordAt(i).direction;
+    if (factor_ == 1 || !IsBackward(direction)) return 1;
+    if (layout.kind == Kind::kUnknown || layout.kind == Kind::kDivergent) return 1;
+    if (partner_[i] < 0) return factor_;
+    if (layout.kind == Kind::kWhole &&
+        ContentKey(LeafAt(i)) == ContentKey(golden_.leaves[partner_[i]]))
+      return 1;
+    if (direction != Direction::kParameterGrad || layout.kind == Kind::kSum) return factor_;
+    const double ratio = RatioOf(i, layout);
+    return std::abs(ratio - factor_) < std::abs(ratio - 1) ? factor_ : 1;
+  }
+
+  void Fill(size_t i, std::vector<ValueLayout>* layouts) {
+    if (!IsTensor(i)) {
+      joined_.Keep(i);
+      return;
+    }
+    ValueLayout& layout = (*layouts)[i];
+    Shape whole = LeafAt(i).shape;
+    if (partner_[i] >= 0) {
+      if (layout.kind != Kind::kUnknown) whole = golden_.leaves[partner_[i]].shape;
+    } else if (const auto found = known_.find(ContentOf(i)); found != known_.end()) {
+      layout = (*layouts)[found->second];
+      if (layout.kind != Kind::kUnknown) whole = golden_.leaves[partner_[found->second]].shape;
+    } else {
+      layout = facts_.Of(joined_.values()[i], {.whole = Shape()});
+    }
+    if (layout.kind == Kind::kUnknown) layout.places = {{0}};
+    joined_.Set(i, layout, whole, FactorAt(i, layout));
+  }
+
+  void Describe(const std::vector<ValueLayout>& layouts, std::vector<std::string>* notes) {
+    std::map<Kind, int64_t> counts;
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      if (IsTensor(i)) ++counts[layouts[i].kind];
+    }
+    notes->push_back(fmt::format(
+        "the {} ranks of the target were joined: {} values are whole on each rank that has them, {} "
+        "are joined of shards, {} are sums over ranks",
+        runs_.size(), counts[Kind::kWhole], counts[Kind::kShards],
+        counts[Kind::kSum] + counts[Kind::kMean]));
+    if (const int64_t open = counts[Kind::kDivergent] + counts[Kind::kUnknown]; open > 0)
+      notes->push_back(
+          fmt::format("{} values differ between ranks, and nothing says how they belong together",
+                      open));
+    if (factor_ != 1)
+      notes->push_back(fmt::format(
+          "before they are added up, the gradients of each rank are {} times the golden's: it computes "
+          "a mean over its part of the batch",
+          factor_));
+    for (const RankRun& run : runs_) {
+      for (const auto& [own, other] : run.modules.renamed())
+        notes->push_back(fmt::format("rank {}: {} is the golden's {}", run.rank,
+                                     own.empty() ? "the model" : own,
+                                     other.empty() ? "model" : other));
+    }
+  }
+
+  std::span<const RankRun> runs_;
+  const Dump& golden_;
+  const LayoutFacts facts_;
+  JoinedDump joined_;
+  std::vector<int32_t> partner_;  // of each leaf: the golden's
+  std::unordered_map<uint64_t, size_t> known_;  // a leaf with a partner, by the contents of all ranks
+  double factor_ = 1;
+  bool wrapped_ = false;
+};
+
+}  // namespace
+
+Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden,
+                            const std::string& path) {
+  if (const size_t processes = ProcessesOf(golden); processes > 1) {
+    return InvalidArgument()
+        .At(golden.path)
+        .Expected("the run of one process, with which all ranks together are compared")
+        .Found(fmt::format("one rank of {}", processes))
+        .Hint("--common compares the ranks that both sides have");
+  }
+  std::vector<dump::StepWeight> of_golden;
+  MSPROBE_RETURN_IF_ERROR(dump::ReadStepWeights(golden.folder, &of_golden));
+  std::vector<RankRun> runs;
+  for (RankDump& rank : ranks) {
+    std::vector<dump::StepWeight> own;
+    MSPROBE_RETURN_IF_ERROR(dump::ReadStepWeights(rank.dump.folder, &own));
+    runs.push_back({.rank = rank.rank,
+                    .dump = std::make_shared<const Dump>(std::move(rank.dump)),
+                    .modules = ModuleNames(own, of_golden)});
+  }
+  const bool any = std::any_of(runs.begin(), runs.end(), [](const RankRun& run) {
+    return std::any_of(run.dump->leaves.begin(), run.dump->leaves.end(), [](const Leaf& leaf) {
+      return leaf.kind == LeafKind::kTensor && leaf.has_stats;
+    });
+  });
+  if (!any) {
+    return InvalidArgument()
+        .At(path)
+        .Expected("statistics of tensors, of which those of the whole run can be made")
+        .Found("none")
+        .Hint("record with the task statistics or tensor");
+  }
+  return Joining(runs, golden, path).Run();
+}
+
+}  // namespace msprobe::compare::layouts

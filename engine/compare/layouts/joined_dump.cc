@@ -1,0 +1,242 @@
+#include "engine/compare/layouts/joined_dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/base/text.h"
+#include "engine/compare/model/record_keys.h"
+#include "engine/model/names.h"
+
+namespace msprobe::compare::layouts {
+namespace {
+
+std::string_view DirectionWord(Direction direction) {
+  switch (direction) {
+    case Direction::kForward:
+      return "forward";
+    case Direction::kBackward:
+      return "backward";
+    case Direction::kParameterGrad:
+      return "parameters_grad";
+    case Direction::kNone:
+      break;
+  }
+  return "";
+}
+
+bool NamesParameters(const Leaf& leaf, const Record& record) {
+  return IsOptimizerCall(record.api) && leaf.kind == LeafKind::kTensor;
+}
+
+}  // namespace
+
+JoinedDump::JoinedDump(std::span<const RankRun> runs, std::vector<JoinedCall> calls,
+                       const Dump& golden, const std::string& path)
+    : runs_(runs), calls_(std::move(calls)), call_of_name_(runs.size()) {
+  const Dump& first = *runs.front().dump;
+  dump_.path = path;
+  dump_.dialect = first.dialect;
+  dump_.dialect_detail = first.dialect_detail;
+  dump_.framework = first.framework;
+  dump_.task = Task::kStatistics;
+  dump_.level = first.level;
+  dump_.provenance = first.provenance;
+  dump_.signatures = first.signatures;
+  for (const RankRun& run : runs) {
+    if (!run.dump->complete) {
+      dump_.complete = false;
+      dump_.AddNote(fmt::format("rank {}: {}", run.rank, run.dump->note));
+    }
+    dump_.ranks.push_back(run.dump);
+  }
+  NameCalls(golden);
+  for (size_t i = 0; i < calls_.size(); ++i) AddCall(i);
+}
+
+// The calls of an API, and those of a module, are numbered as one process would number them.
+void JoinedDump::NameCalls(const Dump& golden) {
+  std::unordered_map<std::string, std::string_view> class_of;  // by the path of a module
+  for (const Record& r : golden.records) {
+    if (r.is_module) class_of.emplace(PathOfModule(r.api), r.api.view());
+  }
+  std::map<std::pair<std::string, Direction>, int64_t> counts;
+  apis_.resize(calls_.size());
+  numbers_.resize(calls_.size());
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    const RankCall& of = calls_[i].of.front();
+    const Record& r = runs_[of.run].dump->records[of.record];
+    std::string api(r.api.view());
+    if (r.is_module) {
+      const std::string module = runs_[of.run].modules.Of(PathOfModule(r.api));
+      const auto known = class_of.find(module);
+      const std::string_view front = r.api.view().substr(0, r.api.view().find('.') + 1);
+      api = known != class_of.end()
+                ? std::string(known->second)
+                : fmt::format("{}{}{}{}", front, module, module.empty() ? "" : ".",
+                              r.api.view().substr(r.api.view().rfind('.') + 1));
+    }
+    const int32_t forward = calls_[i].forward;
+    const bool follows = forward >= 0 && static_cast<size_t>(forward) < i;
+    numbers_[i] = follows ? numbers_[forward] : counts[{api, r.direction}]++;
+    apis_[i] = std::move(api);
+    for (const RankCall& c : calls_[i].of)
+      call_of_name_[c.run].emplace(runs_[c.run].dump->records[c.record].name.view(), i);
+  }
+}
+
+std::string JoinedDump::NameOf(size_t call) const {
+  const RankCall& of = calls_[call].of.front();
+  const Record& r = runs_[of.run].dump->records[of.record];
+  if (r.direction == Direction::kNone) return std::string(r.name.view());
+  return ComposeEntryName(apis_[call] + ".", numbers_[call], DirectionWord(r.direction),
+                          r.is_module);
+}
+
+void JoinedDump::AddCall(size_t call) {
+  const RankCall& of = calls_[call].of.front();
+  const Dump& from = *runs_[of.run].dump;
+  const Record& r = from.records[of.record];
+  const auto index = static_cast<uint32_t>(dump_.records.size());
+  Record record = r;
+  record.api = arena_.Copy(apis_[call]);
+  record.name = arena_.Copy(NameOf(call));
+  record.call = numbers_[call];
+  if (const auto found = call_of_name_[of.run].find(r.parent.view());
+      found != call_of_name_[of.run].end())
+    record.parent = arena_.Copy(NameOf(found->second));
+  if (!r.module.empty())
+    record.module = arena_.Copy(fmt::format("Module.{}{}",
+                                            runs_[of.run].modules.Of(PathOfModule(r.module)),
+                                            r.module.view().substr(r.module.view().rfind('.'))));
+  if (r.stack >= 0) {
+    record.stack = static_cast<int32_t>(dump_.stacks.size());
+    dump_.stacks.push_back(from.stacks[r.stack]);
+  }
+  if (r.group >= 0) {
+    record.group = static_cast<int32_t>(dump_.groups.size());
+    dump_.groups.push_back(from.groups[r.group]);
+  }
+  if (const std::string_view state = from.RandomStateOf(of.record); !state.empty())
+    dump_.random_draws.push_back({index, state});
+  if (const std::string_view policy = TextOf(from.precisions, of.record); !policy.empty())
+    dump_.precisions.push_back({index, policy});
+  if (!from.micro_steps.empty()) {
+    dump_.micro_steps.resize(index, 0);
+    dump_.micro_steps.push_back(from.micro_steps[of.record]);
+  }
+  AddLeaves(call, &record);
+  dump_.records.push_back(record);
+}
+
+// ".input.0"; of an optimizer the parameter has the golden's name.
+std::string JoinedDump::PlaceOf(const RankCall& of, const Leaf& leaf) const {
+  const Record& r = runs_[of.run].dump->records[of.record];
+  const std::string_view suffix = LeafSuffix(leaf, r);
+  if (!NamesParameters(leaf, r)) return std::string(suffix);
+  for (const std::string_view word : {".gradients.", ".weights.", ".state."}) {
+    const size_t at = suffix.find(word);
+    if (at == suffix.npos) continue;
+    const size_t end = at + word.size();
+    return fmt::format("{}{}", suffix.substr(0, end),
+                       runs_[of.run].modules.Of(suffix.substr(end)));
+  }
+  return std::string(suffix);
+}
+
+void JoinedDump::AddLeaves(size_t call, Record* record) {
+  struct Joined {
+    Slot slot;
+    std::string place;
+    std::vector<ValuePart> parts;
+  };
+  std::vector<Joined> joined;
+  std::map<std::pair<Slot, std::string>, size_t> known;
+  for (const RankCall& of : calls_[call].of) {
+    const Record& r = runs_[of.run].dump->records[of.record];
+    for (uint32_t i = r.first_leaf; i < r.first_leaf + r.leaf_count; ++i) {
+      const Leaf& leaf = runs_[of.run].dump->leaves[i];
+      std::string place = PlaceOf(of, leaf);
+      const auto [at, is_new] = known.emplace(std::pair(leaf.slot, place), joined.size());
+      if (is_new) joined.push_back({leaf.slot, std::move(place), {}});
+      joined[at->second].parts.push_back({of.run, static_cast<int32_t>(i)});
+    }
+  }
+  std::stable_sort(joined.begin(), joined.end(),
+                   [](const Joined& a, const Joined& b) { return a.slot < b.slot; });
+  record->first_leaf = static_cast<uint32_t>(dump_.leaves.size());
+  record->leaf_count = static_cast<uint32_t>(joined.size());
+  for (Joined& value : joined) {
+    const ValuePart& part = value.parts.front();
+    Leaf leaf = runs_[part.run].dump->leaves[part.leaf];
+    leaf.record = static_cast<uint32_t>(dump_.records.size());
+    leaf.name = arena_.Copy(fmt::format("{}{}", record->name.view(), value.place));
+    leaf.data_name = {};
+    leaf.checksum = {};
+    dump_.leaves.push_back(leaf);
+    values_.push_back(std::move(value.parts));
+  }
+}
+
+void JoinedDump::CopySide(const ValuePart& part, uint32_t leaf) {
+  const Dump& from = *runs_[part.run].dump;
+  const auto copy = [&](const LeafTexts& texts, LeafTexts* to) {
+    if (const std::string_view text = TextOf(texts, part.leaf); !text.empty())
+      to->push_back({leaf, text});
+  };
+  copy(from.unwritten, &dump_.unwritten);
+  copy(from.unreadable, &dump_.unreadable);
+  copy(from.strides, &dump_.strides);
+  copy(from.sketches, &dump_.sketches);
+  if (const LeafRest* rest = from.RestOf(part.leaf)) {
+    dump_.rests.push_back(*rest);
+    dump_.rests.back().leaf = leaf;
+  }
+}
+
+void JoinedDump::Keep(size_t leaf) { CopySide(values_[leaf].front(), static_cast<uint32_t>(leaf)); }
+
+void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, double factor) {
+  const std::vector<ValuePart>& parts = values_[index];
+  const auto at = static_cast<uint32_t>(index);
+  Leaf& leaf = dump_.leaves[index];
+  const bool same = layout.kind == ValueLayout::Kind::kWhole && factor == 1;
+  if (same || layout.places.empty()) {
+    Keep(index);
+    return;
+  }
+  const JoinedNumbers n = JoinNumbers(layout, parts, runs_, whole, factor);
+  leaf.shape = dump_.shapes.Of(whole.view());
+  leaf.has_stats = n.known;
+  const auto set = [&](double value, bool known, TextRef* text, double* number) {
+    *number = value;
+    *text = known ? arena_.Copy(fmt::format("{}", value)) : std::string_view();
+  };
+  const bool all = n.known && !n.joined.sum;
+  set(n.max, all, &leaf.max, &leaf.max_value);
+  set(n.min, all, &leaf.min, &leaf.min_value);
+  set(n.norm, all, &leaf.norm, &leaf.norm_value);
+  set(n.mean, n.known, &leaf.mean, &leaf.mean_value);
+  leaf.counts = &dump_.counts.emplace_back(n.counts);
+  std::string content;
+  AppendHex(&content, n.content, 16);
+  leaf.fingerprint = arena_.Copy(content);
+  JoinedLeaf joined = n.joined;
+  joined.leaf = at;
+  joined.how = arena_.Copy(Describe(layout, parts, runs_));
+  dump_.joined.push_back(joined);
+  if (n.rest.extremes > 0 && !n.joined.sum) {
+    dump_.rests.push_back(n.rest);
+    dump_.rests.back().leaf = at;
+  }
+}
+
+Dump JoinedDump::Take() {
+  arena_.Release(&dump_.arena);
+  return std::move(dump_);
+}
+
+}  // namespace msprobe::compare::layouts

@@ -1,0 +1,54 @@
+// The dump of a joined run while it is made: first with the numbers of the first rank that makes a
+// call, so that calls find their partners in the golden; then with those of all ranks.
+//
+//   JoinedDump joined(runs, JoinCalls(runs), golden, path);
+//   for (size_t i = 0; i < joined.values().size(); ++i) joined.Set(i, layout, whole, 1);
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/compare/layouts/joined_numbers.h"
+#include "engine/model/text_arena.h"
+
+namespace msprobe::compare::layouts {
+
+class JoinedDump {
+ public:
+  JoinedDump(std::span<const RankRun> runs, std::vector<JoinedCall> calls, const Dump& golden,
+             const std::string& path);
+
+  Dump& dump() { return dump_; }
+  // Of each leaf of the dump: what the ranks have of it, by run.
+  const std::vector<std::vector<ValuePart>>& values() const { return values_; }
+
+  // Gives the leaf the numbers of the whole. Call it for each leaf in their order, once.
+  void Set(size_t leaf, const ValueLayout& layout, Shape whole, double factor);
+  // The leaf keeps the elements of its first part: nothing is joined.
+  void Keep(size_t leaf);
+
+  // The dump, which owns all texts from now on.
+  Dump Take();
+
+ private:
+  void NameCalls(const Dump& golden);
+  std::string NameOf(size_t call) const;
+  void AddCall(size_t call);
+  void AddLeaves(size_t call, Record* record);
+  std::string PlaceOf(const RankCall& of, const Leaf& leaf) const;
+  void CopySide(const ValuePart& part, uint32_t leaf);
+
+  std::span<const RankRun> runs_;
+  std::vector<JoinedCall> calls_;
+  std::vector<std::string> apis_;
+  std::vector<int64_t> numbers_;
+  std::vector<std::map<std::string_view, size_t>> call_of_name_;  // of each run
+  std::vector<std::vector<ValuePart>> values_;
+  TextArena arena_;
+  Dump dump_;
+};
+
+}  // namespace msprobe::compare::layouts

@@ -1,0 +1,234 @@
+#include "engine/compare/layouts/value_layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "engine/compare/measure/exchange.h"
+#include "engine/compare/model/record_keys.h"
+
+namespace msprobe::compare::layouts {
+namespace {
+
+using Places = std::vector<std::vector<int32_t>>;
+
+// The parts of each content, in the order in which the contents first occur.
+Places Classes(std::span<const ValuePart> parts, const LayoutFacts& facts) {
+  Places classes;
+  std::map<uint64_t, size_t> number;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Leaf& leaf = facts.LeafOf(parts[i]);
+    const auto [at, is_new] =
+        number.emplace(ContentKey(leaf) ^ leaf.shape.key_without_ones(), classes.size());
+    if (is_new) classes.emplace_back();
+    classes[at->second].push_back(static_cast<int32_t>(i));
+  }
+  return classes;
+}
+
+// The one of each class.
+Places Firsts(const Places& classes) {
+  Places firsts;
+  for (const std::vector<int32_t>& of : classes) firsts.push_back({of.front()});
+  return firsts;
+}
+
+bool AddsUp(std::string_view kind) {
+  return kind.starts_with("all_reduce") || kind.starts_with("reduce_scatter") ||
+         kind.starts_with("reduce");
+}
+
+// The largest or smallest of the ranks is no sum of them.
+bool IsSum(const Dump& dump, const Record& record) {
+  const std::span<const Leaf> leaves = dump.LeavesOf(record);
+  return std::none_of(leaves.begin(), leaves.end(), [](const Leaf& leaf) {
+    const std::string_view text = leaf.value;
+    return leaf.kind == LeafKind::kScalar &&
+           (text.find("MAX") != text.npos || text.find("MIN") != text.npos ||
+            text.find("PRODUCT") != text.npos || text == "max" || text == "min");
+  });
+}
+
+}  // namespace
+
+LayoutFacts::LayoutFacts(std::span<const RankRun> runs) : runs_(runs), reductions_(runs.size()) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const Dump& dump = *runs[i].dump;
+    for (const Record& record : dump.records) {
+      const std::optional<Exchange> exchange = ExchangeOf(dump, record);
+      if (!exchange || !AddsUp(exchange->kind) || !IsSum(dump, record)) continue;
+      for (const Leaf& leaf : dump.LeavesOf(record)) {
+        if (PartOf(*exchange, record, leaf) != ExchangePart::kGiven) continue;
+        if (const uint64_t content = ContentKey(leaf); content != 0)
+          reductions_[i].emplace(content, exchange->ranks);
+      }
+    }
+  }
+}
+
+// The parts that exchanges add up with each other; none: not all parts are given to one.
+Places LayoutFacts::Units(std::span<const ValuePart> parts) const {
+  Places units;
+  std::map<std::string_view, size_t> number;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Reductions& reductions = reductions_[parts[i].run];
+    const auto found = reductions.find(ContentKey(LeafOf(parts[i])));
+    if (found == reductions.end()) return {};
+    const auto [at, is_new] = number.emplace(found->second, units.size());
+    if (is_new) units.emplace_back();
+    units[at->second].push_back(static_cast<int32_t>(i));
+  }
+  // Groups that add up the same contents make the same sum.
+  Places different;
+  std::set<std::vector<uint64_t>> seen;
+  for (std::vector<int32_t>& unit : units) {
+    std::vector<uint64_t> contents;
+    for (const int32_t i : unit) contents.push_back(ContentKey(LeafOf(parts[i])));
+    std::sort(contents.begin(), contents.end());
+    if (seen.insert(std::move(contents)).second) different.push_back(std::move(unit));
+  }
+  return different;
+}
+
+// A DTensor says itself how it lies.
+bool LayoutFacts::OfDTensor(std::span<const ValuePart> parts, Shape whole,
+                            ValueLayout* layout) const {
+  using Kind = ValueLayout::Kind;
+  bool sum = false, shards = false, strided = false;
+  for (const ValuePart& part : parts) {
+    const std::vector<LeafShard>& of_rank = runs_[part.run].dump->shards;
+    const auto found = std::lower_bound(
+        of_rank.begin(), of_rank.end(), part.leaf, [](const LeafShard& item, int32_t leaf) {
+          return static_cast<int64_t>(item.leaf) < leaf;
+        });
+    if (found == of_rank.end() || static_cast<int32_t>(found->leaf) != part.leaf) return false;
+    sum |= found->placements.find("Partial") != found->placements.npos;
+    shards |= found->placements.find("Shard") != found->placements.npos;
+    strided |= found->placements.find("split_factor") != found->placements.npos;
+  }
+  const Places classes = Classes(parts, *this);
+  if (sum && !shards) {
+    layout->kind = Kind::kSum;
+    layout->places.emplace_back();
+    for (size_t i = 0; i < parts.size(); ++i)
+      layout->places.front().push_back(static_cast<int32_t>(i));
+    return true;
+  }
+  if (sum || !shards) return false;
+  layout->kind = Kind::kShards;
+  layout->places = Firsts(classes);
+  layout->ordered = !strided;
+  Arrange(parts, whole, layout);
+  return layout->kind == Kind::kShards;
+}
+
+// The dimension along which the parts stand side by side. If the parts do not fill the whole, they are no
+// shards of it.
+void LayoutFacts::Arrange(std::span<const ValuePart> parts, Shape whole,
+                          ValueLayout* layout) const {
+  const std::span<const int64_t> all = whole.extents();
+  int64_t elements = 0;
+  std::set<size_t> differ;
+  std::map<size_t, int64_t> extents;
+  bool one_rank = whole.known();
+  for (const std::vector<int32_t>& place : layout->places) {
+    const Shape shape = LeafOf(parts[place.front()]).shape;
+    elements += shape.elements();
+    one_rank &= shape.known() && shape.extents().size() == all.size();
+    for (size_t d = 0; one_rank && d < all.size(); ++d) {
+      if (shape.extents()[d] != all[d]) differ.insert(d);
+      extents[d] += shape.extents()[d];
+    }
+  }
+  if (elements != whole.elements()) layout->kind = ValueLayout::Kind::kUnknown;
+  if (!one_rank || differ.size() != 1 || !layout->ordered) return;
+  const size_t d = *differ.begin();
+  if (extents[d] == all[d]) layout->dimension = static_cast<int32_t>(d);
+}
+
+ValueLayout LayoutFacts::Of(std::span<const ValuePart> parts, const Question& question) const {
+  using Kind = ValueLayout::Kind;
+  ValueLayout layout;
+  const int64_t elements = question.whole.elements();
+  const Places classes = Classes(parts, *this);
+  if (elements <= 0) {
+    if (classes.size() == 1) layout.kind = Kind::kWhole, layout.places = Firsts(classes);
+    return layout;
+  }
+  if (OfDTensor(parts, question.whole, &layout)) return layout;
+  layout = {};
+  int64_t sum = 0;
+  const bool full = std::all_of(parts.begin(), parts.end(), [&](const ValuePart& part) {
+    const int64_t own = LeafOf(part).shape.elements();
+    sum += own;
+    return own == elements;
+  });
+  const auto copies = static_cast<size_t>(sum / elements);
+  if (full) {
+    layout.places = Firsts(classes);
+    layout.kind = Kind::kWhole;
+    if (classes.size() == 1) return layout;
+    if (Places units = Units(parts); units.size() == 1) {
+      layout.kind = Kind::kSum;
+      layout.places = std::move(units);
+    } else if (question.averaged || question.gradient) {
+      layout.kind = question.averaged ? Kind::kMean : Kind::kSum;
+      layout.places.assign(1, {});
+      for (const std::vector<int32_t>& of : classes) layout.places[0].push_back(of.front());
+    } else {
+      layout.kind = Kind::kDivergent;
+      // One rank may have what the golden has: what the others have is wrong.
+      const auto other = std::find_if(classes.begin(), classes.end(), [&](const auto& of) {
+        return ContentKey(LeafOf(parts[of.front()])) != question.content;
+      });
+      layout.places.assign(1, {other->front()});
+    }
+    return layout;
+  }
+  if (copies == 0 || sum % elements != 0) return layout;
+  layout.kind = Kind::kShards;
+  if (copies == 1) {
+    layout.places.clear();
+    for (size_t i = 0; i < parts.size(); ++i) layout.places.push_back({static_cast<int32_t>(i)});
+  } else if (classes.size() <= parts.size() / copies) {
+    layout.places = Firsts(classes);
+  } else {
+    layout.kind = Kind::kSum;
+    layout.places = Units(parts);
+  }
+  if (layout.places.empty()) return {};
+  Arrange(parts, question.whole, &layout);
+  return layout.kind == Kind::kUnknown ? ValueLayout{} : layout;
+}
+
+std::string Describe(const ValueLayout& layout, std::span<const ValuePart> parts,
+                     std::span<const RankRun> runs) {
+  using Kind = ValueLayout::Kind;
+  std::set<int32_t> ranks;
+  const bool all = layout.kind == Kind::kWhole || layout.places.empty();
+  for (size_t i = 0; all && i < parts.size(); ++i) ranks.insert(runs[parts[i].run].rank);
+  for (const std::vector<int32_t>& place : layout.places) {
+    for (const int32_t i : place) ranks.insert(runs[parts[i].run].rank);
+  }
+  const std::string of = fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+  switch (layout.kind) {
+    case Kind::kWhole:
+      return ranks.size() == 1 ? "of " + of : "whole on " + of;
+    case Kind::kShards:
+      return layout.dimension < 0 ? "shards of " + of
+                                  : fmt::format("Shard({}) of {}", layout.dimension, of);
+    case Kind::kSum:
+      return layout.places.size() == 1 ? "sum over " + of : "shards of sums over " + of;
+    case Kind::kMean:
+      return "mean over " + of;
+    case Kind::kDivergent:
+      return "other elements on each rank; those of " + of;
+    case Kind::kUnknown:
+      break;
+  }
+  return "not joined: parts of " + of;
+}
+
+}  // namespace msprobe::compare::layouts

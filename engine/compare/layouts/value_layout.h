@@ -1,0 +1,76 @@
+// How one value lies over the ranks: whole on each of them, in shards, as addends of a sum. What its
+// parts look like tells: their shapes, which of them are equal, and which exchanges they are given to;
+// never whether the golden's numbers fit.
+//
+//   const LayoutFacts facts(runs);
+//   const ValueLayout layout = facts.Of(parts, {.whole = golden_leaf.shape});
+//   Print(Describe(layout, parts, runs));    // "Shard(2) of ranks 0, 1"
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/compare/layouts/joined_calls.h"
+
+namespace msprobe::compare::layouts {
+
+// What one rank holds of a value.
+struct ValuePart {
+  int32_t run = 0;   // index into the runs
+  int32_t leaf = 0;  // index into Dump::leaves
+};
+
+struct ValueLayout {
+  enum class Kind : uint8_t {
+    kWhole,      // the same elements on every rank
+    kShards,     // the parts side by side are the whole
+    kSum,        // the sum of the parts is the whole, or is a shard of it
+    kMean,       // the mean of the parts is: a loss over a part of the batch
+    kDivergent,  // each rank has other elements of the whole shape, and nothing joins them
+    kUnknown,    // its shapes do not tell
+  };
+  Kind kind = Kind::kUnknown;
+  int32_t dimension = -1;  // of shards; -1: several, or not known
+  // The shards in their order, or the one whole; of each the parts that are added up: indices into the
+  // parts of the value.
+  std::vector<std::vector<int32_t>> places;
+  bool ordered = true;  // false: nothing tells in which order the shards stand
+};
+
+class LayoutFacts {
+ public:
+  explicit LayoutFacts(std::span<const RankRun> runs);
+
+  struct Question {
+    Shape whole;            // the golden's
+    uint64_t content = 0;   // the golden's (ContentKey)
+    bool averaged = false;  // a loss of which each rank has that of its part of the batch
+    bool gradient = false;  // of a parameter, which a wrapper adds up over ranks
+  };
+  ValueLayout Of(std::span<const ValuePart> parts, const Question& question) const;
+
+  const Leaf& LeafOf(const ValuePart& part) const {
+    return runs_[part.run].dump->leaves[part.leaf];
+  }
+
+ private:
+  // Whom a content is added up with.
+  using Reductions = std::unordered_map<uint64_t, std::string_view>;
+  std::vector<std::vector<int32_t>> Units(std::span<const ValuePart> parts) const;
+  bool OfDTensor(std::span<const ValuePart> parts, Shape whole, ValueLayout* layout) const;
+  void Arrange(std::span<const ValuePart> parts, Shape whole, ValueLayout* layout) const;
+
+  std::span<const RankRun> runs_;
+  std::vector<Reductions> reductions_;  // of each run
+};
+
+// "whole on ranks 0, 1", "Shard(2) of ranks 0, 1", "sum over ranks 0, 1".
+std::string Describe(const ValueLayout& layout, std::span<const ValuePart> parts,
+                     std::span<const RankRun> runs);
+
+}  // namespace msprobe::compare::layouts
