@@ -160,11 +160,12 @@ ValueLayout LayoutFacts::Of(std::span<const ValuePart> parts, const Question& qu
   if (OfDTensor(parts, question.whole, &layout)) return layout;
   layout = {};
   int64_t sum = 0;
-  const bool full = std::all_of(parts.begin(), parts.end(), [&](const ValuePart& part) {
+  bool full = true;
+  for (const ValuePart& part : parts) {
     const int64_t own = LeafOf(part).shape.elements();
     sum += own;
-    return own == elements;
-  });
+    full &= own == elements;
+  }
   const auto copies = static_cast<size_t>(sum / elements);
   if (full) {
     layout.places = Firsts(classes);
