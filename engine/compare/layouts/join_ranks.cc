@@ -28,10 +28,7 @@ class Joining {
     FindPartners();
     wrapped_ = std::any_of(runs.begin(), runs.end(), [](const RankRun& run) {
       const Result<dump::ParallelLayout> layout = dump::ParallelLayoutOf(*run.dump);
-      return layout.ok() && std::any_of(layout->wrappers.begin(), layout->wrappers.end(),
-                                        [](const auto& wrapper) {
-                                          return wrapper.kind == "DistributedDataParallel";
-                                        });
+      return layout.ok() && !layout->wrappers.empty();
     });
   }
 

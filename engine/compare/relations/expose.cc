@@ -80,6 +80,8 @@ Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> lef
   // Every bit of another framework is another one, and its operations have other arguments.
   if (r_.of_two_frameworks) return;
   if (candidates.empty()) {
+    // Another parallel layout passes other sizes, offsets and groups.
+    if (!r_.t.dump.ranks.empty() || !r_.g.dump.ranks.empty()) return;
     candidates = FirstBits(alike);
     without_effect = !candidates.empty();
   } else {
