@@ -26,7 +26,8 @@ class Joining {
   Joining(std::span<const RankRun> runs, const Dump& golden, const std::string& path)
       : runs_(runs), golden_(golden), facts_(runs), joined_(runs, JoinCalls(runs), golden, path) {
     FindPartners();
-    wrapped_ = std::any_of(runs.begin(), runs.end(), [](const RankRun& run) {
+    // What wraps a model for that (DistributedDataParallel, fully_shard) is in the header.
+    divided_ = std::any_of(runs.begin(), runs.end(), [](const RankRun& run) {
       const Result<dump::ParallelLayout> layout = dump::ParallelLayoutOf(*run.dump);
       return layout.ok() && !layout->wrappers.empty();
     });
@@ -36,12 +37,13 @@ class Joining {
     const size_t leaves = joined_.values().size();
     std::vector<ValueLayout> layouts(leaves);
     for (size_t i = 0; i < leaves; ++i) {
-      if (partner_[i] >= 0) layouts[i] = LayoutOf(i, /*averaged=*/false);
+      if (partner_[i] >= 0) layouts[i] = LayoutOf(i);
     }
     factor_ = FactorOfGradients(layouts);
+    divided_ = divided_ || factor_ > 1;
     for (size_t i = 0; i < leaves; ++i) {
       if (partner_[i] < 0 || !IsTensor(i)) continue;
-      if (factor_ > 1 && IsLoss(i)) layouts[i] = LayoutOf(i, /*averaged=*/true);
+      if (divided_ && layouts[i].kind == Kind::kDivergent) layouts[i] = LayoutOf(i);
       known_.emplace(ContentOf(i), i);
     }
     for (size_t i = 0; i < leaves; ++i) Fill(i, &layouts);
@@ -69,15 +71,16 @@ class Joining {
            !IsOptimizerCall(RecordAt(i).api);
   }
 
-  ValueLayout LayoutOf(size_t i, bool averaged) {
+  // Where each rank has a part of the batch, what is whole in the backward pass are gradients of
+  // parameters, of which each rank has an addend.
+  ValueLayout LayoutOf(size_t i) {
     if (!IsTensor(i)) return {};
     const Leaf& golden = golden_.leaves[partner_[i]];
-    const Direction direction = RecordAt(i).direction;
     return facts_.Of(joined_.values()[i],
                      {.whole = golden.shape,
                       .content = ContentKey(golden),
-                      .averaged = averaged,
-                      .gradient = wrapped_ && direction == Direction::kParameterGrad});
+                      .averaged = factor_ > 1 && IsLoss(i),
+                      .gradient = divided_ && IsBackward(RecordAt(i).direction)});
   }
 
   uint64_t ContentOf(size_t i) const {
@@ -197,7 +200,7 @@ class Joining {
   std::vector<int32_t> partner_;  // of each leaf: the golden's
   std::unordered_map<uint64_t, size_t> known_;  // a leaf with a partner, by the contents of all ranks
   double factor_ = 1;
-  bool wrapped_ = false;
+  bool divided_ = false;  // each rank has a part of the batch
 };
 
 }  // namespace
