@@ -238,6 +238,9 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   MSPROBE_ASSIGN_OR_RETURN(const Mode mode, ChooseMode(target, golden, options.mode));
   MSPROBE_RETURN_IF_ERROR(CheckMapping(target, options.mapping));
   ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
+  // Another layout makes other backward passes: one for each micro-batch, say.
+  if (!target.ranks.empty() || !golden.ranks.empty())
+    DropGradientsBefore(&target), DropGradientsBefore(&golden);
   const LeftGradients left(&target, &golden);
   for (Dump& repeat : repeats) DropGradientsBefore(&repeat);
   NameWeightsAlike(&target, &golden);
