@@ -65,6 +65,8 @@ void TakeRecords(Dump* d, const Taken& taken) {
   MoveLeaves(places, &d->strides);
   MoveLeaves(places, &d->sketches);
   MoveLeaves(places, &d->rests);
+  MoveLeaves(places, &d->shards);
+  MoveLeaves(places, &d->joined);
   for (RecordTexts* texts : {&d->random_draws, &d->precisions}) {
     std::erase_if(*texts, [&](const RecordText& item) { return kept[item.record] == UINT32_MAX; });
     for (RecordText& item : *texts) item.record = kept[item.record];
