@@ -20,8 +20,22 @@ void ParameterNames::SetModels(const std::vector<std::pair<std::string, PyObject
 
 const std::string* ParameterNames::Find(PyObject* parameter) {
   if (!known_) Read();
-  const auto found = names_.find(parameter);
+  auto found = names_.find(parameter);
+  if (found == names_.end() && strangers_.insert(parameter).second) {
+    AddNames();
+    found = names_.find(parameter);
+    if (found != names_.end()) strangers_.erase(parameter);
+  }
   return found == names_.end() ? nullptr : &found->second;
+}
+
+void ParameterNames::AddNames() {
+  std::string room;
+  for (const auto& [prefix, weak] : models_) {
+    for (const auto& [name, tensor] :
+         NamedTensors(PyWeakref_GetObject(weak.get()), "named_parameters"))
+      names_.emplace(tensor.get(), prefix + std::string(WithoutWrappers(name, &room)));
+  }
 }
 
 const std::vector<std::pair<std::string, PyRef>>& ParameterNames::InOrder() {
@@ -32,6 +46,7 @@ const std::vector<std::pair<std::string, PyRef>>& ParameterNames::InOrder() {
 void ParameterNames::Read() {
   known_ = true;
   names_.clear();
+  strangers_.clear();
   in_order_.clear();
   std::unordered_set<std::string> taken;
   std::string room;

@@ -11,6 +11,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,8 @@ class ParameterNames {
  public:
   // Models, each with the prefix of its names. Keeps the former ones when there are none.
   void SetModels(const std::vector<std::pair<std::string, PyObject*>>& models);
+  // fully_shard gives a module other parameters between its forward and its backward pass: one that is
+  // not known is looked for again, once.
   const std::string* Find(PyObject* parameter);
   // All of them, each with a weak reference, in the order of the models.
   const std::vector<std::pair<std::string, PyRef>>& InOrder();
@@ -29,10 +32,12 @@ class ParameterNames {
 
  private:
   void Read();
+  void AddNames();
 
   std::vector<std::pair<std::string, PyRef>> models_;  // weak references
   std::vector<std::pair<std::string, PyRef>> in_order_;
   std::unordered_map<PyObject*, std::string> names_;  // the keys are never dereferenced
+  std::unordered_set<PyObject*> strangers_;           // of no model, when they were looked for
   bool known_ = false;
 };
 
