@@ -37,14 +37,20 @@ class Joining {
     const size_t leaves = joined_.values().size();
     std::vector<ValueLayout> layouts(leaves);
     for (size_t i = 0; i < leaves; ++i) {
-      if (partner_[i] >= 0) layouts[i] = LayoutOf(i);
+      if (partner_[i] >= 0) layouts[i] = LayoutOf(i, /*again=*/false);
     }
     factor_ = FactorOfGradients(layouts);
     divided_ = divided_ || factor_ > 1;
     for (size_t i = 0; i < leaves; ++i) {
       if (partner_[i] < 0 || !IsTensor(i)) continue;
-      if (divided_ && layouts[i].kind == Kind::kDivergent) layouts[i] = LayoutOf(i);
-      known_.emplace(ContentOf(i), i);
+      const uint64_t content = ContentOf(i);
+      if (layouts[i].kind == Kind::kDivergent) {
+        const auto found = known_.find(content);
+        const bool adds = found != known_.end() && Adds(layouts[found->second]);
+        if (adds || divided_ || (IsLoss(i) && TakesParts(i, layouts)))
+          layouts[i] = LayoutOf(i, /*again=*/true);
+      }
+      known_.emplace(content, i);
     }
     for (size_t i = 0; i < leaves; ++i) Fill(i, &layouts);
     JoinedRun run;
@@ -65,22 +71,35 @@ class Joining {
   const Leaf& LeafAt(size_t i) { return joined_.dump().leaves[i]; }
   const Record& RecordAt(size_t i) { return joined_.dump().records[LeafAt(i).record]; }
   bool IsTensor(size_t i) { return LeafAt(i).kind == LeafKind::kTensor; }
-  // A float without dimensions of a forward call: each rank has that of its part of the batch.
+  // A number of a forward call: each rank has that of its part of the batch.
   bool IsLoss(size_t i) {
     return LeafAt(i).shape.elements() == 1 && RecordAt(i).direction == Direction::kForward &&
            !IsOptimizerCall(RecordAt(i).api);
   }
+  static bool Adds(const ValueLayout& layout) {
+    return layout.kind == Kind::kSum || layout.kind == Kind::kMean;
+  }
+  // Whether its call takes a shard, or such a number.
+  bool TakesParts(size_t i, const std::vector<ValueLayout>& layouts) {
+    const Record& record = RecordAt(i);
+    for (uint32_t k = record.first_leaf; k < record.first_leaf + record.leaf_count; ++k) {
+      const bool part = layouts[k].kind == Kind::kShards ||
+                        (Adds(layouts[k]) && LeafAt(k).shape.elements() == 1);
+      if (k != i && part) return true;
+    }
+    return false;
+  }
 
-  // Where each rank has a part of the batch, what is whole in the backward pass are gradients of
-  // parameters, of which each rank has an addend.
-  ValueLayout LayoutOf(size_t i) {
+  // `again`: what other ranks have other elements of. Where each rank has a part of the batch, these are
+  // losses of its part, and gradients of parameters, of which each rank has an addend.
+  ValueLayout LayoutOf(size_t i, bool again) {
     if (!IsTensor(i)) return {};
     const Leaf& golden = golden_.leaves[partner_[i]];
     return facts_.Of(joined_.values()[i],
                      {.whole = golden.shape,
                       .content = ContentKey(golden),
-                      .averaged = factor_ > 1 && IsLoss(i),
-                      .gradient = divided_ && IsBackward(RecordAt(i).direction)});
+                      .averaged = again && factor_ > 1 && IsLoss(i),
+                      .added = again && (IsLoss(i) || IsBackward(RecordAt(i).direction))});
   }
 
   uint64_t ContentOf(size_t i) const {

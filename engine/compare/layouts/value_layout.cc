@@ -174,7 +174,7 @@ ValueLayout LayoutFacts::Of(std::span<const ValuePart> parts, const Question& qu
     if (Places units = Units(parts); units.size() == 1) {
       layout.kind = Kind::kSum;
       layout.places = std::move(units);
-    } else if (question.averaged || question.gradient) {
+    } else if (question.averaged || question.added) {
       layout.kind = question.averaged ? Kind::kMean : Kind::kSum;
       layout.places.assign(1, {});
       for (const std::vector<int32_t>& of : classes) layout.places[0].push_back(of.front());

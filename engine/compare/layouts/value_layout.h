@@ -50,7 +50,7 @@ class LayoutFacts {
     Shape whole;            // the golden's
     uint64_t content = 0;   // the golden's (ContentKey)
     bool averaged = false;  // a loss of which each rank has that of its part of the batch
-    bool gradient = false;  // of a parameter, which a wrapper adds up over ranks
+    bool added = false;     // a number or a gradient of which each rank has an addend
   };
   ValueLayout Of(std::span<const ValuePart> parts, const Question& question) const;
 
