@@ -25,7 +25,9 @@ class Joining {
  public:
   Joining(std::span<const RankRun> runs, const Dump& golden, const std::string& path)
       : runs_(runs), golden_(golden), facts_(runs), joined_(runs, JoinCalls(runs), golden, path) {
+    joined_.PassThrough();
     FindPartners();
+    FindBackward();
     // What wraps a model for that (DistributedDataParallel, fully_shard) is in the header.
     divided_ = std::any_of(runs.begin(), runs.end(), [](const RankRun& run) {
       const Result<dump::ParallelLayout> layout = dump::ParallelLayoutOf(*run.dump);
@@ -98,7 +100,8 @@ class Joining {
     return facts_.Of(joined_.values()[i],
                      {.whole = golden.shape,
                       .content = ContentKey(golden),
-                      .averaged = again && factor_ > 1 && IsLoss(i),
+                      .averaged = again && factor_ > 1 && IsLoss(i) &&
+                                  LeafAt(i).record < first_backward_,
                       .added = again && (IsLoss(i) || IsBackward(RecordAt(i).direction))});
   }
 
@@ -111,6 +114,14 @@ class Joining {
       hash ^= hash >> 29;
     }
     return hash;
+  }
+
+  void FindBackward() {
+    const std::vector<Record>& records = joined_.dump().records;
+    const auto first = std::find_if(records.begin(), records.end(), [](const Record& record) {
+      return record.direction == Direction::kBackward;
+    });
+    first_backward_ = static_cast<uint32_t>(first - records.begin());
   }
 
   static bool IsBackward(Direction direction) {
@@ -219,6 +230,7 @@ class Joining {
   std::vector<int32_t> partner_;  // of each leaf: the golden's
   std::unordered_map<uint64_t, size_t> known_;  // a leaf with a partner, by the contents of all ranks
   double factor_ = 1;
+  uint32_t first_backward_ = 0;  // record
   bool divided_ = false;  // each rank has a part of the batch
 };
 

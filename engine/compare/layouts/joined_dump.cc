@@ -181,6 +181,57 @@ void JoinedDump::AddLeaves(size_t call, Record* record) {
   }
 }
 
+void JoinedDump::PassThrough() {
+  using Content = std::pair<int32_t, uint64_t>;  // run, what it holds
+  std::map<Content, std::vector<size_t>> holders;  // leaves of more than one rank
+  const auto content = [&](const ValuePart& part) {
+    return Content(part.run, ContentKey(runs_[part.run].dump->leaves[part.leaf]));
+  };
+  for (size_t i = 0; i < values_.size(); ++i) {
+    for (const ValuePart& part : values_[i]) {
+      if (values_[i].size() > 1 && content(part).second != 0) holders[content(part)].push_back(i);
+    }
+  }
+  // The parts of a value that other ranks have than that of `part`.
+  const auto others = [&](size_t leaf, const ValuePart& part) {
+    std::vector<Content> contents;
+    for (const ValuePart& each : values_[leaf]) {
+      if (each.run != part.run) contents.push_back(content(each));
+    }
+    return contents;
+  };
+  for (const Record& record : dump_.records) {
+    if (record.parent.empty()) continue;  // a stage of a pipeline makes calls of its own there
+    // All ranks make the calls beside it.
+    const auto beside = [&](size_t leaf) {
+      return dump_.records[dump_.leaves[leaf].record].parent == record.parent;
+    };
+    const size_t end = record.first_leaf + record.leaf_count;
+    for (size_t out = record.first_leaf; out < end; ++out) {
+      if (dump_.leaves[out].slot != Slot::kOutput || values_[out].size() != 1) continue;
+      const ValuePart made = values_[out].front();
+      const auto later = holders.find(content(made));
+      if (later == holders.end()) continue;
+      for (size_t in = record.first_leaf; in < end && values_[out].size() == 1; ++in) {
+        const ValuePart taken = values_[in].front();
+        const auto before = holders.find(content(taken));
+        if (in == out || values_[in].size() != 1 || before == holders.end()) continue;
+        for (const size_t a : before->second) {
+          if (!beside(a)) continue;
+          const auto b = std::find_if(later->second.begin(), later->second.end(), [&](size_t leaf) {
+            return beside(leaf) && others(leaf, made) == others(a, taken);
+          });
+          if (b == later->second.end()) continue;
+          const std::vector<ValuePart> whole_in = values_[a], whole_out = values_[*b];
+          values_[in] = whole_in;
+          values_[out] = whole_out;
+          break;
+        }
+      }
+    }
+  }
+}
+
 void JoinedDump::CopySide(const ValuePart& part, uint32_t leaf) {
   const Dump& from = *runs_[part.run].dump;
   const auto copy = [&](const LeafTexts& texts, LeafTexts* to) {
