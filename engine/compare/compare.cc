@@ -12,6 +12,7 @@
 #include "engine/compare/explain/first_bits.h"
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
+#include "engine/compare/layouts/wrong_ranks.h"
 #include "engine/compare/measure/common_data.h"
 #include "engine/compare/measure/dtype_arguments.h"
 #include "engine/compare/measure/exact_bits.h"
@@ -216,6 +217,8 @@ void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
     };
   }
   relations::Decide(left, carried, look, c);
+  c->first.ranks = layouts::WrongRanks(*c);
+  c->first.why += layouts::SayRanks(*c);
   c->first.why += spread.Sentence(*c, c->first.row);
   FindFirstBits(c);
   CompareRunStarts(c);

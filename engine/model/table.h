@@ -30,6 +30,7 @@
 #include "engine/model/shape.h"
 #include "engine/model/signature.h"
 #include "engine/model/sketch_text.h"
+#include "engine/model/step_weight.h"
 
 namespace msprobe {
 
@@ -157,6 +158,11 @@ struct JoinedLeaf {
   // Which numbers of its sketch are known. Its grid says itself whether it is.
   bool rows = false, squares = false, wave = false;
   kernels::Sketch sketch;
+  // What each rank has of it: number of the rank, index into Dump::ranks, leaf of that dump.
+  struct Part {
+    int32_t rank = 0, dump = 0, leaf = 0;
+  };
+  std::vector<Part> parts;
 };
 
 // A parameter or buffer that the run began with.
@@ -223,10 +229,13 @@ struct Dump {
   LeafTexts sketches;                  // as the file spells them: SketchOf
   std::vector<LeafRest> rests;         // of tensors with extremes, in the order of their leaves
   std::vector<LeafShard> shards;       // of DTensors (ours only), in the order of their leaves
-  // Of a dump that was joined of those of several ranks: of each joined value, in the order of their
-  // leaves; and the dumps of the ranks.
+  // Of a dump that was joined of those of several ranks (compare/layouts): of each joined value, in the
+  // order of their leaves; of each record that not all ranks have, which have it; the dumps of the ranks;
+  // the weights with which the step began, and the next one.
   std::vector<JoinedLeaf> joined;
+  std::vector<std::pair<uint32_t, std::vector<int32_t>>> ranks_of_records;
   std::vector<std::shared_ptr<const Dump>> ranks;
+  std::vector<StepWeight> began_with, left_behind;
   std::vector<Weight> weights;         // of weights.json: at the first start of a run only
   std::vector<Signature> signatures;   // of signatures.json (ours only), sorted by api
   std::vector<CompiledCode> compiled;  // of coverage.json (ours only), one for each module

@@ -9,6 +9,7 @@
 
 #include "engine/compare/align/align.h"
 #include "engine/compare/layouts/joined_dump.h"
+#include "engine/compare/layouts/joined_weights.h"
 #include "engine/compare/measure/run_start.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/dump/write/parallel_layout.h"
@@ -20,6 +21,8 @@ using Kind = ValueLayout::Kind;
 
 // A factor is one of the run if so many of the gradients have it.
 constexpr double kShareOfFactor = 0.3, kNearFactor = 2e-3;
+// How far a sum over ranks is off at most, where a sentence says that it is the golden's.
+constexpr double kNearSum = 1e-4;
 
 class Joining {
  public:
@@ -193,7 +196,22 @@ class Joining {
       layout = facts_.Of(joined_.values()[i], {.whole = Shape()});
     }
     if (layout.kind == Kind::kUnknown) layout.places = {{0}};
-    joined_.Set(i, layout, whole, FactorAt(i, layout));
+    joined_.Set(i, layout, whole, FactorAt(i, layout), AddsUp(i, layout));
+  }
+
+  // Whether what other ranks have other elements of would be the golden's if it were added up.
+  bool AddsUp(size_t i, const ValueLayout& layout) {
+    if (layout.kind != Kind::kDivergent || partner_[i] < 0) return false;
+    const Leaf& golden = golden_.leaves[partner_[i]];
+    const std::vector<ValuePart>& parts = joined_.values()[i];
+    ValueLayout sum{.kind = Kind::kSum, .places = {{}}};
+    for (size_t k = 0; k < parts.size(); ++k) sum.places[0].push_back(static_cast<int32_t>(k));
+    const JoinedNumbers n = JoinNumbers(sum, parts, runs_, golden.shape, factor_);
+    const double size = std::max(n.norm, golden.norm_value);
+    const std::optional<kernels::Sketch> sketch = golden_.SketchOf(partner_[i]);
+    return n.known && n.joined.rows && sketch &&
+           std::abs(n.joined.sketch.rows - sketch->rows) <= kNearSum * size &&
+           std::abs(n.joined.sketch.wave - sketch->wave) <= kNearSum * size;
   }
 
   void Describe(const std::vector<ValueLayout>& layouts, std::vector<std::string>* notes) {
@@ -245,15 +263,15 @@ Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden,
         .Found(fmt::format("one rank of {}", processes))
         .Hint("--common compares the ranks that both sides have");
   }
-  std::vector<dump::StepWeight> of_golden;
-  MSPROBE_RETURN_IF_ERROR(dump::ReadStepWeights(golden.folder, &of_golden));
+  const std::vector<StepWeight> of_golden = dump::WeightsBefore(golden);
+  std::vector<std::vector<StepWeight>> before, after;
   std::vector<RankRun> runs;
   for (RankDump& rank : ranks) {
-    std::vector<dump::StepWeight> own;
-    MSPROBE_RETURN_IF_ERROR(dump::ReadStepWeights(rank.dump.folder, &own));
+    before.push_back(dump::WeightsBefore(rank.dump));
+    after.push_back(dump::WeightsAfter(rank.dump));
     runs.push_back({.rank = rank.rank,
                     .dump = std::make_shared<const Dump>(std::move(rank.dump)),
-                    .modules = ModuleNames(own, of_golden)});
+                    .modules = ModuleNames(before.back(), of_golden)});
   }
   const bool any = std::any_of(runs.begin(), runs.end(), [](const RankRun& run) {
     return std::any_of(run.dump->leaves.begin(), run.dump->leaves.end(), [](const Leaf& leaf) {
@@ -267,7 +285,10 @@ Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden,
         .Found("none")
         .Hint("record with the task statistics or tensor");
   }
-  return Joining(runs, golden, path).Run();
+  JoinedRun joined = Joining(runs, golden, path).Run();
+  joined.dump.began_with = JoinWeights(runs, before, of_golden);
+  joined.dump.left_behind = JoinWeights(runs, after, of_golden);
+  return joined;
 }
 
 }  // namespace msprobe::compare::layouts

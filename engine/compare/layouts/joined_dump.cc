@@ -129,6 +129,10 @@ void JoinedDump::AddCall(size_t call) {
     dump_.micro_steps.push_back(from.micro_steps[of.record]);
   }
   AddLeaves(call, &record);
+  if (calls_[call].of.size() < runs_.size()) {
+    std::vector<int32_t>& ranks = dump_.ranks_of_records.emplace_back(index, std::vector<int32_t>()).second;
+    for (const RankCall& c : calls_[call].of) ranks.push_back(runs_[c.run].rank);
+  }
   dump_.records.push_back(record);
 }
 
@@ -250,7 +254,8 @@ void JoinedDump::CopySide(const ValuePart& part, uint32_t leaf) {
 
 void JoinedDump::Keep(size_t leaf) { CopySide(values_[leaf].front(), static_cast<uint32_t>(leaf)); }
 
-void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, double factor) {
+void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, double factor,
+                     bool adds_up) {
   const std::vector<ValuePart>& parts = values_[index];
   const auto at = static_cast<uint32_t>(index);
   Leaf& leaf = dump_.leaves[index];
@@ -277,7 +282,11 @@ void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, doubl
   leaf.fingerprint = arena_.Copy(content);
   JoinedLeaf joined = n.joined;
   joined.leaf = at;
-  joined.how = arena_.Copy(Describe(layout, parts, runs_));
+  joined.how = arena_.Copy(
+      Describe(layout, parts, runs_) +
+      (adds_up ? ". The values of all ranks add up to the golden's, and nothing adds them up" : ""));
+  for (const ValuePart& part : parts)
+    joined.parts.push_back({runs_[part.run].rank, part.run, part.leaf});
   dump_.joined.push_back(joined);
   if (n.rest.extremes > 0 && !n.joined.sum) {
     dump_.rests.push_back(n.rest);

@@ -31,15 +31,15 @@ bool IsInside(std::string_view path, std::string_view front) {
 
 }  // namespace
 
-ModuleNames::ModuleNames(const std::vector<dump::StepWeight>& own,
-                         const std::vector<dump::StepWeight>& golden) {
+ModuleNames::ModuleNames(const std::vector<StepWeight>& own,
+                         const std::vector<StepWeight>& golden) {
   std::unordered_map<std::string_view, std::vector<std::string_view>> places;
-  for (const dump::StepWeight& weight : golden) {
+  for (const StepWeight& weight : golden) {
     if (!weight.fingerprint.empty()) places[weight.fingerprint].push_back(weight.name);
   }
   std::map<std::string, std::map<std::string, int>> votes;
   std::vector<std::string_view> kept;  // names that both runs have for one content
-  for (const dump::StepWeight& weight : own) {
+  for (const StepWeight& weight : own) {
     const auto found = places.find(weight.fingerprint);
     if (found == places.end()) continue;
     if (std::find(found->second.begin(), found->second.end(), weight.name) !=

@@ -132,6 +132,8 @@ struct FirstDivergence {
   std::string golden_line;
   std::string why;     // one sentence: what agreed before, how wrong it is
   std::string advice;  // what to look at next; "" when there is nothing to add
+  // Of a joined run (layouts/): the ranks that are wrong, as far as the dumps tell; empty: not known.
+  std::vector<int32_t> ranks;
   // The call has no partner, and its result leads to the first wrong number; false: it is only near
   // it.
   bool leads_to_it = false;

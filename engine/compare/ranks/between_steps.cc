@@ -84,10 +84,10 @@ class TrainedWeights {
   // A file that cannot be read tells nothing.
   void Read() {
     read_ = true;
-    std::vector<dump::StepWeight> weights;
+    std::vector<StepWeight> weights;
     if (!dump::ReadStepWeights(dump_.folder, &weights).ok()) return;
     TextArena arena;
-    for (const dump::StepWeight& weight : weights) {
+    for (const StepWeight& weight : weights) {
       if (weight.trained) prints_.Insert(FingerprintText(weight.fingerprint, &arena));
     }
   }

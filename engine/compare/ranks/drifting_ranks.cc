@@ -14,7 +14,6 @@
 namespace msprobe::compare {
 namespace {
 
-using dump::StepWeight;
 
 bool Same(const StepWeight& a, const StepWeight& b) {
   if (!a.fingerprint.empty() && !b.fingerprint.empty()) return a.fingerprint == b.fingerprint;

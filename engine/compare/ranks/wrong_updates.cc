@@ -35,14 +35,14 @@ constexpr const char* kAdvice =
 // against one call for each operation): what they add is small beside the weight.
 constexpr double kOneUpdate = 8;
 
-using WeightsByName = std::unordered_map<std::string, dump::StepWeight>;
+using WeightsByName = std::unordered_map<std::string, StepWeight>;
 
 // Weights of a file that cannot be read are not known: the comparison does not need them.
 WeightsByName WeightsOf(const std::string& folder, std::vector<std::string>* order = nullptr) {
-  std::vector<dump::StepWeight> list;
+  std::vector<StepWeight> list;
   if (!dump::ReadStepWeights(folder, &list).ok()) list.clear();
   WeightsByName weights;
-  for (dump::StepWeight& weight : list) {
+  for (StepWeight& weight : list) {
     if (order != nullptr) order->push_back(weight.name);
     weights.try_emplace(weight.name, std::move(weight));
   }
@@ -65,7 +65,7 @@ void RenameWeights(const WeightsByName& pytorch, WeightsByName* mindspore,
 bool SameNumber(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 // `bits`: equal bits are asked for. `one_update`: no more than the rounding of one update.
-bool Differs(const Limits& limits, const dump::StepWeight& a, const dump::StepWeight& b, bool bits,
+bool Differs(const Limits& limits, const StepWeight& a, const StepWeight& b, bool bits,
              bool one_update) {
   const bool prints = !a.fingerprint.empty() && !b.fingerprint.empty();
   if (prints && a.fingerprint == b.fingerprint) return false;
@@ -83,7 +83,7 @@ bool Differs(const Limits& limits, const dump::StepWeight& a, const dump::StepWe
          apart(a.norm, b.norm, std::max(std::abs(a.norm), std::abs(b.norm)));
 }
 
-bool SameStatistics(const dump::StepWeight& a, const dump::StepWeight& b) {
+bool SameStatistics(const StepWeight& a, const StepWeight& b) {
   return SameNumber(a.max, b.max) && SameNumber(a.min, b.min) && SameNumber(a.norm, b.norm);
 }
 
@@ -257,7 +257,7 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
     // Relations know the error with which each weight was left.
     const bool related = !same_bits && IsRelated(later.weights, name, trained);
     updates.push_back({.name = name,
-                       .dimensions = c->second.dimensions,
+                       .dimensions = c->second.shape ? static_cast<int>(c->second.shape->size()) : -1,
                        .trained = trained,
                        .by_chance = by_chance,
                        .wrong = !by_chance && !related &&

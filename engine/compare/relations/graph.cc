@@ -97,17 +97,16 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
   FindMoved();
 }
 
-// A file that cannot be read names nothing.
 void Graph::NameWeights() {
-  std::vector<dump::StepWeight> weights;
-  if (!dump::ReadStepWeights(dump.folder, &weights).ok() || weights.empty()) return;
+  std::vector<StepWeight> weights = dump::WeightsBefore(dump);
+  if (weights.empty()) return;
   std::unordered_map<uint64_t, ValueId> arrivals;
   for (const Port& port : taken) {
     if (values[port.value].maker != kNoId || values[port.value].plain) continue;
     arrivals.emplace(ContentKey(dump.leaves[port.leaf]), port.value);
   }
   TextArena arena;
-  for (dump::StepWeight& weight : weights) {
+  for (StepWeight& weight : weights) {
     if (weight.fingerprint.empty()) continue;
     const auto found = arrivals.find(HashText(FingerprintText(weight.fingerprint, &arena), 1));
     if (found == arrivals.end()) continue;

@@ -67,6 +67,9 @@ void TakeRecords(Dump* d, const Taken& taken) {
   MoveLeaves(places, &d->rests);
   MoveLeaves(places, &d->shards);
   MoveLeaves(places, &d->joined);
+  std::erase_if(d->ranks_of_records,
+                [&](const auto& item) { return kept[item.first] == UINT32_MAX; });
+  for (auto& item : d->ranks_of_records) item.first = kept[item.first];
   for (RecordTexts* texts : {&d->random_draws, &d->precisions}) {
     std::erase_if(*texts, [&](const RecordText& item) { return kept[item.record] == UINT32_MAX; });
     for (RecordText& item : *texts) item.record = kept[item.record];

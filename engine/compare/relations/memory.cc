@@ -40,22 +40,6 @@ bool Outlives(const Graph& run, ValueId value) {
   return run.IsWeight(value) || (maker != kNoId && run.calls[maker].kind == CallKind::kUpdate);
 }
 
-// "runs/a/step4/rank0" of "runs/a/step3/rank0"; "": the folder is not that of a step.
-std::string FolderOfNextStep(const std::string& folder) {
-  const std::filesystem::path rank(folder), run = rank.parent_path().parent_path();
-  const int32_t step = dump::StepInPath(rank.parent_path().filename().string());
-  if (step < 0) return "";
-  return (run / fmt::format("step{}", step + 1) / rank.filename()).string();
-}
-
-// A file that cannot be read tells nothing.
-std::vector<dump::StepWeight> WeightsAfter(const Graph& run) {
-  std::vector<dump::StepWeight> weights;
-  const std::string folder = FolderOfNextStep(run.dump.folder);
-  if (folder.empty() || !dump::ReadStepWeights(folder, &weights).ok()) weights.clear();
-  return weights;
-}
-
 // What calls of the run made, by fingerprint.
 std::unordered_map<uint64_t, ValueId> MadeByKey(const Graph& run) {
   std::unordered_map<uint64_t, ValueId> made;
@@ -66,7 +50,7 @@ std::unordered_map<uint64_t, ValueId> MadeByKey(const Graph& run) {
 }
 
 // The same bits; or near, as sketches tell, which know the order of elements.
-bool Agree(const dump::StepWeight& a, const dump::StepWeight& b, double roundoff) {
+bool Agree(const StepWeight& a, const StepWeight& b, double roundoff) {
   if (a.fingerprint == b.fingerprint) return true;
   if (a.dtype != b.dtype || !a.sketch || !b.sketch) return false;
   const double bound = kOwnRoundings * roundoff, size = std::max(std::abs(b.max), std::abs(b.min));
@@ -82,18 +66,19 @@ bool Agree(const dump::StepWeight& a, const dump::StepWeight& b, double roundoff
 const std::vector<NextWeight>& Relations::NextWeights() const {
   if (next_weights_) return *next_weights_;
   std::vector<NextWeight>& out = next_weights_.emplace();
-  const std::vector<dump::StepWeight> mine = WeightsAfter(t), others = WeightsAfter(g);
+  const std::vector<StepWeight> mine = dump::WeightsAfter(t.dump),
+                                      others = dump::WeightsAfter(g.dump);
   if (mine.empty() || others.empty()) return out;
   const auto my_values = MadeByKey(t), other_values = MadeByKey(g);
-  std::unordered_map<std::string_view, const dump::StepWeight*> by_name;
-  for (const dump::StepWeight& weight : others) by_name.emplace(weight.name, &weight);
+  std::unordered_map<std::string_view, const StepWeight*> by_name;
+  for (const StepWeight& weight : others) by_name.emplace(weight.name, &weight);
   TextArena arena;
   const auto value_of = [&](const std::unordered_map<uint64_t, ValueId>& values,
-                            const dump::StepWeight& weight) {
+                            const StepWeight& weight) {
     const auto found = values.find(HashText(FingerprintText(weight.fingerprint, &arena), 1));
     return found == values.end() ? kNoId : found->second;
   };
-  for (const dump::StepWeight& weight : mine) {
+  for (const StepWeight& weight : mine) {
     const auto there = by_name.find(weight.name);
     if (there == by_name.end() || weight.fingerprint.empty() || there->second->fingerprint.empty())
       continue;

@@ -151,6 +151,11 @@ class Report {
     w_.KeyTextOrNull("caller_line", f.caller_line);
     w_.KeyTextOrNull("golden_line", f.golden_line);
     w_.KeyText("why", f.why);
+    if (!f.ranks.empty()) {  // of a joined run
+      w_.Key("ranks"), w_.Open('[');
+      for (const int32_t rank : f.ranks) w_.Number(rank);
+      w_.Close(']');
+    }
     w_.KeyTextOrNull("advice", f.advice);
     Hint(FixHintOf(c_, f));
     w_.Key("worst");

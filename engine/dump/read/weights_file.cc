@@ -1,10 +1,15 @@
 #include "engine/dump/read/weights_file.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "engine/base/file.h"
+#include "engine/dump/read/step_in_path.h"
 #include "engine/formats/text/json.h"
 #include "engine/model/names.h"
 #include "engine/model/sketch_text.h"
@@ -40,8 +45,11 @@ void ReadWeight(formats::JsonCursor* json, StepWeight* weight) {
     } else if (next == '"' && key == "sk") {
       if (json->String(&text)) weight->sketch = ParseSketch(Decoded(text));
     } else if (next == '[' && key == "shape") {
-      weight->dimensions = 0;
-      for (json->BeginArray(); json->NextItem(); ++weight->dimensions) json->Skip();
+      weight->shape.emplace();
+      for (json->BeginArray(); json->NextItem();) {
+        const double extent = NumberOf(json);
+        weight->shape->push_back(extent >= 0 && extent < 0x1p53 ? static_cast<int64_t>(extent) : -1);
+      }
     } else if (key == "requires_grad") {
       weight->trained = next == 't';
       json->Skip();
@@ -83,6 +91,28 @@ Status ReadStepWeights(const std::string& folder, std::vector<StepWeight>* weigh
   }
   if (json.failed() && !json.truncated()) return json.Error(JoinPath(folder, "weights.json"));
   return Status::Ok();
+}
+
+std::string FolderOfNextStep(const std::string& folder) {
+  const std::filesystem::path rank(folder), run = rank.parent_path().parent_path();
+  const int32_t step = StepInPath(rank.parent_path().filename().string());
+  if (step < 0) return "";
+  return (run / fmt::format("step{}", step + 1) / rank.filename()).string();
+}
+
+std::vector<StepWeight> WeightsBefore(const Dump& dump) {
+  if (!dump.ranks.empty()) return dump.began_with;
+  std::vector<StepWeight> weights;
+  if (!ReadStepWeights(dump.folder, &weights).ok()) weights.clear();
+  return weights;
+}
+
+std::vector<StepWeight> WeightsAfter(const Dump& dump) {
+  if (!dump.ranks.empty()) return dump.left_behind;
+  std::vector<StepWeight> weights;
+  const std::string folder = FolderOfNextStep(dump.folder);
+  if (folder.empty() || !ReadStepWeights(folder, &weights).ok()) weights.clear();
+  return weights;
 }
 
 }  // namespace msprobe::dump

@@ -4,28 +4,25 @@
 //   MSPROBE_RETURN_IF_ERROR(ReadStepWeights("runs/a/step3/rank0", &weights));
 #pragma once
 
-#include <cmath>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/kernels/sketch.h"
+#include "engine/model/step_weight.h"
+#include "engine/model/table.h"
 
 namespace msprobe::dump {
-
-struct StepWeight {
-  std::string name;         // without the parts of wrappers: "encoder.ln.weight"
-  std::string dtype;        // "torch.float32"
-  int dimensions = -1;      // -1: not known
-  bool trained = false;     // it requires a gradient: a parameter that an optimizer may change
-  std::string fingerprint;  // "" where its elements could not be read, or lie on a device
-  std::optional<kernels::Sketch> sketch;
-  double max = NAN, min = NAN, mean = NAN, norm = NAN;  // NaN: not known
-};
 
 // In the order of the file; nothing when there is no such file (dumps of other tools, "weights":
 // "first_step"). A file that a kill cut short gives what it has.
 Status ReadStepWeights(const std::string& folder, std::vector<StepWeight>* weights);
+
+// "runs/a/step4/rank0" of "runs/a/step3/rank0"; "": the folder is not that of a step.
+std::string FolderOfNextStep(const std::string& folder);
+
+// With what the step of a dump began, and with what the next one began, if it is there. A joined dump has
+// them itself. A file that cannot be read tells nothing.
+std::vector<StepWeight> WeightsBefore(const Dump& dump);
+std::vector<StepWeight> WeightsAfter(const Dump& dump);
 
 }  // namespace msprobe::dump

@@ -1,0 +1,92 @@
+#include "engine/compare/layouts/wrong_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <span>
+
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
+
+namespace msprobe::compare::layouts {
+namespace {
+
+const Leaf& LeafOf(const Dump& joined, const JoinedLeaf::Part& part) {
+  return joined.ranks[part.dump]->leaves[part.leaf];
+}
+
+// Of copies those that are not the golden's.
+std::set<int32_t> OtherCopies(const Dump& joined, std::span<const JoinedLeaf::Part> parts,
+                              const Leaf& golden) {
+  std::set<int32_t> others;
+  for (const JoinedLeaf::Part& part : parts) {
+    const Leaf& leaf = LeafOf(joined, part);
+    if (leaf.shape.elements() != golden.shape.elements()) return {};
+    if (ContentKey(leaf) != ContentKey(golden)) others.insert(part.rank);
+  }
+  return others.size() < parts.size() ? others : std::set<int32_t>();
+}
+
+// Every element of a shard is one of the golden's: none is larger than the largest.
+std::set<int32_t> Beyond(const Dump& joined, std::span<const JoinedLeaf::Part> parts,
+                         const Leaf& golden) {
+  constexpr double kRoundings = 64;
+  const Rounding& rounding = RoundingOf(golden.dtype);
+  const double size = std::max(std::abs(golden.max_value), std::abs(golden.min_value));
+  const double slack = kRoundings * rounding.epsilon * size;
+  std::set<int32_t> beyond;
+  for (const JoinedLeaf::Part& part : parts) {
+    const Leaf& leaf = LeafOf(joined, part);
+    if (leaf.max_value > golden.max_value + slack || leaf.min_value < golden.min_value - slack)
+      beyond.insert(part.rank);
+  }
+  return beyond;
+}
+
+}  // namespace
+
+std::vector<int32_t> WrongRanks(const Comparison& c) {
+  if (c.first.pair < 0 || c.target.ranks.empty()) return {};
+  const RecordPair& pair = c.pairs[c.first.pair];
+  if (pair.target < 0) return {};
+  const auto& some = c.target.ranks_of_records;
+  const auto made_by = std::lower_bound(
+      some.begin(), some.end(), static_cast<uint32_t>(pair.target),
+      [](const auto& item, uint32_t record) { return item.first < record; });
+  if (made_by != some.end() && made_by->first == static_cast<uint32_t>(pair.target))
+    return made_by->second;
+  std::set<int32_t> ranks;
+  size_t all = 0;
+  for (uint32_t row = pair.first_row; row < pair.first_row + pair.row_count; ++row) {
+    const Row& r = c.rows[row];
+    if (r.target < 0 || r.golden < 0 || c.measures[row].verdict != RowVerdict::kDiffers) continue;
+    const JoinedLeaf* joined = c.target.JoinedOf(r.target);
+    if (joined == nullptr || joined->sum) continue;
+    const Leaf& golden = c.golden.leaves[r.golden];
+    std::set<int32_t> found = OtherCopies(c.target, joined->parts, golden);
+    const bool shards = joined->parts.size() > 1 &&
+                        LeafOf(c.target, joined->parts[0]).shape.elements() <
+                            golden.shape.elements();
+    if (found.empty() && shards) found = Beyond(c.target, joined->parts, golden);
+    all = std::max(all, joined->parts.size());
+    ranks.insert(found.begin(), found.end());
+  }
+  if (ranks.size() == all) return {};  // nothing tells them apart
+  return {ranks.begin(), ranks.end()};
+}
+
+std::string SayRanks(const Comparison& c) {
+  const int32_t leaf = c.first.row < 0 ? -1 : c.rows[c.first.row].target;
+  const JoinedLeaf* joined = leaf < 0 ? nullptr : c.target.JoinedOf(leaf);
+  std::string text = joined == nullptr ? "" : fmt::format("; joined: {}", joined->how);
+  if (!c.first.ranks.empty()) {
+    const bool one = c.first.ranks.size() == 1;
+    text += fmt::format("; rank{} {} {} wrong", one ? "" : "s", fmt::join(c.first.ranks, ", "),
+                        one ? "is" : "are");
+  }
+  return text;
+}
+
+}  // namespace msprobe::compare::layouts

@@ -1,0 +1,22 @@
+// Which ranks of a joined run are wrong at its first divergence, as far as the dumps tell.
+//
+//   comparison.first.ranks = WrongRanks(comparison);   // {3}; empty: not known
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/compare/model/comparison.h"
+
+namespace msprobe::compare::layouts {
+
+// Those that make the call, if not all do. Those whose content is not the golden's, where others' is. Those
+// whose part has an element beyond the golden's largest or smallest.
+std::vector<int32_t> WrongRanks(const Comparison& comparison);
+
+// What FirstDivergence::why ends with: "; joined: Shard(2) of ranks 0, 1; rank 1 is wrong". "" where nothing
+// was joined.
+std::string SayRanks(const Comparison& comparison);
+
+}  // namespace msprobe::compare::layouts
