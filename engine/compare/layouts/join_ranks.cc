@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "engine/compare/align/align.h"
 #include "engine/compare/layouts/joined_dump.h"
@@ -26,8 +28,13 @@ constexpr double kNearSum = 1e-4;
 
 class Joining {
  public:
-  Joining(std::span<const RankRun> runs, const Dump& golden, const std::string& path)
-      : runs_(runs), golden_(golden), facts_(runs), joined_(runs, JoinCalls(runs), golden, path) {
+  Joining(std::span<const RankRun> runs, const Dump& golden, const std::string& path,
+          std::set<std::string> reordered)
+      : runs_(runs),
+        golden_(golden),
+        facts_(runs),
+        reordered_(std::move(reordered)),
+        joined_(runs, JoinCalls(runs), golden, path) {
     joined_.PassThrough();
     FindPartners();
     FindBackward();
@@ -119,6 +126,29 @@ class Joining {
     return hash;
   }
 
+  // Of a value in a module whose weights lie in pieces nothing tells the order of its shards; nor of what
+  // is made of it.
+  bool IsReordered(size_t i) {
+    if (reordered_.empty()) return false;
+    const Record& record = RecordAt(i);
+    if (unordered_.contains(ContentOf(i))) return true;
+    if (IsOptimizerCall(record.api)) {
+      return std::any_of(reordered_.begin(), reordered_.end(), [&](const std::string& module) {
+        return LeafAt(i).name.view().find("." + module + ".") != std::string_view::npos;
+      });
+    }
+    for (uint32_t k = record.first_leaf; k < i; ++k) {
+      if (unordered_.contains(ContentOf(k))) return true;
+    }
+    const std::string_view around = record.is_module         ? record.api.view()
+                                    : !record.parent.empty() ? WithoutCall(record.parent)
+                                                             : record.module.view();
+    const std::string path(PathOfModule(around));
+    return std::any_of(reordered_.begin(), reordered_.end(), [&](const std::string& module) {
+      return path == module || path.starts_with(module + ".") || module.starts_with(path + ".");
+    });
+  }
+
   void FindBackward() {
     const std::vector<Record>& records = joined_.dump().records;
     const auto first = std::find_if(records.begin(), records.end(), [](const Record& record) {
@@ -196,6 +226,10 @@ class Joining {
       layout = facts_.Of(joined_.values()[i], {.whole = Shape()});
     }
     if (layout.kind == Kind::kUnknown) layout.places = {{0}};
+    if (layout.kind == Kind::kShards && IsReordered(i)) {
+      layout.dimension = -1;
+      unordered_.insert(ContentOf(i));
+    }
     joined_.Set(i, layout, whole, FactorAt(i, layout), AddsUp(i, layout));
   }
 
@@ -244,9 +278,11 @@ class Joining {
   std::span<const RankRun> runs_;
   const Dump& golden_;
   const LayoutFacts facts_;
+  const std::set<std::string> reordered_;  // modules whose weights lie in pieces
   JoinedDump joined_;
   std::vector<int32_t> partner_;  // of each leaf: the golden's
   std::unordered_map<uint64_t, size_t> known_;  // a leaf with a partner, by the contents of all ranks
+  std::unordered_set<uint64_t> unordered_;      // contents of all ranks
   double factor_ = 1;
   uint32_t first_backward_ = 0;  // record
   bool divided_ = false;  // each rank has a part of the batch
@@ -285,7 +321,8 @@ Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden,
         .Found("none")
         .Hint("record with the task statistics or tensor");
   }
-  JoinedRun joined = Joining(runs, golden, path).Run();
+  JoinedRun joined =
+      Joining(runs, golden, path, ReorderedModules(runs, before, of_golden)).Run();
   joined.dump.began_with = JoinWeights(runs, before, of_golden);
   joined.dump.left_behind = JoinWeights(runs, after, of_golden);
   return joined;

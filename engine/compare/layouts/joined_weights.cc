@@ -1,7 +1,9 @@
 #include "engine/compare/layouts/joined_weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -43,38 +45,107 @@ std::shared_ptr<const Dump> AsDump(const std::vector<StepWeight>& weights) {
   return dump;
 }
 
+// The parts of each of the golden's weights that the ranks have.
+class WeightParts {
+ public:
+  WeightParts(std::span<const RankRun> runs, std::span<const std::vector<StepWeight>> of_ranks)
+      : runs_(AsRuns(runs, of_ranks)), facts_(runs_) {
+    for (size_t i = 0; i < runs.size(); ++i) {
+      for (size_t k = 0; k < of_ranks[i].size(); ++k) {
+        parts_[runs[i].modules.Of(of_ranks[i][k].name)].push_back(
+            {static_cast<int32_t>(i), static_cast<int32_t>(k)});
+      }
+    }
+  }
+
+  // Calls look(parts, layout, shape) for each of the golden's weights that the ranks have.
+  template <typename Look>
+  void Each(std::span<const StepWeight> of_golden, Look look) {
+    for (const StepWeight& golden : of_golden) {
+      const auto found = parts_.find(golden.name);
+      if (found == parts_.end() || !golden.shape) continue;
+      const Shape whole = shapes_.Of(*golden.shape);
+      TextArena arena;
+      Leaf leaf;
+      leaf.fingerprint = FingerprintText(arena.Copy(golden.fingerprint), &arena);
+      const ValueLayout layout =
+          facts_.Of(found->second, {.whole = whole, .content = ContentKey(leaf)});
+      if (!layout.places.empty()) look(golden, found->second, layout, whole);
+    }
+  }
+  std::span<const RankRun> runs() const { return runs_; }
+
+ private:
+  static std::vector<RankRun> AsRuns(std::span<const RankRun> runs,
+                                     std::span<const std::vector<StepWeight>> of_ranks) {
+    std::vector<RankRun> as_runs;
+    for (size_t i = 0; i < runs.size(); ++i)
+      as_runs.push_back({.rank = runs[i].rank, .dump = AsDump(of_ranks[i])});
+    return as_runs;
+  }
+
+  const std::vector<RankRun> runs_;
+  const LayoutFacts facts_;
+  std::unordered_map<std::string, std::vector<ValuePart>> parts_;
+  ShapePool shapes_;
+};
+
+constexpr double kNear = 1e-5;
+
+bool SameMoments(const JoinedNumbers& n, const StepWeight& golden) {
+  const double size = std::max(std::abs(golden.max), std::abs(golden.min));
+  const auto near = [](double a, double b, double by) { return std::abs(a - b) <= kNear * by; };
+  return near(n.max, golden.max, size) && near(n.min, golden.min, size) &&
+         near(n.mean, golden.mean, size) && near(n.norm, golden.norm, golden.norm);
+}
+
+bool SameOrder(const JoinedNumbers& n, const StepWeight& golden) {
+  return std::abs(n.joined.sketch.wave - golden.sketch->wave) <= kNear * golden.norm &&
+         std::abs(n.joined.sketch.rows - golden.sketch->rows) <= kNear * golden.norm;
+}
+
 }  // namespace
+
+std::set<std::string> ReorderedModules(std::span<const RankRun> runs,
+                                       std::span<const std::vector<StepWeight>> of_ranks,
+                                       std::span<const StepWeight> of_golden) {
+  constexpr size_t kMostShards = 5;  // whose orders are tried
+  std::set<std::string> modules;
+  WeightParts parts(runs, of_ranks);
+  parts.Each(of_golden, [&](const StepWeight& golden, const std::vector<ValuePart>& of,
+                            const ValueLayout& layout, Shape whole) {
+    if (layout.kind != ValueLayout::Kind::kShards || layout.dimension < 0 || !golden.sketch ||
+        layout.places.size() > kMostShards)
+      return;
+    const JoinedNumbers n = JoinNumbers(layout, of, parts.runs(), whole, /*factor=*/1);
+    if (!n.known || !n.joined.wave || SameOrder(n, golden) || !SameMoments(n, golden)) return;
+    // Whole shards in another order are an error, which nothing must hide.
+    std::vector<size_t> order(layout.places.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    do {
+      ValueLayout other = layout;
+      for (size_t i = 0; i < order.size(); ++i) other.places[i] = layout.places[order[i]];
+      if (SameOrder(JoinNumbers(other, of, parts.runs(), whole, 1), golden)) return;
+    } while (std::next_permutation(order.begin(), order.end()));
+    const size_t dot = golden.name.rfind('.');
+    modules.insert(dot == std::string::npos ? "" : golden.name.substr(0, dot));
+  });
+  return modules;
+}
 
 std::vector<StepWeight> JoinWeights(std::span<const RankRun> runs,
                                     std::span<const std::vector<StepWeight>> of_ranks,
                                     std::span<const StepWeight> of_golden) {
-  std::vector<RankRun> as_runs;
-  std::unordered_map<std::string, std::vector<ValuePart>> parts;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    as_runs.push_back({.rank = runs[i].rank, .dump = AsDump(of_ranks[i])});
-    for (size_t k = 0; k < of_ranks[i].size(); ++k) {
-      parts[runs[i].modules.Of(of_ranks[i][k].name)].push_back(
-          {static_cast<int32_t>(i), static_cast<int32_t>(k)});
-    }
-  }
-  const LayoutFacts facts(as_runs);
-  ShapePool shapes;
   std::vector<StepWeight> joined;
-  for (const StepWeight& golden : of_golden) {
-    const auto found = parts.find(golden.name);
-    if (found == parts.end() || !golden.shape) continue;
-    const std::vector<ValuePart>& of = found->second;
-    const Shape whole = shapes.Of(*golden.shape);
-    TextArena arena;
-    Leaf leaf;
-    leaf.fingerprint = FingerprintText(golden.fingerprint, &arena);
-    const ValueLayout layout = facts.Of(of, {.whole = whole, .content = ContentKey(leaf)});
-    if (layout.places.empty()) continue;
-    StepWeight weight = of_ranks[of[layout.places[0][0]].run][of[layout.places[0][0]].leaf];
+  WeightParts parts(runs, of_ranks);
+  parts.Each(of_golden, [&](const StepWeight& golden, const std::vector<ValuePart>& of,
+                            const ValueLayout& layout, Shape whole) {
+    const ValuePart& first = of[layout.places[0][0]];
+    StepWeight weight = of_ranks[first.run][first.leaf];
     weight.name = golden.name;
     weight.shape = golden.shape;
     if (layout.kind != ValueLayout::Kind::kWhole) {
-      const JoinedNumbers n = JoinNumbers(layout, of, as_runs, whole, /*factor=*/1);
+      const JoinedNumbers n = JoinNumbers(layout, of, parts.runs(), whole, /*factor=*/1);
       weight.fingerprint.clear();
       AppendHex(&weight.fingerprint, n.content, 16);
       weight.max = n.max;
@@ -85,7 +156,7 @@ std::vector<StepWeight> JoinWeights(std::span<const RankRun> runs,
       if (n.joined.rows && n.joined.squares && n.joined.wave) weight.sketch = n.joined.sketch;
     }
     joined.push_back(std::move(weight));
-  }
+  });
   return joined;
 }
 
