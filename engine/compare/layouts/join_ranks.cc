@@ -163,8 +163,9 @@ class Joining {
 
   double RatioOf(size_t i, const ValueLayout& layout) {
     const Leaf& golden = golden_.leaves[partner_[i]];
-    const JoinedNumbers n =
-        JoinNumbers(layout, joined_.values()[i], runs_, golden.shape, /*factor=*/1);
+    const Shape whole =
+        layout.padded.empty() ? golden.shape : joined_.dump().shapes.Of(layout.padded);
+    const JoinedNumbers n = JoinNumbers(layout, joined_.values()[i], runs_, whole, /*factor=*/1);
     return n.known && golden.norm_value > 0 ? n.norm / golden.norm_value : 0;
   }
 
@@ -225,6 +226,7 @@ class Joining {
     } else {
       layout = facts_.Of(joined_.values()[i], {.whole = Shape()});
     }
+    if (!layout.padded.empty()) whole = joined_.dump().shapes.Of(layout.padded);
     if (layout.kind == Kind::kUnknown) layout.places = {{0}};
     if (layout.kind == Kind::kShards && IsReordered(i)) {
       layout.dimension = -1;

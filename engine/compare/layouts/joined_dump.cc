@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/model/names.h"
 
@@ -204,8 +206,13 @@ void JoinedDump::PassThrough() {
     }
     return contents;
   };
+  // A stage of a pipeline makes calls of its own outside of modules.
+  const bool has_stages = std::any_of(dump_.records.begin(), dump_.records.end(), [&](const Record& r) {
+    const std::optional<Exchange> exchange = ExchangeOf(dump_, r);
+    return exchange && IsPointToPoint(*exchange);
+  });
   for (const Record& record : dump_.records) {
-    if (record.parent.empty()) continue;  // a stage of a pipeline makes calls of its own there
+    if (has_stages && record.parent.empty()) continue;
     // All ranks make the calls beside it.
     const auto beside = [&](size_t leaf) {
       return dump_.records[dump_.leaves[leaf].record].parent == record.parent;

@@ -148,6 +148,35 @@ void LayoutFacts::Arrange(std::span<const ValuePart> parts, Shape whole,
   if (extents[d] == all[d]) layout->dimension = static_cast<int32_t>(d);
 }
 
+// Shards of which the last one has more than the golden has: a vocabulary that the ranks divide evenly.
+bool LayoutFacts::IsPadded(std::span<const ValuePart> parts, Shape whole,
+                           ValueLayout* layout) const {
+  const std::span<const int64_t> all = whole.extents();
+  std::vector<int64_t> extents(all.begin(), all.end());
+  std::optional<size_t> differs;
+  int64_t sum = 0, last = 0;
+  layout->places = Firsts(Classes(parts, *this));
+  for (const std::vector<int32_t>& place : layout->places) {
+    const Shape shape = LeafOf(parts[place.front()]).shape;
+    if (!whole.known() || !shape.known() || shape.extents().size() != all.size()) return false;
+    for (size_t d = 0; d < all.size(); ++d) {
+      if (shape.extents()[d] == all[d]) continue;
+      if (differs && *differs != d) return false;
+      differs = d;
+    }
+    if (!differs) return false;
+    last = shape.extents()[*differs];
+    sum += last;
+  }
+  if (!differs || layout->places.size() < 2 || sum <= all[*differs] || sum - all[*differs] >= last)
+    return false;
+  extents[*differs] = sum;
+  layout->kind = ValueLayout::Kind::kShards;
+  layout->dimension = static_cast<int32_t>(*differs);
+  layout->padded = std::move(extents);
+  return true;
+}
+
 ValueLayout LayoutFacts::Of(std::span<const ValuePart> parts, const Question& question) const {
   using Kind = ValueLayout::Kind;
   ValueLayout layout;
@@ -188,7 +217,8 @@ ValueLayout LayoutFacts::Of(std::span<const ValuePart> parts, const Question& qu
     }
     return layout;
   }
-  if (copies == 0 || sum % elements != 0) return layout;
+  if (copies == 0 || sum % elements != 0)
+    return IsPadded(parts, question.whole, &layout) ? layout : ValueLayout{};
   layout.kind = Kind::kShards;
   if (copies == 1) {
     layout.places.clear();

@@ -40,6 +40,7 @@ struct ValueLayout {
   // parts of the value.
   std::vector<std::vector<int32_t>> places;
   bool ordered = true;  // false: nothing tells in which order the shards stand
+  std::vector<int64_t> padded;  // the extents of the whole, where they are more than the golden's; else none
 };
 
 class LayoutFacts {
@@ -63,6 +64,7 @@ class LayoutFacts {
   using Reductions = std::unordered_map<uint64_t, std::string_view>;
   std::vector<std::vector<int32_t>> Units(std::span<const ValuePart> parts) const;
   bool OfDTensor(std::span<const ValuePart> parts, Shape whole, ValueLayout* layout) const;
+  bool IsPadded(std::span<const ValuePart> parts, Shape whole, ValueLayout* layout) const;
   void Arrange(std::span<const ValuePart> parts, Shape whole, ValueLayout* layout) const;
 
   std::span<const RankRun> runs_;

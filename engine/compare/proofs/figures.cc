@@ -252,7 +252,12 @@ Padding Figures::PaddingOf(ValueId v, ValueId w, double terms) const {
     const auto sketches = g_.SketchesOf(w);
     const auto y = std::ranges::find(sketches, x.columns, &RowSketch::columns);
     if (y == sketches.end()) continue;
-    const double rows = RowsApart(x.sums.rows, x.sums.squares, y->sums.rows, y->sums.squares, size);
+    double rows = RowsApart(x.sums.rows, x.sums.squares, y->sums.rows, y->sums.squares, size);
+    if (x.joined || y->joined) {
+      Gap gap;
+      CompareJoined(x, *y, size, &gap);
+      rows = gap.rows;
+    }
     if (padding.zeros) {
       const bool vector = y->rows == 1 && y->columns > 1;
       if (!vector) padding.error = std::max(padding.error, rows);
