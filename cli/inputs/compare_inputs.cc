@@ -216,7 +216,8 @@ class Pairing {
       }
       MSPROBE_RETURN_IF_ERROR(Select(options_.ranks, "rank", side->path, options_, found, &out_));
     }
-    if (options_.join && !options_.common && !options_.ranks && (a.size() == 1) != (b.size() == 1)) {
+    if (options_.join && !options_.common && !options_.ranks &&
+        (a.size() == 1) != (b.size() == 1)) {
       Join(step, a, b);
       return Status::Ok();
     }
@@ -244,7 +245,8 @@ class Pairing {
                   .golden = target ? b[0].path : golden_.path,
                   .step = step,
                   .joins_target = target};
-    for (const dump::DumpLocation& dump : target ? a : b) pair.joined.push_back({dump.rank, dump.path});
+    for (const dump::DumpLocation& dump : target ? a : b)
+      pair.joined.push_back({dump.rank, dump.path});
     out_.pairs.push_back(std::move(pair));
   }
 

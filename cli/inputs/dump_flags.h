@@ -39,7 +39,7 @@ class DumpFlags {
 
   // Reads the side that has several ranks.
   Result<std::deque<compare::layouts::RankDump>> ReadRanks(const DumpPair& pair,
-                                                            MemoryBudget* budget) const {
+                                                           MemoryBudget* budget) const {
     ReadOptions options;
     options.tensor_folder = "";
     std::deque<compare::layouts::RankDump> ranks;

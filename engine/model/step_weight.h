@@ -12,8 +12,8 @@
 namespace msprobe {
 
 struct StepWeight {
-  std::string name;   // without the parts of wrappers: "encoder.ln.weight"
-  std::string dtype;  // "torch.float32"
+  std::string name;                           // without the parts of wrappers: "encoder.ln.weight"
+  std::string dtype;                          // "torch.float32"
   std::optional<std::vector<int64_t>> shape;  // nullopt: not known
   bool trained = false;     // it requires a gradient: a parameter that an optimizer may change
   std::string fingerprint;  // "" where its elements could not be read, or lie on a device

@@ -224,11 +224,11 @@ struct Dump {
   std::vector<ProcessGroup> groups;
   // Of values in memory that nobody had written all of: the call that returned the memory.
   LeafTexts unwritten;
-  LeafTexts unreadable;                // of tensors without numbers: why, "meta tensor"
-  LeafTexts strides;                   // of tensors that are not contiguous, in elements: "[1, 4]"
-  LeafTexts sketches;                  // as the file spells them: SketchOf
-  std::vector<LeafRest> rests;         // of tensors with extremes, in the order of their leaves
-  std::vector<LeafShard> shards;       // of DTensors (ours only), in the order of their leaves
+  LeafTexts unreadable;           // of tensors without numbers: why, "meta tensor"
+  LeafTexts strides;              // of tensors that are not contiguous, in elements: "[1, 4]"
+  LeafTexts sketches;             // as the file spells them: SketchOf
+  std::vector<LeafRest> rests;    // of tensors with extremes, in the order of their leaves
+  std::vector<LeafShard> shards;  // of DTensors (ours only), in the order of their leaves
   // Of a dump that was joined of those of several ranks (compare/layouts): of each joined value, in the
   // order of their leaves; of each record that not all ranks have, which have it; the dumps of the ranks;
   // the weights with which the step began, and the next one.
@@ -286,9 +286,10 @@ struct Dump {
   }
   // Null: the dump was not joined, or not this value.
   const JoinedLeaf* JoinedOf(int32_t leaf) const {
-    const auto found = std::lower_bound(
-        joined.begin(), joined.end(), leaf,
-        [](const JoinedLeaf& item, int32_t index) { return static_cast<int64_t>(item.leaf) < index; });
+    const auto found = std::lower_bound(joined.begin(), joined.end(), leaf,
+                                        [](const JoinedLeaf& item, int32_t index) {
+                                          return static_cast<int64_t>(item.leaf) < index;
+                                        });
     const bool here = found != joined.end() && static_cast<int64_t>(found->leaf) == leaf;
     return here ? &*found : nullptr;
   }

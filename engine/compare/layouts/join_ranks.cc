@@ -95,8 +95,8 @@ class Joining {
   bool TakesParts(size_t i, const std::vector<ValueLayout>& layouts) {
     const Record& record = RecordAt(i);
     for (uint32_t k = record.first_leaf; k < record.first_leaf + record.leaf_count; ++k) {
-      const bool part = layouts[k].kind == Kind::kShards ||
-                        (Adds(layouts[k]) && LeafAt(k).shape.elements() == 1);
+      const bool part =
+          layouts[k].kind == Kind::kShards || (Adds(layouts[k]) && LeafAt(k).shape.elements() == 1);
       if (k != i && part) return true;
     }
     return false;
@@ -107,12 +107,12 @@ class Joining {
   ValueLayout LayoutOf(size_t i, bool again) {
     if (!IsTensor(i)) return {};
     const Leaf& golden = golden_.leaves[partner_[i]];
-    return facts_.Of(joined_.values()[i],
-                     {.whole = golden.shape,
-                      .content = ContentKey(golden),
-                      .averaged = again && factor_ > 1 && IsLoss(i) &&
-                                  LeafAt(i).record < first_backward_,
-                      .added = again && (IsLoss(i) || IsBackward(RecordAt(i).direction))});
+    return facts_.Of(
+        joined_.values()[i],
+        {.whole = golden.shape,
+         .content = ContentKey(golden),
+         .averaged = again && factor_ > 1 && IsLoss(i) && LeafAt(i).record < first_backward_,
+         .added = again && (IsLoss(i) || IsBackward(RecordAt(i).direction))});
   }
 
   uint64_t ContentOf(size_t i) const {
@@ -255,20 +255,21 @@ class Joining {
     for (size_t i = 0; i < layouts.size(); ++i) {
       if (IsTensor(i)) ++counts[layouts[i].kind];
     }
-    notes->push_back(fmt::format(
-        "the {} ranks of the target were joined: {} values are whole on each rank that has them, {} "
-        "are joined of shards, {} are sums over ranks",
-        runs_.size(), counts[Kind::kWhole], counts[Kind::kShards],
-        counts[Kind::kSum] + counts[Kind::kMean]));
+    notes->push_back(
+        fmt::format("the {} ranks of the target were joined: {} values are whole on each rank that "
+                    "has them, {} "
+                    "are joined of shards, {} are sums over ranks",
+                    runs_.size(), counts[Kind::kWhole], counts[Kind::kShards],
+                    counts[Kind::kSum] + counts[Kind::kMean]));
     if (const int64_t open = counts[Kind::kDivergent] + counts[Kind::kUnknown]; open > 0)
-      notes->push_back(
-          fmt::format("{} values differ between ranks, and nothing says how they belong together",
-                      open));
-    if (factor_ != 1)
       notes->push_back(fmt::format(
-          "before they are added up, the gradients of each rank are {} times the golden's: it computes "
-          "a mean over its part of the batch",
-          factor_));
+          "{} values differ between ranks, and nothing says how they belong together", open));
+    if (factor_ != 1)
+      notes->push_back(
+          fmt::format("before they are added up, the gradients of each rank are {} times the "
+                      "golden's: it computes "
+                      "a mean over its part of the batch",
+                      factor_));
     for (const RankRun& run : runs_) {
       for (const auto& [own, other] : run.modules.renamed())
         notes->push_back(fmt::format("rank {}: {} is the golden's {}", run.rank,
@@ -283,11 +284,12 @@ class Joining {
   const std::set<std::string> reordered_;  // modules whose weights lie in pieces
   JoinedDump joined_;
   std::vector<int32_t> partner_;  // of each leaf: the golden's
-  std::unordered_map<uint64_t, size_t> known_;  // a leaf with a partner, by the contents of all ranks
-  std::unordered_set<uint64_t> unordered_;      // contents of all ranks
+  std::unordered_map<uint64_t, size_t>
+      known_;                               // a leaf with a partner, by the contents of all ranks
+  std::unordered_set<uint64_t> unordered_;  // contents of all ranks
   double factor_ = 1;
   uint32_t first_backward_ = 0;  // record
-  bool divided_ = false;  // each rank has a part of the batch
+  bool divided_ = false;         // each rank has a part of the batch
 };
 
 }  // namespace
@@ -323,8 +325,7 @@ Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden,
         .Found("none")
         .Hint("record with the task statistics or tensor");
   }
-  JoinedRun joined =
-      Joining(runs, golden, path, ReorderedModules(runs, before, of_golden)).Run();
+  JoinedRun joined = Joining(runs, golden, path, ReorderedModules(runs, before, of_golden)).Run();
   joined.dump.began_with = JoinWeights(runs, before, of_golden);
   joined.dump.left_behind = JoinWeights(runs, after, of_golden);
   return joined;

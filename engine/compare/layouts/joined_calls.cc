@@ -18,7 +18,9 @@ namespace {
 
 using Key = uint64_t;
 
-Key Mixed(Key a, uint64_t b) { return (a ^ (b + 0x9e3779b97f4a7c15 + (a << 6) + (a >> 2))) * 0xff51afd7ed558ccd; }
+Key Mixed(Key a, uint64_t b) {
+  return (a ^ (b + 0x9e3779b97f4a7c15 + (a << 6) + (a >> 2))) * 0xff51afd7ed558ccd;
+}
 
 // The places of the calls of one rank.
 class CallPlaces {

@@ -111,9 +111,9 @@ void JoinedDump::AddCall(size_t call) {
       found != call_of_name_[of.run].end())
     record.parent = arena_.Copy(NameOf(found->second));
   if (!r.module.empty())
-    record.module = arena_.Copy(fmt::format("Module.{}{}",
-                                            runs_[of.run].modules.Of(PathOfModule(r.module)),
-                                            r.module.view().substr(r.module.view().rfind('.'))));
+    record.module =
+        arena_.Copy(fmt::format("Module.{}{}", runs_[of.run].modules.Of(PathOfModule(r.module)),
+                                r.module.view().substr(r.module.view().rfind('.'))));
   if (r.stack >= 0) {
     record.stack = static_cast<int32_t>(dump_.stacks.size());
     dump_.stacks.push_back(from.stacks[r.stack]);
@@ -132,7 +132,8 @@ void JoinedDump::AddCall(size_t call) {
   }
   AddLeaves(call, &record);
   if (calls_[call].of.size() < runs_.size()) {
-    std::vector<int32_t>& ranks = dump_.ranks_of_records.emplace_back(index, std::vector<int32_t>()).second;
+    std::vector<int32_t>& ranks =
+        dump_.ranks_of_records.emplace_back(index, std::vector<int32_t>()).second;
     for (const RankCall& c : calls_[call].of) ranks.push_back(runs_[c.run].rank);
   }
   dump_.records.push_back(record);
@@ -147,8 +148,7 @@ std::string JoinedDump::PlaceOf(const RankCall& of, const Leaf& leaf) const {
     const size_t at = suffix.find(word);
     if (at == suffix.npos) continue;
     const size_t end = at + word.size();
-    return fmt::format("{}{}", suffix.substr(0, end),
-                       runs_[of.run].modules.Of(suffix.substr(end)));
+    return fmt::format("{}{}", suffix.substr(0, end), runs_[of.run].modules.Of(suffix.substr(end)));
   }
   return std::string(suffix);
 }
@@ -188,7 +188,7 @@ void JoinedDump::AddLeaves(size_t call, Record* record) {
 }
 
 void JoinedDump::PassThrough() {
-  using Content = std::pair<int32_t, uint64_t>;  // run, what it holds
+  using Content = std::pair<int32_t, uint64_t>;    // run, what it holds
   std::map<Content, std::vector<size_t>> holders;  // leaves of more than one rank
   const auto content = [&](const ValuePart& part) {
     return Content(part.run, ContentKey(runs_[part.run].dump->leaves[part.leaf]));
@@ -207,10 +207,11 @@ void JoinedDump::PassThrough() {
     return contents;
   };
   // A stage of a pipeline makes calls of its own outside of modules.
-  const bool has_stages = std::any_of(dump_.records.begin(), dump_.records.end(), [&](const Record& r) {
-    const std::optional<Exchange> exchange = ExchangeOf(dump_, r);
-    return exchange && IsPointToPoint(*exchange);
-  });
+  const bool has_stages =
+      std::any_of(dump_.records.begin(), dump_.records.end(), [&](const Record& r) {
+        const std::optional<Exchange> exchange = ExchangeOf(dump_, r);
+        return exchange && IsPointToPoint(*exchange);
+      });
   for (const Record& record : dump_.records) {
     if (has_stages && record.parent.empty()) continue;
     // All ranks make the calls beside it.
@@ -291,7 +292,8 @@ void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, doubl
   joined.leaf = at;
   joined.how = arena_.Copy(
       Describe(layout, parts, runs_) +
-      (adds_up ? ". The values of all ranks add up to the golden's, and nothing adds them up" : ""));
+      (adds_up ? ". The values of all ranks add up to the golden's, and nothing adds them up"
+               : ""));
   for (const ValuePart& part : parts)
     joined.parts.push_back({runs_[part.run].rank, part.run, part.leaf});
   dump_.joined.push_back(joined);

@@ -31,7 +31,8 @@ class JoinedDump {
 
   // Gives the leaf the numbers of the whole. Call it for each leaf in their order, once.
   // `adds_up`: the sum of the parts, which nothing adds up, would be the golden's.
-  void Set(size_t leaf, const ValueLayout& layout, Shape whole, double factor, bool adds_up = false);
+  void Set(size_t leaf, const ValueLayout& layout, Shape whole, double factor,
+           bool adds_up = false);
   // The leaf keeps the elements of its first part: nothing is joined.
   void Keep(size_t leaf);
 

@@ -129,8 +129,8 @@ std::optional<Known> SumOf(std::span<const ValuePart> parts, std::span<const Ran
 }
 
 // Of one place, where the shards before it have `offset` indices of the dimension.
-void AddPlace(const Known& place, std::span<const int64_t> whole, int32_t dimension,
-              int64_t offset, Known* all) {
+void AddPlace(const Known& place, std::span<const int64_t> whole, int32_t dimension, int64_t offset,
+              Known* all) {
   const auto d = static_cast<size_t>(dimension), last = whole.size() - 1;
   const auto at = static_cast<uint64_t>(offset);
   std::complex<double> rows = 1, wave = 1;
@@ -162,7 +162,8 @@ void AddUnordered(const Known& place, bool whole_rows, Known* all) {
 
 std::optional<Known> JoinSketches(const ValueLayout& layout, std::span<const ValuePart> parts,
                                   std::span<const RankRun> runs, Shape whole) {
-  const Leaf& first = runs[parts[layout.places[0][0]].run].dump->leaves[parts[layout.places[0][0]].leaf];
+  const Leaf& first =
+      runs[parts[layout.places[0][0]].run].dump->leaves[parts[layout.places[0][0]].leaf];
   const std::optional<DType> dtype = first.dtype.dtype();
   const std::span<const int64_t> extents = whole.extents();
   // A complex number is two columns.
@@ -217,8 +218,7 @@ JoinedNumbers JoinNumbers(const ValueLayout& layout, std::span<const ValuePart> 
     sum |= place.size() > 1;
   }
   const bool mean = layout.kind == ValueLayout::Kind::kMean;
-  const double by =
-      1 / (factor * (mean ? static_cast<double>(layout.places.front().size()) : 1.0));
+  const double by = 1 / (factor * (mean ? static_cast<double>(layout.places.front().size()) : 1.0));
   out.known = all.known && all.elements > 0;
   out.max = all.max * by;
   out.min = all.min * by;

@@ -20,8 +20,8 @@ struct JoinedNumbers {
   bool known = false;  // false: some part has no numbers
   double max = 0, min = 0, mean = 0, norm = 0;
   ElementCounts counts;
-  LeafRest rest;       // extremes 0: there are none
-  JoinedLeaf joined;   // without leaf and how
+  LeafRest rest;         // extremes 0: there are none
+  JoinedLeaf joined;     // without leaf and how
   uint64_t content = 0;  // a hash of the contents of the parts and of how they lie
 };
 

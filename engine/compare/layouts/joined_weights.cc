@@ -70,7 +70,8 @@ class WeightParts {
       leaf.fingerprint = FingerprintText(arena.Copy(golden.fingerprint), &arena);
       const ValueLayout layout =
           facts_.Of(found->second, {.whole = whole, .content = ContentKey(leaf)});
-      if (!layout.places.empty() && layout.padded.empty()) look(golden, found->second, layout, whole);
+      if (!layout.places.empty() && layout.padded.empty())
+        look(golden, found->second, layout, whole);
     }
   }
   std::span<const RankRun> runs() const { return runs_; }

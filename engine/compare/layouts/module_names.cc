@@ -41,13 +41,11 @@ ModuleNames::ModuleNames(const std::vector<StepWeight>& own,
   std::vector<std::string_view> kept;  // names that both runs have for one content
   for (const StepWeight& weight : own) {
     const auto found = places.find(weight.fingerprint);
-    if (found == places.end()) continue;
-    if (std::find(found->second.begin(), found->second.end(), weight.name) !=
-        found->second.end()) {
+    if (found == places.end() || found->second.size() > 1) continue;
+    if (found->second.front() == weight.name) {
       kept.push_back(weight.name);
       continue;
     }
-    if (found->second.size() > 1) continue;
     const auto [front, other] = Differing(weight.name, found->second.front());
     ++votes[front][other];
   }
@@ -55,9 +53,8 @@ ModuleNames::ModuleNames(const std::vector<StepWeight>& own,
     const auto best =
         std::max_element(others.begin(), others.end(),
                          [](const auto& a, const auto& b) { return a.second < b.second; });
-    const auto same = std::count_if(kept.begin(), kept.end(), [&front = front](auto name) {
-      return IsInside(name, front);
-    });
+    const auto same = std::count_if(kept.begin(), kept.end(),
+                                    [&front = front](auto name) { return IsInside(name, front); });
     if (best->second > same) renamed_.emplace(front, best->first);
   }
 }

@@ -18,8 +18,7 @@ class ModuleNames {
  public:
   ModuleNames() = default;
   // Only contents that the golden has once tell: biases of zeros say nothing.
-  ModuleNames(const std::vector<StepWeight>& own,
-              const std::vector<StepWeight>& golden);
+  ModuleNames(const std::vector<StepWeight>& own, const std::vector<StepWeight>& golden);
 
   // The golden's path of a module or parameter of this rank, both without wrappers.
   std::string Of(std::string_view path) const;

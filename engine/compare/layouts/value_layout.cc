@@ -100,9 +100,8 @@ bool LayoutFacts::OfDTensor(std::span<const ValuePart> parts, Shape whole,
   for (const ValuePart& part : parts) {
     const std::vector<LeafShard>& of_rank = runs_[part.run].dump->shards;
     const auto found = std::lower_bound(
-        of_rank.begin(), of_rank.end(), part.leaf, [](const LeafShard& item, int32_t leaf) {
-          return static_cast<int64_t>(item.leaf) < leaf;
-        });
+        of_rank.begin(), of_rank.end(), part.leaf,
+        [](const LeafShard& item, int32_t leaf) { return static_cast<int64_t>(item.leaf) < leaf; });
     if (found == of_rank.end() || static_cast<int32_t>(found->leaf) != part.leaf) return false;
     sum |= found->placements.find("Partial") != found->placements.npos;
     shards |= found->placements.find("Shard") != found->placements.npos;
@@ -243,7 +242,8 @@ std::string Describe(const ValueLayout& layout, std::span<const ValuePart> parts
   for (const std::vector<int32_t>& place : layout.places) {
     for (const int32_t i : place) ranks.insert(runs[parts[i].run].rank);
   }
-  const std::string of = fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+  const std::string of =
+      fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   switch (layout.kind) {
     case Kind::kWhole:
       return ranks.size() == 1 ? "of " + of : "whole on " + of;

@@ -40,7 +40,8 @@ struct ValueLayout {
   // parts of the value.
   std::vector<std::vector<int32_t>> places;
   bool ordered = true;  // false: nothing tells in which order the shards stand
-  std::vector<int64_t> padded;  // the extents of the whole, where they are more than the golden's; else none
+  std::vector<int64_t>
+      padded;  // the extents of the whole, where they are more than the golden's; else none
 };
 
 class LayoutFacts {

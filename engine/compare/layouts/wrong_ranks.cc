@@ -52,9 +52,9 @@ std::vector<int32_t> WrongRanks(const Comparison& c) {
   const RecordPair& pair = c.pairs[c.first.pair];
   if (pair.target < 0) return {};
   const auto& some = c.target.ranks_of_records;
-  const auto made_by = std::lower_bound(
-      some.begin(), some.end(), static_cast<uint32_t>(pair.target),
-      [](const auto& item, uint32_t record) { return item.first < record; });
+  const auto made_by =
+      std::lower_bound(some.begin(), some.end(), static_cast<uint32_t>(pair.target),
+                       [](const auto& item, uint32_t record) { return item.first < record; });
   if (made_by != some.end() && made_by->first == static_cast<uint32_t>(pair.target))
     return made_by->second;
   std::set<int32_t> ranks;
@@ -66,9 +66,9 @@ std::vector<int32_t> WrongRanks(const Comparison& c) {
     if (joined == nullptr || joined->sum) continue;
     const Leaf& golden = c.golden.leaves[r.golden];
     std::set<int32_t> found = OtherCopies(c.target, joined->parts, golden);
-    const bool shards = joined->parts.size() > 1 &&
-                        LeafOf(c.target, joined->parts[0]).shape.elements() <
-                            golden.shape.elements();
+    const bool shards =
+        joined->parts.size() > 1 &&
+        LeafOf(c.target, joined->parts[0]).shape.elements() < golden.shape.elements();
     if (found.empty() && shards) found = Beyond(c.target, joined->parts, golden);
     all = std::max(all, joined->parts.size());
     ranks.insert(found.begin(), found.end());

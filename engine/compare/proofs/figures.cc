@@ -53,11 +53,11 @@ double RowsApart(std::complex<double> rows, double squares, std::complex<double>
   return std::max(Of(std::abs(rows - other_rows), size), Of(roots, size));
 }
 
-// Of values that were joined of those of several ranks: by the numbers that both have. They are turned by
-// phases, which are rounded to 2^-28 (kernels/sketch.h).
+// Of values that were joined of those of several ranks: by the numbers that both have. Rows are summed in
+// float, and turned by phases, which are rounded (kernels/sketch.h).
 void CompareJoined(const RowSketch& x, const RowSketch& y, double size, Gap* gap) {
   const auto off = [&](const std::complex<double>& a, const std::complex<double>& b) {
-    return Of(std::max(0.0, std::abs(a - b) - 0x1p-26 * size), size);
+    return Of(std::max(0.0, std::abs(a - b) - 0x1p-22 * size), size);
   };
   const auto root = [](double squares) { return std::sqrt(std::max(squares, 0.0)); };
   double rows = 0;

@@ -14,7 +14,6 @@
 namespace msprobe::compare {
 namespace {
 
-
 bool Same(const StepWeight& a, const StepWeight& b) {
   if (!a.fingerprint.empty() && !b.fingerprint.empty()) return a.fingerprint == b.fingerprint;
   const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };

@@ -256,20 +256,21 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
     const bool by_chance = MovesByChance(earlier.weights, name);
     // Relations know the error with which each weight was left.
     const bool related = !same_bits && IsRelated(later.weights, name, trained);
-    updates.push_back({.name = name,
-                       .dimensions = c->second.shape ? static_cast<int>(c->second.shape->size()) : -1,
-                       .trained = trained,
-                       .by_chance = by_chance,
-                       .wrong = !by_chance && !related &&
-                                !Differs(limits, a->second, b->second, exact, one_update) &&
-                                Differs(limits, c->second, d->second, exact, one_update),
-                       .before = {a->second.norm, b->second.norm},
-                       .after = {c->second.norm, d->second.norm},
-                       .epsilon = CoarserRounding(c->second.dtype, d->second.dtype).epsilon,
-                       .max_before = {a->second.max, b->second.max},
-                       .max_after = {c->second.max, d->second.max},
-                       .min_before = {a->second.min, b->second.min},
-                       .min_after = {c->second.min, d->second.min}});
+    updates.push_back(
+        {.name = name,
+         .dimensions = c->second.shape ? static_cast<int>(c->second.shape->size()) : -1,
+         .trained = trained,
+         .by_chance = by_chance,
+         .wrong = !by_chance && !related &&
+                  !Differs(limits, a->second, b->second, exact, one_update) &&
+                  Differs(limits, c->second, d->second, exact, one_update),
+         .before = {a->second.norm, b->second.norm},
+         .after = {c->second.norm, d->second.norm},
+         .epsilon = CoarserRounding(c->second.dtype, d->second.dtype).epsilon,
+         .max_before = {a->second.max, b->second.max},
+         .max_after = {c->second.max, d->second.max},
+         .min_before = {a->second.min, b->second.min},
+         .min_after = {c->second.min, d->second.min}});
   });
   return updates;
 }

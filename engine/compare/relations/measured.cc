@@ -151,15 +151,14 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
     const double exactly = apart.joined ? kDigits : kOwnRoundings * kDouble;
     like = like && (!apart.proven || apart.one_row || apart.rows <= exactly);
     const bool in_order = apart.joined && apart.joined_in_order;
-    r.strength = !like                              ? Strength::kNone
+    r.strength = !like                            ? Strength::kNone
                  : a.dtype != b.dtype || in_order ? Strength::kNear
-                                                    : Strength::kSame;
+                                                  : Strength::kSame;
     r.error = like ? 0 : kInfinity;
     r.bound = 0;
     r.like = like;
     r.proven = like && apart.proven &&
-               ((r.strength == Strength::kSame && !apart.one_row) ||
-                apart.in_order <= exactly);
+               ((r.strength == Strength::kSame && !apart.one_row) || apart.in_order <= exactly);
     return r;
   }
   if (a.dtype.dtype() != b.dtype.dtype()) {

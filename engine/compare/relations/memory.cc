@@ -67,7 +67,7 @@ const std::vector<NextWeight>& Relations::NextWeights() const {
   if (next_weights_) return *next_weights_;
   std::vector<NextWeight>& out = next_weights_.emplace();
   const std::vector<StepWeight> mine = dump::WeightsAfter(t.dump),
-                                      others = dump::WeightsAfter(g.dump);
+                                others = dump::WeightsAfter(g.dump);
   if (mine.empty() || others.empty()) return out;
   const auto my_values = MadeByKey(t), other_values = MadeByKey(g);
   std::unordered_map<std::string_view, const StepWeight*> by_name;

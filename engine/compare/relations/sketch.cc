@@ -57,8 +57,9 @@ bool AllKnown(std::span<const RowSketch> sketches) {
                      [](const RowSketch& sketch) { return AllKnown(sketch); });
 }
 
-// Joined sketches are turned by phases, which are rounded (kernels/sketch.h).
-constexpr double kTurned = 0x1p-26;
+// Joined sketches are turned by phases, which are rounded, and rows of several columns were summed in float
+// (kernels/sketch.h).
+constexpr double kTurned = 0x1p-22;
 
 // By the numbers that both have, where one was joined and has not all.
 Apart DistanceOfJoined(const RowSketch& a, const RowSketch& b, double size) {
@@ -149,7 +150,9 @@ double DistanceOfSums(std::span<const RowSketch> a, std::span<const RowSketch> b
 
 double DistanceOfPadded(const RowSketch& longer, const RowSketch& shorter, double size) {
   constexpr double kSmall = 1.0 / 16;  // of the rows of the shorter one
-  if (!AllKnown(longer) || !AllKnown(shorter) || longer.columns != shorter.columns || longer.rows <= shorter.rows) return kInfinity;
+  if (!AllKnown(longer) || !AllKnown(shorter) || longer.columns != shorter.columns ||
+      longer.rows <= shorter.rows)
+    return kInfinity;
   const auto further = static_cast<double>(longer.rows - shorter.rows);
   const double sum = std::abs(longer.sums.rows - shorter.sums.rows);
   const double usual = Root(shorter.sums.squares / static_cast<double>(shorter.rows));

@@ -48,7 +48,8 @@ void ReadWeight(formats::JsonCursor* json, StepWeight* weight) {
       weight->shape.emplace();
       for (json->BeginArray(); json->NextItem();) {
         const double extent = NumberOf(json);
-        weight->shape->push_back(extent >= 0 && extent < 0x1p53 ? static_cast<int64_t>(extent) : -1);
+        weight->shape->push_back(extent >= 0 && extent < 0x1p53 ? static_cast<int64_t>(extent)
+                                                                : -1);
       }
     } else if (key == "requires_grad") {
       weight->trained = next == 't';
