@@ -157,7 +157,7 @@ void NoteJoined(Comparison* c) {
     if (joined == nullptr && row.golden >= 0) joined = c->golden.JoinedOf(row.golden);
     if (joined == nullptr) continue;
     std::string& note = c->notes[i];
-    note += fmt::format("{}joined: {}", note.empty() ? "" : "; ", joined->how);
+    note += fmt::format("{}{}", note.empty() ? "" : "; ", joined->how);
   }
 }
 

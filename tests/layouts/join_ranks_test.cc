@@ -90,7 +90,7 @@ TEST(JoinRanks, ARightLayoutIsCalm) {
   const Compared compared = CompareRanks(OfRank(0), OfRank(1));
   EXPECT_EQ(compared.first(), "");
   EXPECT_EQ(compared.notes[0],
-            "the 2 ranks of the target were joined: 5 values are whole on each rank that has them, 6 "
+            "2 ranks were joined to one run: 5 values are whole on each rank that has them, 6 "
             "are joined of shards, 2 are sums over ranks");
   for (const JoinedLeaf& leaf : compared.c.target.joined) EXPECT_EQ(leaf.parts.size(), 2U);
 }
@@ -101,7 +101,7 @@ TEST(JoinRanks, AMissingReductionIsNamedWithWhatIsMissing) {
   b.result = kX.Plus(kAddend1);
   const Compared compared = CompareRanks(a, b, /*reduces=*/false);
   EXPECT_EQ(compared.first(), "Functional.linear.1.forward");
-  EXPECT_NE(compared.c.first.why.find("The values of all ranks add up to the golden's"),
+  EXPECT_NE(compared.c.first.why.find("each rank has other elements, which add up to the golden's; those of rank 0 are compared"),
             std::string::npos)
       << compared.c.first.why;
 }

@@ -88,7 +88,7 @@ TEST(ValueLayout, WhatAnExchangeAddsUpIsASum) {
   const std::vector<ValuePart> parts = PartsOf(runs);
   const ValueLayout layout = LayoutFacts(runs).Of(parts, {.whole = shapes.Of("[4, 6]")});
   EXPECT_EQ(layout.kind, Kind::kSum);
-  EXPECT_EQ(Describe(layout, parts, runs), "sum over ranks 0, 1");
+  EXPECT_EQ(Describe(layout, parts, runs), "joined: sum over ranks 0, 1");
 }
 
 // The largest of the ranks is no sum.

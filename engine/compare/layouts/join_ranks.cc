@@ -256,7 +256,7 @@ class Joining {
       if (IsTensor(i)) ++counts[layouts[i].kind];
     }
     notes->push_back(
-        fmt::format("the {} ranks of the target were joined: {} values are whole on each rank that "
+        fmt::format("{} ranks were joined to one run: {} values are whole on each rank that "
                     "has them, {} "
                     "are joined of shards, {} are sums over ranks",
                     runs_.size(), counts[Kind::kWhole], counts[Kind::kShards],

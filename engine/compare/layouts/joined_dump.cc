@@ -290,10 +290,7 @@ void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, doubl
   leaf.fingerprint = arena_.Copy(content);
   JoinedLeaf joined = n.joined;
   joined.leaf = at;
-  joined.how = arena_.Copy(
-      Describe(layout, parts, runs_) +
-      (adds_up ? ". The values of all ranks add up to the golden's, and nothing adds them up"
-               : ""));
+  joined.how = arena_.Copy(Describe(layout, parts, runs_, adds_up));
   for (const ValuePart& part : parts)
     joined.parts.push_back({runs_[part.run].rank, part.run, part.leaf});
   dump_.joined.push_back(joined);

@@ -234,32 +234,32 @@ ValueLayout LayoutFacts::Of(std::span<const ValuePart> parts, const Question& qu
 }
 
 std::string Describe(const ValueLayout& layout, std::span<const ValuePart> parts,
-                     std::span<const RankRun> runs) {
+                     std::span<const RankRun> runs, bool adds_up) {
   using Kind = ValueLayout::Kind;
   std::set<int32_t> ranks;
-  const bool all = layout.kind == Kind::kWhole || layout.places.empty();
-  for (size_t i = 0; all && i < parts.size(); ++i) ranks.insert(runs[parts[i].run].rank);
-  for (const std::vector<int32_t>& place : layout.places) {
-    for (const int32_t i : place) ranks.insert(runs[parts[i].run].rank);
-  }
+  for (const ValuePart& part : parts) ranks.insert(runs[part.run].rank);
   const std::string of =
-      fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+      fmt::format(fmt::runtime(ranks.size() == 1 ? "rank {}" : "ranks {}"), fmt::join(ranks, ", "));
+  const int32_t first = runs[parts[layout.places[0][0]].run].rank;
   switch (layout.kind) {
     case Kind::kWhole:
       return ranks.size() == 1 ? "of " + of : "whole on " + of;
     case Kind::kShards:
-      return layout.dimension < 0 ? "shards of " + of
-                                  : fmt::format("Shard({}) of {}", layout.dimension, of);
+      return layout.dimension < 0 ? "joined: shards of " + of
+                                  : fmt::format("joined: Shard({}) of {}", layout.dimension, of);
     case Kind::kSum:
-      return layout.places.size() == 1 ? "sum over " + of : "shards of sums over " + of;
+      return layout.places.size() == 1 ? "joined: sum over " + of
+                                       : "joined: shards of sums over " + of;
     case Kind::kMean:
-      return "mean over " + of;
+      return "joined: mean over " + of;
     case Kind::kDivergent:
-      return "other elements on each rank; those of " + of;
+      return fmt::format("each rank has other elements{}; those of rank {} are compared",
+                         adds_up ? ", which add up to the golden's" : "", first);
     case Kind::kUnknown:
       break;
   }
-  return "not joined: parts of " + of;
+  return fmt::format("nothing says how the parts of {} belong together; that of rank {} is compared",
+                     of, first);
 }
 
 }  // namespace msprobe::compare::layouts

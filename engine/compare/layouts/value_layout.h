@@ -4,7 +4,7 @@
 //
 //   const LayoutFacts facts(runs);
 //   const ValueLayout layout = facts.Of(parts, {.whole = golden_leaf.shape});
-//   Print(Describe(layout, parts, runs));    // "Shard(2) of ranks 0, 1"
+//   Print(Describe(layout, parts, runs));    // "joined: Shard(2) of ranks 0, 1"
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,9 @@ class LayoutFacts {
   std::vector<Reductions> reductions_;  // of each run
 };
 
-// "whole on ranks 0, 1", "Shard(2) of ranks 0, 1", "sum over ranks 0, 1".
+// "joined: Shard(2) of ranks 0, 1", "joined: sum over ranks 0, 1", "whole on ranks 0, 1". `adds_up`: the sum
+// of the parts, which nothing adds up, would be the golden's. The layout has a place.
 std::string Describe(const ValueLayout& layout, std::span<const ValuePart> parts,
-                     std::span<const RankRun> runs);
+                     std::span<const RankRun> runs, bool adds_up = false);
 
 }  // namespace msprobe::compare::layouts

@@ -80,11 +80,11 @@ std::vector<int32_t> WrongRanks(const Comparison& c) {
 std::string SayRanks(const Comparison& c) {
   const int32_t leaf = c.first.row < 0 ? -1 : c.rows[c.first.row].target;
   const JoinedLeaf* joined = leaf < 0 ? nullptr : c.target.JoinedOf(leaf);
-  std::string text = joined == nullptr ? "" : fmt::format("; joined: {}", joined->how);
+  std::string text = joined == nullptr ? "" : fmt::format("; {}", joined->how);
   if (!c.first.ranks.empty()) {
-    const bool one = c.first.ranks.size() == 1;
-    text += fmt::format("; rank{} {} {} wrong", one ? "" : "s", fmt::join(c.first.ranks, ", "),
-                        one ? "is" : "are");
+    const std::string ranks = fmt::format("{}", fmt::join(c.first.ranks, ", "));
+    text += c.first.ranks.size() == 1 ? fmt::format("; rank {} is wrong", ranks)
+                                      : fmt::format("; ranks {} are wrong", ranks);
   }
   return text;
 }
