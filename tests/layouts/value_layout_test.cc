@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/compare/model/record_keys.h"
 #include "tests/layouts/rank_dumps.h"
 
 namespace msprobe::compare::layouts {
@@ -63,8 +62,7 @@ TEST(ValueLayout, OtherElementsOnEachRankAreDivergent) {
   EXPECT_EQ(LayoutOf({kWhole, kOther}).kind, Kind::kDivergent);
   // Its numbers are those of a rank that does not have the golden's.
   const std::vector<RankRun> runs = RunsOf({kWhole});
-  const uint64_t golden = ContentKey(runs[0].dump->leaves[0]);
-  const ValueLayout layout = LayoutOf({kWhole, kOther}, {.content = golden});
+  const ValueLayout layout = LayoutOf({kWhole, kOther}, {.golden = &runs[0].dump->leaves[0]});
   EXPECT_EQ(layout.places, (std::vector<std::vector<int32_t>>{{1}}));
 }
 

@@ -110,7 +110,7 @@ class Joining {
     return facts_.Of(
         joined_.values()[i],
         {.whole = golden.shape,
-         .content = ContentKey(golden),
+         .golden = &golden,
          .averaged = again && factor_ > 1 && IsLoss(i) && LeafAt(i).record < first_backward_,
          .added = again && (IsLoss(i) || IsBackward(RecordAt(i).direction))});
   }
@@ -272,9 +272,7 @@ class Joining {
                       factor_));
     for (const RankRun& run : runs_) {
       for (const auto& [own, other] : run.modules.renamed())
-        notes->push_back(fmt::format("rank {}: {} is the golden's {}", run.rank,
-                                     own.empty() ? "the model" : own,
-                                     other.empty() ? "model" : other));
+        notes->push_back(fmt::format("module `{}` of rank {} is the golden's `{}`", own, run.rank, other));
     }
   }
 

@@ -65,11 +65,7 @@ class WeightParts {
       const auto found = parts_.find(golden.name);
       if (found == parts_.end() || !golden.shape) continue;
       const Shape whole = shapes_.Of(*golden.shape);
-      TextArena arena;
-      Leaf leaf;
-      leaf.fingerprint = FingerprintText(arena.Copy(golden.fingerprint), &arena);
-      const ValueLayout layout =
-          facts_.Of(found->second, {.whole = whole, .content = ContentKey(leaf)});
+      const ValueLayout layout = facts_.Of(found->second, {.whole = whole});
       if (!layout.places.empty() && layout.padded.empty())
         look(golden, found->second, layout, whole);
     }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -209,10 +211,15 @@ ValueLayout LayoutFacts::Of(std::span<const ValuePart> parts, const Question& qu
     } else {
       layout.kind = Kind::kDivergent;
       // One rank may have what the golden has: what the others have is wrong.
-      const auto other = std::find_if(classes.begin(), classes.end(), [&](const auto& of) {
-        return ContentKey(LeafOf(parts[of.front()])) != question.content;
-      });
-      layout.places.assign(1, {other->front()});
+      const auto distance = [&](const std::vector<int32_t>& of) {
+        return question.golden == nullptr
+                   ? 0
+                   : DistanceOfCopies(LeafOf(parts[of.front()]), *question.golden);
+      };
+      const auto farthest = std::max_element(
+          classes.begin(), classes.end(),
+          [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+      layout.places.assign(1, {farthest->front()});
     }
     return layout;
   }
@@ -231,6 +238,16 @@ ValueLayout LayoutFacts::Of(std::span<const ValuePart> parts, const Question& qu
   if (layout.places.empty()) return {};
   Arrange(parts, question.whole, &layout);
   return layout.kind == Kind::kUnknown ? ValueLayout{} : layout;
+}
+
+double DistanceOfCopies(const Leaf& copy, const Leaf& golden) {
+  if (ContentKey(copy) == ContentKey(golden)) return 0;
+  const double size = std::max(std::abs(golden.max_value), std::abs(golden.min_value));
+  const double ends = std::max(std::abs(copy.max_value - golden.max_value),
+                               std::abs(copy.min_value - golden.min_value));
+  const double norm = std::abs(copy.norm_value - golden.norm_value);
+  const double apart = std::max(ends / size, norm / golden.norm_value);
+  return std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart;
 }
 
 std::string Describe(const ValueLayout& layout, std::span<const ValuePart> parts,

@@ -44,13 +44,17 @@ struct ValueLayout {
       padded;  // the extents of the whole, where they are more than the golden's; else none
 };
 
+// How far the statistics of a copy are from the golden's, relative to its largest element and its norm. 0: the
+// same bits.
+double DistanceOfCopies(const Leaf& copy, const Leaf& golden);
+
 class LayoutFacts {
  public:
   explicit LayoutFacts(std::span<const RankRun> runs);
 
   struct Question {
-    Shape whole;            // the golden's
-    uint64_t content = 0;   // the golden's (ContentKey)
+    Shape whole;                   // the golden's
+    const Leaf* golden = nullptr;  // of copies that differ, the one that is farthest from it is compared
     bool averaged = false;  // a loss of which each rank has that of its part of the batch
     bool added = false;     // a number or a gradient of which each rank has an addend
   };

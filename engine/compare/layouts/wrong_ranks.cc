@@ -7,7 +7,7 @@
 #include <set>
 #include <span>
 
-#include "engine/compare/model/record_keys.h"
+#include "engine/compare/layouts/value_layout.h"
 #include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare::layouts {
@@ -17,6 +17,8 @@ const Leaf& LeafOf(const Dump& joined, const JoinedLeaf::Part& part) {
   return joined.ranks[part.dump]->leaves[part.leaf];
 }
 
+constexpr double kNearCopy = 1e-4;
+
 // Of copies those that are not the golden's.
 std::set<int32_t> OtherCopies(const Dump& joined, std::span<const JoinedLeaf::Part> parts,
                               const Leaf& golden) {
@@ -24,7 +26,7 @@ std::set<int32_t> OtherCopies(const Dump& joined, std::span<const JoinedLeaf::Pa
   for (const JoinedLeaf::Part& part : parts) {
     const Leaf& leaf = LeafOf(joined, part);
     if (leaf.shape.elements() != golden.shape.elements()) return {};
-    if (ContentKey(leaf) != ContentKey(golden)) others.insert(part.rank);
+    if (DistanceOfCopies(leaf, golden) > kNearCopy) others.insert(part.rank);
   }
   return others.size() < parts.size() ? others : std::set<int32_t>();
 }

@@ -38,6 +38,8 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
     r.not_observed.insert(r.not_observed.begin(), std::move(compiled));
   r.trace = TraceRank(c, rank);
   r.weights = WeightsIn(c);
+  r.target_weights = c.target.began_with;
+  r.golden_weights = c.golden.began_with;
   if (OfTwoFrameworks(c.target, c.golden)) {
     r.target_is_mindspore = c.target.framework == "mindspore";
     r.golden_is_mindspore = !r.target_is_mindspore;

@@ -29,6 +29,8 @@ struct RankResult : Findings {
   int32_t step = -1, rank = -1;  // -1: without a number
   Status failed;                 // not ok: the pair could not be compared; all else is empty
   std::string target, golden;    // folders
+  // Of a side that was joined of several ranks: the weights with which its step began.
+  std::vector<StepWeight> target_weights, golden_weights;
   bool is_empty = false;         // neither side holds a record
   Status judged;                 // not ok: the dumps were read, but no value was judged; says why
   std::string otherwise;         // DescribeOtherwise

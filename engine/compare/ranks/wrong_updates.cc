@@ -38,9 +38,11 @@ constexpr double kOneUpdate = 8;
 using WeightsByName = std::unordered_map<std::string, StepWeight>;
 
 // Weights of a file that cannot be read are not known: the comparison does not need them.
-WeightsByName WeightsOf(const std::string& folder, std::vector<std::string>* order = nullptr) {
-  std::vector<StepWeight> list;
-  if (!dump::ReadStepWeights(folder, &list).ok()) list.clear();
+WeightsByName WeightsOf(const RankResult& result, bool target,
+                        std::vector<std::string>* order = nullptr) {
+  std::vector<StepWeight> list = target ? result.target_weights : result.golden_weights;
+  const std::string& folder = target ? result.target : result.golden;
+  if (list.empty() && !dump::ReadStepWeights(folder, &list).ok()) list.clear();
   WeightsByName weights;
   for (StepWeight& weight : list) {
     if (order != nullptr) order->push_back(weight.name);
@@ -220,8 +222,8 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
                                          bool bits) {
   const bool same_bits = earlier.summary.verdict == RunVerdict::kEqual && !AsStep(earlier).rounds;
   std::vector<std::string> order;
-  WeightsByName before = WeightsOf(earlier.target), golden_before = WeightsOf(earlier.golden),
-                after = WeightsOf(later.target, &order), golden_after = WeightsOf(later.golden);
+  WeightsByName before = WeightsOf(earlier, true), golden_before = WeightsOf(earlier, false),
+                after = WeightsOf(later, true, &order), golden_after = WeightsOf(later, false);
   std::vector<std::string> golden_order;
   if (later.target_is_mindspore) {
     RenameWeights(golden_before, &before, &order);
