@@ -71,6 +71,20 @@ def test_waits_and_kernels_are_counted(on_npu):
     on_npu(counted)
 
 
+def viewed():
+    import torch_npu
+
+    x = torch.ones(4, 6).npu().requires_grad_()
+    torch_npu.sim.reset()
+    for view in (x.t(), x[0], x.detach(), x.view(-1), x.narrow(0, 1, 2), x.expand(2, 4, 6)):
+        assert view.device.type == "npu"
+    assert (total("kernels"), torch_npu.sim.busy()) == (0, 0)
+
+
+def test_a_view_is_no_work_for_the_device(on_npu):
+    on_npu(viewed)
+
+
 def copied():
     x = torch.arange(6.0).npu()
     early = x.to("cpu", non_blocking=True)

@@ -33,13 +33,12 @@ class Launch {
                   "(",
                   name_, ")");
     TORCH_CHECK(kFloat64 || !has_float64_, "\"", name_, "\" not implemented for 'Double' on NPU");
-    const bool is_view =
-        std::all_of(schema_.returns().begin(), schema_.returns().end(),
-                    [](const c10::Argument& r) {
-                      return r.alias_info() != nullptr && !r.alias_info()->isWrite();
-                    }) &&
-        !schema_.returns().empty();
-    if (is_view) return RunNow();  // no kernel
+    is_view_ = std::all_of(schema_.returns().begin(), schema_.returns().end(),
+                           [](const c10::Argument& r) {
+                             return r.alias_info() != nullptr && !r.alias_info()->isWrite();
+                           }) &&
+               !schema_.returns().empty();
+    if (is_view_) return RunNow();  // the device has nothing to do
     Sim().Count(Sim().counts.kernels, FullName());
     if (ReturnsNumbers() || HasDataDependentShape()) {
       Sim().WaitForDevice(device_, FullName());  // as any device must
@@ -265,7 +264,7 @@ class Launch {
         given.push_back(Mapped(results[i], [&](const Tensor& t) { return Given(t, i); }));
     }
     Finish(std::move(given));
-    Sim().Charge(device_, Cost(bytes_));
+    if (!is_view_) Sim().Charge(device_, Cost(bytes_));
   }
 
   // False: what its results look like is not known before it has run.
@@ -344,7 +343,7 @@ class Launch {
   Stack originals_, inputs_;
   std::vector<Tensor> ours_;
   int device_ = -1, generator_at_ = -1;
-  bool on_two_devices_ = false, has_float64_ = false;
+  bool on_two_devices_ = false, has_float64_ = false, is_view_ = false;
   double bytes_ = 0;
 };
 
