@@ -1,7 +1,7 @@
 // What arrives later of a tensor of a device (TensorValue::Numbers::kDeferred).
 //
 //   DeferredNumbers numbers{.ticket = 7, .stats = ComputeStats(view), .has_fingerprint = true};
-//   entry.Resolve(numbers);
+//   for (TensorValue& tensor : entry.tensors()) tensor.Resolve(numbers);
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 #include "engine/model/entry.h"
 
+#include <algorithm>
+
 #include "engine/base/text.h"
 #include "engine/model/names.h"
 
@@ -27,12 +29,29 @@ void TensorValue::Clear() {
   file.clear();
 }
 
+ReusedTensors& ReusedTensors::operator=(const ReusedTensors& other) {
+  if (this == &other) return *this;
+  if (all_.size() < other.count_) all_.resize(other.count_);
+  std::ranges::copy(other.all(), all_.begin());
+  count_ = other.count_;
+  return *this;
+}
+
+TensorValue& ReusedTensors::Add() {
+  if (count_ == all_.size()) {
+    all_.emplace_back();
+  } else {
+    all_[count_].Clear();
+  }
+  return all_[count_++];
+}
+
 void Entry::Begin(std::string_view name) {
   name_ = name;
   is_value_ = false;
   slots_.clear();
   values_.clear();
-  tensor_count_ = 0;
+  tensors_.Clear();
   ints_.clear();
   text_.clear();
   frames_.clear();
@@ -105,13 +124,8 @@ void Entry::Close() {
 }
 
 TensorValue& Entry::AddTensor() {
-  Add(Kind::kTensor).index = static_cast<uint32_t>(tensor_count_);
-  if (tensor_count_ == tensors_.size()) {
-    tensors_.emplace_back();
-  } else {
-    tensors_[tensor_count_].Clear();
-  }
-  return tensors_[tensor_count_++];
+  Add(Kind::kTensor).index = static_cast<uint32_t>(tensors_.all().size());
+  return tensors_.Add();
 }
 
 void Entry::Bool(std::string_view type, bool value) {
@@ -233,8 +247,8 @@ std::string Entry::FileNameOf(size_t index, std::string_view suffix) const {
 }
 
 void Entry::ForgetFile(std::string_view file) {
-  for (size_t i = 0; i < tensor_count_; ++i) {
-    if (tensors_[i].file == file) tensors_[i].file = "-1";
+  for (TensorValue& tensor : tensors()) {
+    if (tensor.file == file) tensor.file = "-1";
   }
 }
 
@@ -247,12 +261,6 @@ void TensorValue::Resolve(const DeferredNumbers& arrived) {
   numbers = arrived.has_fingerprint ? Numbers::kHere : Numbers::kFromDevice;
   with_counts = with_counts && arrived.has_counts;
   if (arrived.file_is_lost) file = "-1";
-}
-
-void Entry::Resolve(const DeferredNumbers& numbers) {
-  for (size_t i = 0; i < tensor_count_; ++i) {
-    if (tensors_[i].ticket == numbers.ticket) tensors_[i].Resolve(numbers);
-  }
 }
 
 }  // namespace msprobe

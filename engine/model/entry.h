@@ -41,7 +41,7 @@ struct TensorValue {
   // them (kHere); none yet (kDeferred); those of a device, which have no fingerprint (kFromDevice).
   enum class Numbers : uint8_t { kUnreadable, kHere, kDeferred, kFromDevice };
   Numbers numbers = Numbers::kUnreadable;
-  int64_t ticket = -1;  // kDeferred: number under which the statistics will come (Entry::Resolve)
+  int64_t ticket = -1;  // kDeferred: number under which the statistics will come (Resolve)
   kernels::Stats stats;
   std::optional<kernels::RestStats> rest;  // set: the tensor has extremes
   std::optional<kernels::Sketch> sketch;   // of the elements that are no extremes; unset: none
@@ -67,6 +67,33 @@ struct TensorValue {
 
   bool measured() const { return numbers == Numbers::kHere || numbers == Numbers::kFromDevice; }
   void Clear();  // as constructed, with its memory
+};
+
+// The tensors of an entry. Those that are cleared keep their memory for the next ones; a copy of the list has those
+// only that are not cleared.
+class ReusedTensors {
+ public:
+  ReusedTensors() = default;
+  ReusedTensors(const ReusedTensors& other)
+      : all_(other.all().begin(), other.all().end()), count_(other.count_) {}
+  ReusedTensors& operator=(const ReusedTensors& other);
+  ReusedTensors(ReusedTensors&& other) noexcept
+      : all_(std::move(other.all_)), count_(std::exchange(other.count_, 0)) {}
+  ReusedTensors& operator=(ReusedTensors&& other) noexcept {
+    all_ = std::move(other.all_);
+    count_ = std::exchange(other.count_, 0);
+    return *this;
+  }
+  ~ReusedTensors() = default;
+
+  std::span<const TensorValue> all() const { return {all_.data(), count_}; }
+  std::span<TensorValue> all() { return {all_.data(), count_}; }
+  TensorValue& Add();  // valid until the next one is added
+  void Clear() { count_ = 0; }
+
+ private:
+  std::vector<TensorValue> all_;  // the first count_, and those that were cleared
+  size_t count_ = 0;
 };
 
 // Who takes part in a call of torch.distributed. Ranks count over all processes; -1: not known.
@@ -150,11 +177,9 @@ class Entry {
   std::string TensorFileName(std::string_view suffix = ".pt") const;
   // The same for tensor number `index`, when the entry is whole.
   std::string FileNameOf(size_t index, std::string_view suffix) const;
-  void SetFile(size_t index, std::string file) { tensors_[index].file = std::move(file); }
+  void SetFile(size_t index, std::string file) { tensors_.all()[index].file = std::move(file); }
   // The tensor file of this name could not be kept: its value says "-1" in its place.
   void ForgetFile(std::string_view file);
-  // What came from a device, for the tensor that waits for it under its ticket.
-  void Resolve(const DeferredNumbers& numbers);
 
   // Facts of the call beside its values.
   std::string exception;         // type of the exception that ended it; "" when none did
@@ -172,8 +197,10 @@ class Entry {
   bool is_value() const { return is_value_; }
   std::span<const Slot> slots() const { return slots_; }
   std::span<const Value> values() const { return values_; }
-  std::span<const TensorValue> tensors() const { return {tensors_.data(), tensor_count_}; }
-  const TensorValue& tensor(const Value& value) const { return tensors_[value.index]; }
+  std::span<const TensorValue> tensors() const { return tensors_.all(); }
+  // The same, for numbers that come later (TensorValue::Resolve).
+  std::span<TensorValue> tensors() { return tensors_.all(); }
+  const TensorValue& tensor(const Value& value) const { return tensors_.all()[value.index]; }
   std::span<const std::optional<int64_t>> ints(const Value& value) const {
     return std::span(ints_).subspan(value.index, value.count);
   }
@@ -197,8 +224,7 @@ class Entry {
   bool is_value_ = false;
   std::vector<Slot> slots_;
   std::vector<Value> values_;
-  std::vector<TensorValue> tensors_;  // the first tensor_count_; the others' memory is used again
-  size_t tensor_count_ = 0;
+  ReusedTensors tensors_;
   std::vector<std::optional<int64_t>> ints_;
   std::string text_;
   std::vector<Frame> frames_;  // containers that are open, innermost last

@@ -41,10 +41,10 @@ std::vector<std::string> Drained(DeferredEntries* deferred, bool give_up) {
 TEST(DeferredEntries, AreWhatTheyWouldHaveBeenAtOnce) {
   for (const DType dtype : {DType::kFloat32, DType::kInt64, DType::kBool, DType::kUInt64}) {
     DeferredEntries now, deferred;
-    now.Add(WithTensor("a", -1, dtype));
+    now.Add() = WithTensor("a", -1, dtype);
     DeferredEntry later = WithTensor("a", 12, dtype);
     ASSERT_TRUE(IsDeferred(later.entry));
-    deferred.Add(std::move(later));
+    deferred.Add() = std::move(later);
     deferred.Resolve({.ticket = 12, .stats = SomeStats()});
     EXPECT_EQ(Drained(&deferred, false), Drained(&now, false));
     EXPECT_FALSE(deferred.waiting());
@@ -53,9 +53,9 @@ TEST(DeferredEntries, AreWhatTheyWouldHaveBeenAtOnce) {
 
 TEST(DeferredEntries, KeepTheirOrder) {
   DeferredEntries deferred;
-  deferred.Add(WithTensor("first", 1));
-  deferred.Add({.has_entry = false, .name = "plain"});
-  deferred.Add(WithTensor("last", 2));
+  deferred.Add() = WithTensor("first", 1);
+  deferred.Add() = {.has_entry = false, .name = "plain"};
+  deferred.Add() = WithTensor("last", 2);
   deferred.Resolve({.ticket = 2, .stats = SomeStats()});
   EXPECT_TRUE(Drained(&deferred, false).empty());
   deferred.Resolve({.ticket = 1, .stats = SomeStats()});
@@ -64,11 +64,29 @@ TEST(DeferredEntries, KeepTheirOrder) {
   EXPECT_EQ(names, (std::vector<std::string>{"first", "plain", "last"}));
 }
 
+TEST(DeferredEntries, UseTheirMemoryAgain) {
+  DeferredEntries deferred;
+  Entry two = WithTensor("two", 1).entry;
+  two.BeginSlot("more", "more", Entry::Container::kList);
+  two.AddTensor().ticket = 2;
+  two.EndSlot();
+  const auto text_of = [&](const Entry& entry) {
+    DeferredEntry& waiting = deferred.Add();
+    waiting.has_entry = true;
+    waiting.entry = entry;
+    deferred.Resolve({.ticket = 1, .stats = SomeStats()});
+    return Drained(&deferred, true).at(0);
+  };
+  const Entry one = WithTensor("one", 1).entry;
+  const std::string first = text_of(one);
+  EXPECT_NE(text_of(two), first);
+  EXPECT_EQ(text_of(one), first);
+}
+
 TEST(DeferredEntries, WhatArrivesSaysWhatIsKnown) {
   const auto text = [](DeferredNumbers numbers) {
     DeferredEntries deferred;
-    DeferredEntry entry = WithTensor("a", 3);
-    deferred.Add(std::move(entry));
+    deferred.Add() = WithTensor("a", 3);
     numbers.ticket = 3, numbers.stats = SomeStats();
     deferred.Resolve(numbers);
     return Drained(&deferred, false).at(0);
@@ -81,9 +99,30 @@ TEST(DeferredEntries, WhatArrivesSaysWhatIsKnown) {
   EXPECT_EQ(reduced.find("zero"), std::string::npos) << reduced;
 }
 
+TEST(DeferredEntries, SayLaterWhetherACallMakesNaN) {
+  const auto text = [](int64_t nan, const char* slot) {
+    DeferredEntries deferred;
+    DeferredEntry& waiting = deferred.Add() = WithTensor("a", 3);
+    waiting.entry.Begin("a");
+    waiting.entry.BeginSlot(slot, slot, Entry::Container::kList);
+    TensorValue& tensor = waiting.entry.AddTensor();
+    tensor.ticket = 3;
+    tensor.numbers = TensorValue::Numbers::kDeferred;
+    waiting.entry.EndSlot();
+    waiting.entry.is_nan = false;
+    kernels::Stats stats = SomeStats();
+    stats.nan = nan;
+    deferred.Resolve({.ticket = 3, .stats = stats});
+    return Drained(&deferred, false).at(0);
+  };
+  EXPECT_NE(text(1, "output").find("\"is_nan\":1"), std::string::npos);
+  EXPECT_NE(text(0, "output").find("\"is_nan\":0"), std::string::npos);
+  EXPECT_NE(text(1, "input_args").find("\"is_nan\":0"), std::string::npos);
+}
+
 TEST(DeferredEntries, StatisticsThatNeverArriveAreNull) {
   DeferredEntries deferred;
-  deferred.Add(WithTensor("a", 1));
+  deferred.Add() = WithTensor("a", 1);
   const std::vector<std::string> texts = Drained(&deferred, true);
   ASSERT_EQ(texts.size(), 1u);
   EXPECT_NE(texts[0].find(R"("Max":null,"Min":null,"Mean":null,"Norm":null,"requires_grad")"),

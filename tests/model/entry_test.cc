@@ -98,5 +98,25 @@ TEST(Entry, ATensorOfAnEarlierEntryLeavesNothingBehind) {
   EXPECT_EQ(next.ticket, -1);
 }
 
+TEST(Entry, ACopyHasTheTensorsOfThisCallOnly) {
+  Entry entry;
+  const auto fill = [&](int tensors) {
+    entry.Begin("a");
+    entry.BeginSlot("output", "output", Entry::Container::kList);
+    for (int i = 0; i < tensors; ++i) entry.AddTensor().ticket = i;
+    entry.EndSlot();
+  };
+  fill(3);
+  Entry copy = entry;
+  fill(1);
+  copy = entry;
+  EXPECT_EQ(copy.tensors().size(), 1u);
+  EXPECT_EQ(Entry(entry).tensors().size(), 1u);
+  fill(2);
+  copy = entry;
+  ASSERT_EQ(copy.tensors().size(), 2u);
+  EXPECT_EQ(copy.tensors()[1].ticket, 1);
+}
+
 }  // namespace
 }  // namespace msprobe

@@ -265,12 +265,12 @@ void Session::Record(const Item& item) {
     if (watcher_ != nullptr) watcher_->AfterRecord();
     return;
   }
-  DeferredEntry waiting{.has_entry = item.entry != nullptr,
-                        .name = std::string(item.name),
-                        .parent = std::string(item.parent),
-                        .construct = item.construct};
+  DeferredEntry& waiting = deferred_.Add();
+  waiting.has_entry = item.entry != nullptr;
+  waiting.name = item.name;
+  waiting.parent = item.parent;
+  waiting.construct = item.construct;
   if (item.entry != nullptr) waiting.entry = *item.entry;
-  deferred_.Add(std::move(waiting));
 }
 
 void Session::ResolveDeferred(std::span<const DeferredNumbers> arrived) {

@@ -2,7 +2,7 @@
 // recorded, each as soon as the statistics of its tensors and of all entries before it have come.
 //
 //   DeferredEntries deferred;
-//   deferred.Add({.entry = entry, .parent = parent});         // some tensor is kDeferred
+//   deferred.Add().entry = entry;                             // some tensor is kDeferred
 //   deferred.Resolve(numbers);                                // when the device has delivered them
 //   deferred.Drain(/*give_up=*/false, [&](const DeferredEntry& e) { Write(e); });
 #pragma once
@@ -11,7 +11,7 @@
 #include <deque>
 #include <string>
 #include <unordered_map>
-#include <utility>
+#include <vector>
 
 #include "engine/model/entry.h"
 
@@ -29,7 +29,8 @@ struct DeferredEntry {
 
 class DeferredEntries {
  public:
-  void Add(DeferredEntry entry) { entries_.push_back(std::move(entry)); }
+  // The last entry from now on, to be filled. It may have what another entry had: its memory is used again.
+  DeferredEntry& Add();
   bool waiting() const { return !entries_.empty(); }
   void Resolve(const DeferredNumbers& numbers) { known_.emplace(numbers.ticket, numbers); }
 
@@ -37,15 +38,17 @@ class DeferredEntries {
   // all entries; tensors whose statistics have not come become unreadable.
   template <typename Write>
   void Drain(bool give_up, Write&& write) {
-    for (; !entries_.empty() && Fill(&entries_.front().entry, give_up); entries_.pop_front())
+    for (; !entries_.empty() && Fill(&entries_.front(), give_up); RemoveFirst())
       write(entries_.front());
     if (give_up) known_.clear();
   }
 
  private:
-  bool Fill(Entry* entry, bool give_up);
+  bool Fill(DeferredEntry* waiting, bool give_up);
+  void RemoveFirst();
 
   std::deque<DeferredEntry> entries_;
+  std::vector<DeferredEntry> spare_;                    // written; their memory is used again
   std::unordered_map<int64_t, DeferredNumbers> known_;  // by ticket, which belongs to one tensor
 };
 
