@@ -17,6 +17,7 @@ TASKS = {
     "md5": {"task": "statistics", "statistics": {"summary_mode": "md5"}},
     "tensor": {"task": "tensor"},
 }
+NAN_CHECK = {"task": "nan_check"}
 
 
 def debugger(folder, config, level="L1"):
@@ -201,6 +202,47 @@ def test_a_large_tensor_needs_no_memory_of_its_device(on_npu, tmp_path, task):
     assert peak <= 0.1
 
 
+def with_all_fingerprints(folder, device, dtype, elements):
+    os.environ["MSPROBE_FINGERPRINTS"] = "all"
+    import torch_npu
+
+    ours = debugger(folder, STATISTICS)
+    torch.manual_seed(1)
+    x = torch.randn(elements).to(dtype).to(device)
+    ours.start()
+    torch.npu.reset_peak_memory_stats()
+    torch_npu.sim.reset()
+    before = torch.npu.memory_allocated()
+    torch.neg(x)
+    waits, peak = syncs(), torch.npu.max_memory_allocated() - before
+    copied = {name: n for name, n in torch_npu.sim.counts()["copies"].items() if "host" in name}
+    ours.stop()
+    # Without the result, the chunk of small tensors and what adds up.
+    return waits, (peak - (9 << 20)) / x.nbytes - 1, copied
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("tail", [0, 1, 4095])
+def test_a_device_computes_the_fingerprint_of_the_host(on_npu, tmp_path, dtype, tail):
+    elements = (5 << 20) + tail
+    waits, peak, _ = on_npu(with_all_fingerprints, tmp_path / "npu", "npu", dtype, elements)
+    assert (waits, peak <= 0.1) == (0, True)
+    on_npu(with_all_fingerprints, tmp_path / "cpu", "cpu", dtype, elements)
+    ours, theirs = (numbers(tmp_path / each)["Torch.neg.0.forward"] for each in ("npu", "cpu"))
+    for key in ("input_args", "output"):
+        assert ours[key][0]["fp"] == theirs[key][0]["fp"]
+        assert ours[key][0]["Max"] == theirs[key][0]["Max"]
+        assert "zero" not in ours[key][0]  # not a copy that the host has read
+
+
+def test_a_device_that_adds_integers_wrongly_is_not_believed(on_npu, tmp_path):
+    given = torch.bfloat16, 5 << 20
+    on_npu(with_all_fingerprints, tmp_path / "npu", "npu", *given, SIMNPU_FAULT="mul:int32:0")
+    (entry,) = numbers(tmp_path / "npu").values()
+    for key in ("input_args", "output"):
+        assert "fp" not in entry[key][0] and entry[key][0]["Norm"] > 0
+
+
 def more_than_fits(folder):
     """More bytes under way than the pool may have."""
     ours = debugger(folder, {"task": "tensor"})
@@ -288,6 +330,98 @@ def kernels_of_a_call(folder):
 def test_the_arguments_of_a_call_are_copied_together(on_npu, tmp_path):
     kernels = on_npu(kernels_of_a_call, tmp_path / "out")
     assert kernels == {"_foreach_copy_": 1, "addmm.out": 1, "copy_": 1}
+
+
+def kernels_of_a_backward(folder):
+    import torch_npu
+
+    ours = debugger(folder, STATISTICS)
+    x, w, b = (torch.ones(4, 4).npu().requires_grad_() for _ in range(3))
+    ours.start()
+    y = torch.addmm(b, x, w)
+    torch_npu.sim.reset()
+    y.backward(torch.ones(4, 4).npu())
+    kernels = torch_npu.sim.counts()["kernels"]
+    ours.stop()
+    return {name: count for name, count in kernels.items() if "copy" in name}
+
+
+def test_the_gradients_of_a_node_are_copied_together(on_npu, tmp_path):
+    # That of the result comes before the node runs, those of the three arguments after it.
+    kernels = on_npu(kernels_of_a_backward, tmp_path / "out")
+    assert kernels == {"copy_": 1, "_foreach_copy_": 1}
+
+
+def more_than_the_ring_has(folder):
+    ours = debugger(folder, STATISTICS)
+    tensors = [torch.full((15_000,), float(i)).npu() for i in range(400)]  # 24 MB, 60 KB each
+    for _ in range(2):
+        ours.start()
+        for each in tensors:
+            torch.relu(each)
+        ours.stop()
+        ours.step()
+
+
+@pytest.mark.parametrize("later", ["0", "1"])
+def test_memory_that_is_filled_again_and_again(on_npu, tmp_path, later):
+    settings = {"SIMNPU_ASYNC": later, "SIMNPU_DELAY_US": "20"}
+    on_npu(more_than_the_ring_has, tmp_path / "out", **settings)
+    for step in ("step0", "step1"):
+        data = json.loads((tmp_path / "out" / step / "rank" / "dump.json").read_text())["data"]
+        assert [each["output"][0]["Max"] for each in data.values()] == list(range(400))
+
+
+def derivatives(folder):
+    """Bytes of the device after each step, and what is left of the program's own modes."""
+    from torch.autograd import forward_ad
+
+    ours = debugger(folder, STATISTICS)
+    w, used = torch.ones(500).npu().requires_grad_(), []
+    for _ in range(3):
+        ours.start()
+        y = torch.mul(w, 2)
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(w.detach(), torch.full((500,), 3.0).npu())
+            tangent = forward_ad.unpack_dual(torch.square(dual)).tangent.cpu()
+        gradient = torch.autograd.grad(y.sum(), w)[0].cpu()
+        ours.stop()
+        ours.step()
+        assert torch.is_grad_enabled() and y.requires_grad
+        assert tangent.tolist() == [6] * 500 and gradient.tolist() == [2] * 500
+        del y, dual
+        used.append(torch.npu.memory_allocated())
+    return used
+
+
+def test_copies_take_no_part_in_derivatives(on_npu, tmp_path):
+    used = on_npu(derivatives, tmp_path / "out")
+    assert used[1] == used[2]
+
+
+def nan_check(folder, device):
+    x = torch.tensor([1.0, -1.0, 0.0]).to(device).requires_grad_()
+    large = (torch.arange(3 << 20) - 5).float().to(device)  # 12 MB
+    ours = debugger(folder, NAN_CHECK)
+    before = syncs()
+    ours.start()
+    y = torch.sqrt(x)
+    torch.relu(large)
+    torch.log(large)
+    torch.neg(y).sum().backward()
+    waits = syncs() - before
+    ours.stop()
+    return waits
+
+
+def test_nan_check_waits_for_nothing(on_npu, tmp_path):
+    assert on_npu(nan_check, tmp_path / "npu", "npu") == 0
+    on_npu(nan_check, tmp_path / "cpu", "cpu")
+    ours, theirs = numbers(tmp_path / "npu"), numbers(tmp_path / "cpu")
+    assert ours == theirs
+    wrong = [name for name, entry in ours.items() if entry["is_nan"]]
+    assert {"Torch.sqrt.0.forward", "Torch.log.0.forward", "Torch.sqrt.0.backward"} <= set(wrong)
+    assert ours["Torch.relu.0.forward"]["is_nan"] == 0
 
 
 def changed_in_place(folder):

@@ -59,6 +59,10 @@ void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch
     return run_.session->Store(file, view);
   };
   run_.device.SetStore(run_.options.store);
+  run_.device.SetMeasure(
+      [this](const TensorView& view, const DeviceReader::Request& asked, DeferredNumbers* numbers) {
+        MeasureCopy(view, asked, run_.options.contents, numbers);
+      });
   run_.device.WhenFirstAsked([this] {
     if (run_.session->begins_step()) SetProvenance();
     run_.session->WriteTensorsLater();
@@ -103,14 +107,15 @@ void Collector::ApplyConfig(bool goes_on) {
       config.sketch && (config.task == Task::kStatistics || config.task == Task::kTensor);
   run_.notes_precision =
       !config.pkl && (config.task == Task::kStatistics || config.task == Task::kTensor);
-  // Other tasks need a tensor's numbers before the call goes on.
   run_.options.unwritten = &run_.unwritten;
   run_.options.in_flight = &run_.in_flight;
   run_.known.Forget();
   run_.options.known = config.reuse ? &run_.known : nullptr;
   run_.options.contents = config.reuse ? &run_.contents : nullptr;
-  const bool may_wait = config.task == Task::kStatistics || config.task == Task::kTensor;
-  run_.options.device = may_wait && config.bench_path.empty() ? &run_.device : nullptr;
+  // Other tasks need a tensor's numbers before the call goes on.
+  const bool may_come_later = config.task == Task::kStatistics || config.task == Task::kTensor ||
+                              config.task == Task::kNanCheck;
+  run_.options.device = may_come_later && config.bench_path.empty() ? &run_.device : nullptr;
   apis_.ApplyRules();
 }
 

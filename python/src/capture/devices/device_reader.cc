@@ -8,22 +8,16 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/devices/device_statistics.h"
+#include "capture/devices/without_gradients.h"
 #include "capture/python/torch_api.h"
 #include "engine/base/log.h"
-#include "engine/base/threads.h"
-#include "engine/kernels/find_nonfinite.h"
-#include "engine/kernels/rest_stats.h"
 
 namespace msprobe::capture {
 namespace {
 
-constexpr size_t kChunkBytes = size_t{1} << 20;
-constexpr size_t kMostPieces = 64;   // of a chunk: what a kill may lose
-constexpr size_t kMostParts = 1024;  // of a chunk that are kept as tensors, some 500 bytes each
-constexpr size_t kAlignment = 16;    // of a piece: that of the largest element
-constexpr size_t kParallelBytes = size_t{1} << 19;
-constexpr size_t kReleaseGilBytes = size_t{1} << 20;
-// A chunk that is not full is sent after this time, and events are asked no more often than that.
+constexpr size_t kMostPieces = 64;  // of a transfer: what a kill may lose
+constexpr size_t kAlignment = 16;   // of a piece: that of the largest element
+// What was staged is sent after this time, and events are asked no more often than that.
 constexpr auto kMostAge = std::chrono::milliseconds(10);
 constexpr auto kBetweenQuestions = std::chrono::microseconds(200);
 
@@ -33,77 +27,37 @@ size_t BytesOf(DType dtype, std::span<const int64_t> shape) {
   return static_cast<size_t>(view.numel()) * DTypeSize(dtype);
 }
 
-PyRef IntTuple(std::span<const int64_t> numbers) {
-  PyRef tuple = PyRef::Steal(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
-  for (size_t i = 0; tuple && i < numbers.size(); ++i)
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(numbers[i]));
-  return tuple;
-}
-
 PyRef Number(size_t number) { return PyRef::Steal(PyLong_FromSize_t(number)); }
 
-// torch.float32, looked up once.
-const PyRef& DTypeObject(TorchCalls* torch, DType dtype) {
-  static auto& known = *new std::map<DType, PyRef>;
-  PyRef& object = known[dtype];
-  if (!object) {
-    const std::string name(DTypeTorchName(dtype));
-    object = torch->Constant(name.substr(name.find('.') + 1).c_str());
-  }
-  return object;
-}
-
-// Memory that no operation of the inference mode owns: other operations may write to it.
-PyRef Empty(TorchCalls* torch, const PyRef& shape, const PyRef& dtype, const PyRef& device) {
-  const PyRef mode = torch->Call(torch->torch(), "inference_mode", PyRef::Borrow(Py_False));
-  torch->Call(mode, "__enter__");
-  const PyRef names = PyRef::Steal(PyDict_New());
-  PyRef made;
-  const PyRef empty = torch->Constant("empty");
-  if (torch->ok() && names && PyDict_SetItemString(names.get(), "dtype", dtype.get()) == 0 &&
-      (device ? PyDict_SetItemString(names.get(), "device", device.get())
-              : PyDict_SetItemString(names.get(), "pin_memory", Py_True)) == 0) {
-    const PyRef all = PyRef::Steal(PyTuple_Pack(1, shape.get()));
-    made = torch->Checked(all ? PyObject_Call(empty.get(), all.get(), names.get()) : nullptr);
-  }
-  TorchCalls leave;
-  const PyRef none = PyRef::Borrow(Py_None);
-  if (mode) leave.Call(mode, "__exit__", none, none, none);
-  return made;
-}
-
-const char* AddressOf(TorchCalls* torch, const PyRef& tensor) {
-  const PyRef address = torch->Call(tensor, "data_ptr");
-  void* const data = address ? PyLong_AsVoidPtr(address.get()) : nullptr;
-  ClearError();
-  return static_cast<const char*>(data);
-}
-
-// The tensor without a graph; its memory holds its elements themselves, not their conjugates or negatives.
+// The tensor, whose memory holds its elements themselves: not their conjugates or negatives. Copied under
+// WithoutGradients.
 PyRef Plain(TorchCalls* torch, PyObject* tensor) {
-  PyRef plain = TorchApi::Get().RequiresGrad(tensor) ? torch->Call(PyRef::Borrow(tensor), "detach")
-                                                     : PyRef::Borrow(tensor);
-  if (plain && TorchApi::Get().IsConjugated(plain.get()))
-    plain = torch->Call(plain, "resolve_conj");
-  if (plain && TorchApi::Get().IsNegated(plain.get())) plain = torch->Call(plain, "resolve_neg");
+  const TorchApi& api = TorchApi::Get();
+  PyRef plain = PyRef::Borrow(tensor);
+  if (api.IsConjugated(tensor)) plain = torch->Call(plain, "resolve_conj");
+  if (plain && api.IsNegated(plain.get())) plain = torch->Call(plain, "resolve_neg");
   return plain;
 }
 
-// Of this thread: objects of DeviceReader::Together.
-thread_local int asks_together = 0;
+// The same without a graph.
+PyRef Detached(TorchCalls* torch, PyObject* tensor) {
+  const PyRef plain = TorchApi::Get().RequiresGrad(tensor)
+                          ? torch->Call(PyRef::Borrow(tensor), "detach")
+                          : PyRef::Borrow(tensor);
+  return plain ? Plain(torch, plain.get()) : plain;
+}
+
+// Of this thread.
+thread_local int asks_together = 0;  // objects of DeviceReader::Together
+// The streams of a device (Device::streams) among which the current one was found since the first of these objects
+// came: nobody changes it before the last one goes.
+thread_local const void* known_device = nullptr;
+thread_local uint64_t known_streams = 0;
 
 void CopyInto(TorchCalls* torch, const PyRef& part, const PyRef& tensor) {
   static PyObject* const copy = Interned("copy_");
+  const WithoutGradients off;
   torch->CallFast(part.get(), copy, tensor);
-}
-
-// compute(pool): by several threads, and without the GIL, where the tensor is large enough.
-template <typename Compute>
-auto ComputeOver(size_t bytes, Compute compute) {
-  ThreadPool* pool = bytes >= kParallelBytes ? &ThreadPool::Default() : nullptr;
-  if (bytes < kReleaseGilBytes) return compute(pool);
-  const ReleasedGil released;
-  return compute(pool);
 }
 
 }  // namespace
@@ -119,13 +73,16 @@ std::string DeviceTypeOf(PyObject* tensor) {
   return type ? std::string(Utf8(type.get())) : std::string();
 }
 
-DeviceReader::Device* DeviceReader::DeviceOf(PyObject* tensor) {
+DeviceReader::Device* DeviceReader::DeviceOf(PyObject* tensor, uint64_t number) {
+  if (number != 0 && number == last_number_) return last_;
   static PyObject* const name = Interned("device");
   TorchCalls torch;
   const PyRef device = torch.Checked(PyObject_GetAttr(tensor, name));
   if (device && last_ != nullptr &&
-      PyObject_RichCompareBool(device.get(), last_->accelerator.device().get(), Py_EQ) == 1)
+      PyObject_RichCompareBool(device.get(), last_->accelerator.device().get(), Py_EQ) == 1) {
+    last_number_ = number;
     return last_;
+  }
   const PyRef type = torch.Get(device, "type");
   const int64_t index = std::max<int64_t>(0, NumberOf(torch.Get(device, "index")));
   if (!torch.ok()) return nullptr;
@@ -139,7 +96,10 @@ DeviceReader::Device* DeviceReader::DeviceOf(PyObject* tensor) {
     if (!known->accelerator.usable())
       Fail(known.get(), "PyTorch has no streams and events of this device");
   }
-  if (known->accelerator.device()) last_ = known.get();
+  if (known->accelerator.device()) {
+    last_ = known.get();
+    last_number_ = number;
+  }
   return known.get();
 }
 
@@ -174,11 +134,11 @@ int64_t DeviceReader::Ask(PyObject* tensor, const Request& request) {
               .request = request};
   piece.request.shape = {};
   if (count == 0) {
-    Read(piece, nullptr);
+    Read(nullptr, piece, nullptr);
     return next_ticket_++;
   }
   if (TakesHost()) return AskHost(object, request, count);
-  Device* const device = DeviceOf(tensor);
+  Device* const device = DeviceOf(tensor, request.device);
   if (device == nullptr || !device->accelerator.usable()) {
     ++waits_.copies;
     return -1;
@@ -192,14 +152,14 @@ int64_t DeviceReader::Ask(PyObject* tensor, const Request& request) {
   if (bytes <= kMostStaged) {
     done = Stage(device, &torch, Plain(&torch, tensor), std::move(piece));
   } else {
-    const bool bits = all_bits || request.bits || request.locate || !request.file.empty() ||
-                      request.checksum != kernels::Checksum::kNone;
-    if (!bits && bytes > kMostCopied) {
-      done = (CanReduce(request.dtype) && Reduce(device, object, request, count)) ||
-             Measure(device, &torch, object, request, count);
+    const bool elements =
+        request.locate || !request.file.empty() || request.checksum != kernels::Checksum::kNone;
+    if (!elements && bytes > kMostCopied && CanReduce(request.dtype)) {
+      done = all_bits || request.bits ? Digest(device, object, request, count)
+                                      : Reduce(device, object, request, count);
     }
-    // A device without float64, for example, computes none: then the tensor is copied.
-    if (!done && torch.ok()) done = Copy(device, &torch, Plain(&torch, tensor), std::move(piece));
+    // Where a device computes no numbers, the tensor is copied.
+    if (!done) done = Copy(device, &torch, Detached(&torch, tensor), std::move(piece));
   }
   if (!done) {
     Fail(device, torch.error());
@@ -219,78 +179,59 @@ int64_t DeviceReader::AskHost(const PyRef& tensor, const Request& request, int64
   return next_ticket_++;
 }
 
-std::unique_ptr<DeviceReader::Chunk> DeviceReader::NewChunk(Device* device, TorchCalls* torch) {
-  if (!device->free.empty()) {
-    std::unique_ptr<Chunk> chunk = std::move(device->free.back());
-    device->free.pop_back();
-    return chunk;
+StagingChunk* DeviceReader::ChunkFor(Device* device, TorchCalls* torch, size_t bytes) {
+  StagingRing& ring = device->ring;
+  if (ring.chunk() == nullptr || known_device != device || known_streams != device->streams) {
+    const PyRef mark = device->accelerator.StreamMark();
+    if (!mark) return nullptr;
+    if (!Accelerator::SameStream(device->mark, mark)) {
+      // Memory that is used on one stream is free for another one when the host has read it.
+      if (!Send(device)) return nullptr;
+      ring.Close();
+      device->stream = device->accelerator.CurrentStream();
+      device->mark = device->stream ? mark : PyRef();
+      if (!device->stream) return nullptr;
+      ++device->streams;
+    }
+    if (asks_together > 0) known_device = device, known_streams = device->streams;
   }
-  auto chunk = std::make_unique<Chunk>();
-  const PyRef size = Number(kChunkBytes), bytes = torch->Constant("uint8");
-  chunk->device = Empty(torch, size, bytes, device->accelerator.device());
-  chunk->host = Empty(torch, size, bytes, PyRef());
-  chunk->data = AddressOf(torch, chunk->host);
-  return torch->ok() ? std::move(chunk) : nullptr;
-}
-
-DeviceReader::Chunk* DeviceReader::ChunkFor(Device* device, TorchCalls* torch, size_t bytes) {
-  const PyRef mark = device->accelerator.StreamMark();
-  if (!mark) return nullptr;
-  const Chunk* const filling = device->filling.get();
-  if (filling != nullptr &&
-      (filling->used + bytes > kChunkBytes || filling->pieces.size() >= kMostPieces ||
-       !Accelerator::SameStream(filling->mark, mark)) &&
+  if ((device->pieces.size() >= kMostPieces ||
+       (ring.chunk() != nullptr && ring.chunk()->used + bytes > StagingChunk::kBytes)) &&
       !Send(device))
     return nullptr;
-  if (device->filling == nullptr) {
-    MakeRoom(kChunkBytes);
-    std::unique_ptr<Chunk> chunk = NewChunk(device, torch);
-    if (chunk == nullptr) return nullptr;
-    chunk->stream = device->accelerator.CurrentStream();
-    chunk->mark = mark;
-    chunk->begun = Clock::now();
-    if (!chunk->stream) return nullptr;
-    device->filling = std::move(chunk);
+  if (ring.chunk() == nullptr || ring.chunk()->used + bytes > StagingChunk::kBytes) {
+    while (ring.IsFull() && !in_flight_.empty()) TakeOldest();
+    if (ring.IsFull() || !ring.Advance(torch, device->accelerator.device())) return nullptr;
   }
-  return device->filling.get();
+  return ring.chunk();
 }
 
-PyRef DeviceReader::Part(Chunk* chunk, TorchCalls* torch, DType dtype,
-                         const std::vector<int64_t>& shape, size_t offset) {
-  static PyObject* const as_strided = Interned("as_strided");
-  if (chunk->parts.size() >= kMostParts) chunk->parts.clear();
-  PyRef& part = chunk->parts[{offset, dtype, shape}];
-  if (part) return part;
-  PyRef& memory = chunk->views[dtype];
-  if (!memory) memory = torch->Call(chunk->device, "view", DTypeObject(torch, dtype));
-  part = torch->CallFast(memory.get(), as_strided, IntTuple(shape),
-                         IntTuple(ContiguousStrides(shape)), Number(offset / DTypeSize(dtype)));
-  return part;
-}
-
-void DeviceReader::Append(Chunk* chunk, Piece piece, size_t bytes) {
-  piece.offset = chunk->used;
-  chunk->used += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  chunk->pieces.push_back(std::move(piece));
+void DeviceReader::Append(Device* device, Piece piece, size_t bytes) {
+  StagingChunk& chunk = *device->ring.chunk();
+  if (device->pieces.empty()) device->begun = Clock::now();
+  piece.offset = chunk.used;
+  chunk.used += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  device->pieces.push_back(std::move(piece));
 }
 
 bool DeviceReader::Stage(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece) {
   const size_t bytes = BytesOf(piece.dtype, piece.shape);
-  Chunk* const chunk = tensor ? ChunkFor(device, torch, bytes) : nullptr;
+  StagingChunk* const chunk = tensor ? ChunkFor(device, torch, bytes) : nullptr;
   if (chunk == nullptr) return false;
-  PyRef part = Part(chunk, torch, piece.dtype, piece.shape, chunk->used);
+  PyRef part = chunk->Part(torch, piece.dtype, piece.shape, chunk->used);
   if (!torch->ok()) return false;
   if (asks_together > 0) {
-    chunk->to_copy.emplace_back(std::move(part), tensor);
+    device->to_copy.emplace_back(std::move(part), tensor);
   } else {
     CopyInto(torch, part, tensor);
   }
-  if (torch->ok()) Append(chunk, std::move(piece), bytes);
+  if (torch->ok()) Append(device, std::move(piece), bytes);
   return torch->ok();
 }
 
-void DeviceReader::CopyTogether(Device* device, Chunk* chunk) {
-  const std::vector<std::pair<PyRef, PyRef>> all = std::exchange(chunk->to_copy, {});
+void DeviceReader::CopyTogether(Device* device) {
+  if (device->to_copy.empty()) return;
+  const std::vector<std::pair<PyRef, PyRef>> all = std::exchange(device->to_copy, {});
   if (all.size() > 1) {
     static PyObject* const together = Interned("_foreach_copy_");  // from PyTorch 2.1 on
     TorchCalls torch;
@@ -300,6 +241,7 @@ void DeviceReader::CopyTogether(Device* device, Chunk* chunk) {
           PyList_Append(tensors.get(), tensor.get()) != 0)
         ClearError();
     }
+    const WithoutGradients off;
     torch.CallFast(torch.torch().get(), together, parts, tensors);
     if (torch.ok()) return;
   }
@@ -307,14 +249,14 @@ void DeviceReader::CopyTogether(Device* device, Chunk* chunk) {
   for (const auto& [part, tensor] : all) CopyInto(&torch, part, tensor);
   if (torch.ok()) return;
   // What these pieces would tell is not known.
-  chunk->pieces.clear();
+  device->pieces.clear();
   Fail(device, torch.error());
 }
 
 DeviceReader::Together::Together(DeviceReader* reader) : reader_(reader) { ++asks_together; }
 
 DeviceReader::Together::~Together() {
-  --asks_together;
+  if (--asks_together == 0) known_device = nullptr;
   if (reader_ != nullptr) reader_->EndTogether();
 }
 
@@ -324,8 +266,7 @@ void DeviceReader::EndTogether() {
   const QuietTransforms quiet;
   const std::unique_lock alone = Alone();
   for (const auto& [name, device] : devices_) {
-    if (device->filling != nullptr && !device->filling->to_copy.empty())
-      CopyTogether(device.get(), device->filling.get());
+    CopyTogether(device.get());
   }
 }
 
@@ -333,105 +274,183 @@ bool DeviceReader::Reduce(Device* device, const PyRef& tensor, const Request& re
                           int64_t count) {
   const std::vector<int64_t> two = {2};
   TorchCalls torch;
-  const PyRef plain = Plain(&torch, tensor.get());
-  Chunk* const chunk = plain ? ChunkFor(device, &torch, kReducedBytes) : nullptr;
+  const PyRef plain = Detached(&torch, tensor.get());
+  StagingChunk* const chunk = plain ? ChunkFor(device, &torch, kReducedBytes) : nullptr;
   if (chunk == nullptr) return false;
-  const PyRef extremes = Part(chunk, &torch, request.dtype, two, chunk->used);
-  const PyRef sums = Part(chunk, &torch, DType::kFloat32, two, chunk->used + 8);
+  const PyRef extremes = chunk->Part(&torch, request.dtype, two, chunk->used);
+  const PyRef sums = chunk->Part(&torch, DType::kFloat32, two, chunk->used + 8);
   if (!ReduceThere(&torch, plain, extremes, sums)) return false;
-  Append(chunk,
+  Append(device,
          {.ticket = next_ticket_,
           .offset = 0,
           .dtype = request.dtype,
           .shape = {},
           .request = {},
-          .statistics = count,
-          .reduced = true},
+          .kind = Piece::Kind::kReduced,
+          .elements = count},
          kReducedBytes);
   return true;
 }
 
-bool DeviceReader::Measure(Device* device, TorchCalls* torch, const PyRef& tensor,
-                           const Request& request, int64_t count) {
-  TorchCalls there;  // a failure here is no reason to give up
-  const PyRef numbers = MeasureThere(&there, tensor, DTypeKindOf(request.dtype));
-  return there.ok() && Stage(device, torch, numbers,
-                             {.ticket = next_ticket_,
-                              .offset = 0,
-                              .dtype = DType::kFloat64,
-                              .shape = {kDeviceNumbers},
-                              .request = {},
-                              .statistics = count});
+// Of a tensor without a graph, contiguous.
+bool DeviceReader::LaunchDigest(Device* device, TorchCalls* torch, const PyRef& plain,
+                                Piece piece) {
+  const BlockSums sums(piece.dtype, piece.elements);
+  const size_t bytes = DigestBytes(sums);
+  MakeRoom(bytes);
+  const PyRef shape = IntTuple(std::vector<int64_t>{static_cast<int64_t>(bytes)});
+  const PyRef there = NewMemory(torch, shape, DType::kUInt8, device->accelerator.device());
+  const PyRef host = NewMemory(torch, shape, DType::kUInt8, PyRef());
+  const char* const data = AddressOf(torch, host);
+  const WithoutGradients off;
+  if (!DigestThere(torch, plain, sums, device->fingerprints, there)) return false;
+  torch->CallWith("non_blocking", Py_True, host, "copy_", there);
+  return torch->ok() && LaunchAlone(device, host, data, std::move(piece), bytes);
+}
+
+bool DeviceReader::PrepareDigests(Device* device, TorchCalls* torch, const PyRef& mark) {
+  device->fingerprints = NewFingerprintScratch(torch, device->accelerator.device(), mark);
+  if (device->adds_right || !torch->ok()) return torch->ok();
+  const KnownTensor& known = KnownTensor::Get();
+  const PyRef there =
+      NewMemory(torch, known.shape(), DType::kFloat32, device->accelerator.device());
+  torch->CallWith("non_blocking", Py_True, there, "copy_", known.on_host());
+  return torch->ok() && LaunchDigest(device, torch, there,
+                                     {.ticket = -1,
+                                      .offset = 0,
+                                      .dtype = DType::kFloat32,
+                                      .shape = {},
+                                      .request = {},
+                                      .kind = Piece::Kind::kCheck,
+                                      .elements = known.elements()});
+}
+
+bool DeviceReader::Digest(Device* device, const PyRef& tensor, const Request& request,
+                          int64_t count) {
+  if (device->adds_right == false) return false;
+  TorchCalls torch;
+  const PyRef plain = Detached(&torch, tensor.get());
+  if (torch.Call(plain, "is_contiguous").get() != Py_True) return false;
+  const PyRef mark = device->accelerator.StreamMark();
+  if (!Accelerator::SameStream(device->fingerprints.mark, mark) &&
+      !PrepareDigests(device, &torch, mark))
+    return false;
+  return LaunchDigest(device, &torch, plain,
+                      {.ticket = next_ticket_,
+                       .offset = 0,
+                       .dtype = request.dtype,
+                       .shape = {},
+                       .request = {},
+                       .kind = Piece::Kind::kDigest,
+                       .elements = count});
 }
 
 bool DeviceReader::Send(Device* device) {
-  std::unique_ptr<Chunk> chunk = std::move(device->filling);
-  const PyRef stream = chunk->stream;
+  if (device->pieces.empty()) return true;
   std::optional<Accelerator::OnStream> there;
-  if (!Accelerator::SameStream(chunk->mark, device->accelerator.StreamMark()))
-    there.emplace(device->accelerator, stream);
-  CopyTogether(device, chunk.get());
+  if (!Accelerator::SameStream(device->mark, device->accelerator.StreamMark()))
+    there.emplace(device->accelerator, device->stream);
+  CopyTogether(device);
+  StagingChunk* const chunk = device->ring.chunk();
+  const size_t first = std::exchange(chunk->sent, chunk->used), bytes = chunk->used - first;
+  MakeRoom(bytes);
   TorchCalls torch;
-  const PyRef dim = Number(0), used = Number(chunk->used);
-  const PyRef from = torch.Call(chunk->device, "narrow", dim, dim, used);
-  const PyRef to = torch.Call(chunk->host, "narrow", dim, dim, used);
-  torch.CallWith("non_blocking", Py_True, to, "copy_", from);
+  const PyRef dim = Number(0), from = Number(first), length = Number(bytes);
+  const PyRef there_bytes = torch.Call(chunk->device, "narrow", dim, from, length);
+  const PyRef here_bytes = torch.Call(chunk->host, "narrow", dim, from, length);
+  torch.CallWith("non_blocking", Py_True, here_bytes, "copy_", there_bytes);
+  std::vector<Piece> pieces = std::exchange(device->pieces, {});
   if (!torch.ok()) return false;
-  return Launch(device, std::move(chunk), stream, kChunkBytes);
+  return Launch({.device = device,
+                 .event = {},
+                 .chunk = chunk,
+                 .host = {},
+                 .data = chunk->data,
+                 .pieces = std::move(pieces),
+                 .bytes = bytes},
+                device->stream);
 }
 
 bool DeviceReader::Copy(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece) {
   if (!tensor) return false;
   const size_t bytes = BytesOf(piece.dtype, piece.shape);
   MakeRoom(bytes);
-  auto chunk = std::make_unique<Chunk>();
-  chunk->host = Empty(torch, IntTuple(piece.shape), DTypeObject(torch, piece.dtype), PyRef());
-  chunk->data = AddressOf(torch, chunk->host);
-  torch->CallWith("non_blocking", Py_True, chunk->host, "copy_", tensor);
-  const PyRef stream = device->accelerator.CurrentStream();
-  if (!torch->ok() || !stream) return false;
-  chunk->pieces.push_back(std::move(piece));
-  return Launch(device, std::move(chunk), stream, bytes);
+  const PyRef host = NewMemory(torch, IntTuple(piece.shape), piece.dtype, PyRef());
+  const char* const data = AddressOf(torch, host);
+  {
+    const WithoutGradients off;
+    torch->CallWith("non_blocking", Py_True, host, "copy_", tensor);
+  }
+  return torch->ok() && LaunchAlone(device, host, data, std::move(piece), bytes);
 }
 
-bool DeviceReader::Launch(Device* device, std::unique_ptr<Chunk> chunk, const PyRef& stream,
-                          size_t bytes) {
-  PyRef event = device->accelerator.Record(stream);
-  if (!event) return false;
-  in_flight_.push_back({device, std::move(event), std::move(chunk), bytes});
-  bytes_in_flight_ += bytes;
+bool DeviceReader::LaunchAlone(Device* device, const PyRef& host, const char* data, Piece piece,
+                               size_t bytes) {
+  const PyRef stream = device->accelerator.CurrentStream();
+  if (!stream) return false;
+  std::vector<Piece> pieces;
+  pieces.push_back(std::move(piece));
+  return Launch({.device = device,
+                 .event = {},
+                 .chunk = nullptr,
+                 .host = host,
+                 .data = data,
+                 .pieces = std::move(pieces),
+                 .bytes = bytes},
+                stream);
+}
+
+bool DeviceReader::Launch(Transfer transfer, const PyRef& stream) {
+  transfer.event = transfer.device->accelerator.Record(stream);
+  if (!transfer.event) return false;
+  bytes_in_flight_ += transfer.bytes;
+  if (transfer.chunk != nullptr) ++transfer.chunk->under_way;
+  in_flight_.push_back(std::move(transfer));
   return true;
 }
 
 void DeviceReader::MakeRoom(size_t bytes) {
-  while (!in_flight_.empty() && bytes_in_flight_ + bytes > kMostInFlight) {
-    Transfer oldest = std::move(in_flight_.front());
-    in_flight_.pop_front();
-    if (!Accelerator::HasPassed(oldest.event)) {
-      ++waits_.memory;
-      (void)Accelerator::Wait(oldest.event);
-    }
-    Take(std::move(oldest));
+  while (!in_flight_.empty() && bytes_in_flight_ + bytes > kMostInFlight) TakeOldest();
+}
+
+void DeviceReader::TakeOldest() {
+  Transfer oldest = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  if (!Accelerator::HasPassed(oldest.event)) {
+    ++waits_.memory;
+    (void)Accelerator::Wait(oldest.event);
   }
+  Take(std::move(oldest));
 }
 
 void DeviceReader::Take(Transfer transfer) {
   bytes_in_flight_ -= transfer.bytes;
-  Chunk& chunk = *transfer.chunk;
-  for (const Piece& piece : chunk.pieces) Read(piece, chunk.data + piece.offset);
-  if (!chunk.device) return;
-  chunk.pieces.clear();
-  chunk.used = 0;
-  transfer.device->free.push_back(std::move(transfer.chunk));
+  if (transfer.chunk != nullptr) --transfer.chunk->under_way;
+  for (const Piece& piece : transfer.pieces)
+    Read(transfer.device, piece, transfer.data + piece.offset);
 }
 
-void DeviceReader::Read(const Piece& piece, const char* data) {
+void DeviceReader::Read(Device* device, const Piece& piece, const char* data) {
+  using Kind = Piece::Kind;
+  const BlockSums sums(piece.dtype, piece.elements);
+  if (piece.kind == Kind::kCheck) {
+    device->adds_right =
+        StatisticsFromDigest(sums, data).fingerprint == KnownTensor::Get().fingerprint();
+    if (!*device->adds_right) {
+      Log(LogLevel::kWarning,
+          fmt::format("{} adds integers differently from the host: fingerprints of large tensors "
+                      "are computed from copies",
+                      device->accelerator.name()));
+    }
+    return;
+  }
   DeferredNumbers numbers{.ticket = piece.ticket};
-  if (piece.statistics) {
-    numbers.has_counts = !piece.reduced;
-    numbers.stats = piece.reduced
-                        ? StatisticsFromReduced(data, piece.dtype, *piece.statistics)
-                        : StatisticsFrom(reinterpret_cast<const double*>(data), *piece.statistics);
+  if (piece.kind != Kind::kCopy) {
+    numbers.has_counts = false;
+    numbers.has_fingerprint = piece.kind == Kind::kDigest && device->adds_right == true;
+    numbers.stats = piece.kind == Kind::kDigest
+                        ? StatisticsFromDigest(sums, data)
+                        : StatisticsFromReduced(data, piece.dtype, piece.elements);
     arrived_.push_back(std::move(numbers));
     return;
   }
@@ -440,25 +459,8 @@ void DeviceReader::Read(const Piece& piece, const char* data) {
                         .dtype = piece.dtype,
                         .ndim = static_cast<int>(piece.shape.size()),
                         .shape = piece.shape.data()};
-  const size_t bytes = BytesOf(piece.dtype, piece.shape);
   numbers.has_fingerprint = true;
-  const bool sketched = asked.sketch && view.numel() > 1;
-  numbers.stats = ComputeOver(bytes, [&](ThreadPool* pool) {
-    return kernels::ComputeStats(view, pool, asked.checksum, sketched ? &numbers.sketch : nullptr);
-  });
-  if (asked.rest) {
-    numbers.rest = ComputeOver(bytes, [&](ThreadPool* pool) {
-      return kernels::ComputeRestStats(view, numbers.stats, pool);
-    });
-  }
-  if (sketched && !numbers.sketch) {
-    numbers.sketch = ComputeOver(bytes, [&](ThreadPool* pool) {
-      return kernels::ComputeSketch(view, pool, kernels::SketchOfRest(numbers.rest));
-    });
-  }
-  const kernels::Stats& stats = numbers.stats;
-  if (asked.locate && stats.nan + stats.pos_inf + stats.neg_inf > 0)
-    numbers.first_nonfinite = kernels::FirstNonfinite(view);
+  measure_(view, asked, &numbers);
   if (!asked.file.empty()) numbers.file_is_lost = !store_(asked.file, view);
   arrived_.push_back(std::move(numbers));
 }
@@ -472,9 +474,7 @@ std::vector<DeferredNumbers> DeviceReader::Arrived() {
   const Interposer::Pause pause;
   const QuietTransforms quiet;
   for (const auto& [name, device] : devices_) {
-    const Chunk* chunk = device->filling.get();
-    if (chunk != nullptr && !chunk->pieces.empty() && now - chunk->begun > kMostAge &&
-        !Send(device.get()))
+    if (!device->pieces.empty() && now - device->begun > kMostAge && !Send(device.get()))
       Fail(device.get(), "a transfer failed");
   }
   while (!in_flight_.empty() && Accelerator::HasPassed(in_flight_.front().event)) {
@@ -491,18 +491,17 @@ std::vector<DeferredNumbers> DeviceReader::Finish() {
   const QuietTransforms quiet;
   const std::unique_lock alone = Alone();
   for (const auto& [name, device] : devices_) {
-    if (device->filling != nullptr && !device->filling->pieces.empty() && !Send(device.get()))
-      Fail(device.get(), "a transfer failed");
+    if (!Send(device.get())) Fail(device.get(), "a transfer failed");
   }
   while (!in_flight_.empty()) {
     Transfer oldest = std::move(in_flight_.front());
     in_flight_.pop_front();
     // Numbers of a device that has failed are missing.
-    if (Accelerator::HasPassed(oldest.event) || Accelerator::Wait(oldest.event))
-      Take(std::move(oldest));
-    else
-      bytes_in_flight_ -= oldest.bytes;
+    if (!Accelerator::HasPassed(oldest.event) && !Accelerator::Wait(oldest.event))
+      oldest.pieces.clear();
+    Take(std::move(oldest));
   }
+  for (const auto& [name, device] : devices_) device->ring.Restart();
   return std::exchange(arrived_, {});
 }
 

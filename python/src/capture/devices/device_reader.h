@@ -1,9 +1,10 @@
 // Reads tensors of a device (an NPU, a GPU) without waiting for it.
 //
-// A small tensor is copied into a chunk of memory on its device. A chunk travels to the host in one transfer, into
-// pinned memory, after which an event is recorded; a large tensor whose bits are wanted travels alone. When the event
-// has passed, the engine's own kernels read the copy: the numbers are those of a tensor of the host, bit by bit. Of a
-// large tensor whose statistics are enough, the device computes them (device_statistics.h).
+// A small tensor is copied into a chunk of memory on its device (staging_ring.h). What a chunk has travels to the host
+// in one transfer, into pinned memory, after which an event is recorded; a large tensor whose bits are wanted travels
+// alone. When the event has passed, the engine's own kernels read the copy: the numbers are those of a tensor of the
+// host, bit by bit. Of a large tensor whose statistics are enough, the device computes them (device_statistics.h), and
+// the fingerprint where it is asked for (device_fingerprint.h).
 //
 //   DeviceReader reader;
 //   const int64_t ticket = reader.Ask(tensor, {.dtype = DType::kFloat32, .shape = shape});  // -1: it cannot be read so
@@ -23,11 +24,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "capture/devices/accelerator.h"
+#include "capture/devices/device_fingerprint.h"
+#include "capture/devices/staging_ring.h"
 #include "capture/devices/torch_calls.h"
 #include "capture/python/py_ref.h"
 #include "engine/kernels/stats.h"
@@ -45,7 +47,7 @@ class DeviceReader {
  public:
   // A tensor of at most so many bytes shares a transfer with others.
   static constexpr size_t kMostStaged = size_t{64} << 10;
-  // Statistics of a larger tensor are computed on its device, without a fingerprint, unless its bits are asked for.
+  // Statistics of a larger tensor are computed on its device, with a fingerprint only where its bits are asked for.
   static constexpr size_t kMostCopied = size_t{4} << 20;
   // Bytes that are under way. When there would be more, the program waits for the oldest transfer.
   static constexpr size_t kMostInFlight = size_t{64} << 20;
@@ -62,7 +64,12 @@ class DeviceReader {
     bool sketch = false;  // Sketch
     bool locate = false;  // the first NaN or infinity
     std::string file;     // the tensor file that gets the elements; "": none
+    // A number that tensors of the same device have, and no others; 0: not known, PyTorch is asked for the device.
+    uint64_t device = 0;
   };
+  // Computes what is asked for of a copy that has arrived.
+  using Measure =
+      std::function<void(const TensorView& view, const Request& asked, DeferredNumbers* numbers)>;
   // Writes a tensor file; false: it could not be queued.
   using Store = std::function<bool(const std::string& file, const TensorView& view)>;
 
@@ -70,6 +77,8 @@ class DeviceReader {
   DeviceReader(const DeviceReader&) = delete;
   DeviceReader& operator=(const DeviceReader&) = delete;
 
+  // To be called before the first Ask.
+  void SetMeasure(Measure measure) { measure_ = std::move(measure); }
   void SetStore(Store store) { store_ = std::move(store); }
   // Called once, when type() is known.
   void WhenFirstAsked(std::function<void()> told) { first_asked_ = std::move(told); }
@@ -115,68 +124,75 @@ class DeviceReader {
     DType dtype;
     std::vector<int64_t> shape;
     Request request;  // without its shape
-    // Set: the piece has the statistics of a tensor of so many elements; `reduced`: those of ReduceThere.
-    std::optional<int64_t> statistics = std::nullopt;
-    bool reduced = false;
-  };
-  // Memory on a device, and as much pinned memory of the host.
-  struct Chunk {
-    PyRef device, host;
-    const char* data = nullptr;    // of `host`
-    std::map<DType, PyRef> views;  // the device's memory as elements of another dtype
-    // Parts of it as tensors. A step asks for the same parts as the step before.
-    std::map<std::tuple<size_t, DType, std::vector<int64_t>>, PyRef> parts;
-    PyRef stream, mark;  // of the pieces; Accelerator::StreamMark
-    // Parts of the memory, and the tensors that are still to be copied into them.
-    std::vector<std::pair<PyRef, PyRef>> to_copy;
-    size_t used = 0;
-    Clock::time_point begun;
-    std::vector<Piece> pieces;
+    enum class Kind : uint8_t {
+      kCopy,     // the elements
+      kReduced,  // the numbers of ReduceThere
+      kDigest,   // the sums of AddBlocksThere, the numbers of ReduceThere, the tail's elements
+      kCheck,    // the sums of AddBlocksThere of the known tensor
+    };
+    Kind kind = Kind::kCopy;
+    int64_t elements = 0;  // of the tensor, unless it is kCopy
   };
   struct Device {
     explicit Device(std::string type, int64_t index) : accelerator(std::move(type), index) {}
     Accelerator accelerator;
-    std::unique_ptr<Chunk> filling;
-    std::vector<std::unique_ptr<Chunk>> free;
+    StagingRing ring;
+    // Of the part of ring.chunk() that was not sent yet.
+    std::vector<Piece> pieces;
+    // Parts of the memory, and the tensors that are still to be copied into them.
+    std::vector<std::pair<PyRef, PyRef>> to_copy;
+    PyRef stream, mark;    // of the pieces; Accelerator::StreamMark
+    uint64_t streams = 0;  // how often that changed
+    Clock::time_point begun;
     bool failed = false;
+    FingerprintScratch fingerprints;  // of the stream that needed it last
+    // Whether its sums of a known tensor were those of the host; unset: they are under way.
+    std::optional<bool> adds_right;
   };
   struct Transfer {
     Device* device;
     PyRef event;
-    std::unique_ptr<Chunk> chunk;
+    StagingChunk* chunk;  // null: a tensor that travels alone
+    PyRef host;           // its memory
+    const char* data;
+    std::vector<Piece> pieces;
     size_t bytes;
   };
 
   // The lock. Who waits for it has released the GIL, which the owner needs to go on.
   std::unique_lock<std::mutex> Alone();
-  Device* DeviceOf(PyObject* tensor);
+  Device* DeviceOf(PyObject* tensor, uint64_t number);
   int64_t AskHost(const PyRef& tensor, const Request& request, int64_t count);
   bool Stage(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece);
   bool Reduce(Device* device, const PyRef& tensor, const Request& request, int64_t count);
-  bool Measure(Device* device, TorchCalls* torch, const PyRef& tensor, const Request& request,
-               int64_t count);
-  // Where the next piece goes; null after a failure. A view of a part of it; the piece, when its memory is written.
-  Chunk* ChunkFor(Device* device, TorchCalls* torch, size_t bytes);
-  static PyRef Part(Chunk* chunk, TorchCalls* torch, DType dtype, const std::vector<int64_t>& shape,
-                    size_t offset);
-  static void Append(Chunk* chunk, Piece piece, size_t bytes);
+  // The same, and a fingerprint.
+  bool Digest(Device* device, const PyRef& tensor, const Request& request, int64_t count);
+  // Memory for the current stream; the device shows with a known tensor whether its sums are right.
+  bool PrepareDigests(Device* device, TorchCalls* torch, const PyRef& mark);
+  bool LaunchDigest(Device* device, TorchCalls* torch, const PyRef& plain, Piece piece);
+  // Where the next piece goes; null after a failure.
+  StagingChunk* ChunkFor(Device* device, TorchCalls* torch, size_t bytes);
+  static void Append(Device* device, Piece piece, size_t bytes);  // when its memory is written
   bool Copy(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece);
-  std::unique_ptr<Chunk> NewChunk(Device* device, TorchCalls* torch);
-  void CopyTogether(Device* device, Chunk* chunk);
+  void CopyTogether(Device* device);
   void EndTogether();
   bool Send(Device* device);
-  bool Launch(Device* device, std::unique_ptr<Chunk> chunk, const PyRef& stream, size_t bytes);
+  bool Launch(Transfer transfer, const PyRef& stream);
+  bool LaunchAlone(Device* device, const PyRef& host, const char* data, Piece piece, size_t bytes);
   void MakeRoom(size_t bytes);
+  void TakeOldest();
   void Take(Transfer transfer);
-  void Read(const Piece& piece, const char* data);
+  void Read(Device* device, const Piece& piece, const char* data);
   void Fail(Device* device, const std::string& why);
 
   std::mutex mutex_;  // of all that follows
+  Measure measure_;
   Store store_;
   std::function<void()> first_asked_;
   std::string type_;
   std::map<std::pair<std::string, int64_t>, std::unique_ptr<Device>> devices_;
-  Device* last_ = nullptr;  // the device of the last tensor
+  Device* last_ = nullptr;    // the device of the last tensor
+  uint64_t last_number_ = 0;  // Request::device
   std::deque<Transfer> in_flight_;
   size_t bytes_in_flight_ = 0;
   std::vector<DeferredNumbers> arrived_;

@@ -1,6 +1,8 @@
 #include "capture/devices/device_statistics.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "engine/tensor/tensor_view.h"
 
@@ -83,6 +85,10 @@ kernels::Stats StatisticsFromReduced(const char* numbers, DType dtype, int64_t c
   s.min = element(0), s.max = element(1);
   s.mean = static_cast<double>(sums[0]) / static_cast<double>(count);
   s.norm = sums[1];
+  // Whether there are any; how many is not known.
+  s.nan = std::isnan(s.max) ? 1 : 0;
+  s.pos_inf = s.max == std::numeric_limits<double>::infinity() ? 1 : 0;
+  s.neg_inf = s.min == -std::numeric_limits<double>::infinity() ? 1 : 0;
   return s;
 }
 

@@ -15,7 +15,8 @@ inline constexpr int kDeviceNumbers = 10;
 
 // Of a tensor of float16, bfloat16 or float32, by three reductions that need no memory of the tensor's size. They write
 // into `extremes` (two elements of its dtype: minimum, maximum) and `sums` (two of float32: sum, norm), memory on its
-// device. The sums are those of float32. Elements of a kind (NaN, infinities, zeros) are not counted.
+// device. The sums are those of float32. Elements of a kind are not counted: a count is 1
+// where there are NaN or infinities, and 0 of zeros.
 inline constexpr size_t kReducedBytes = 16;  // extremes at byte 0, sums at byte 8
 bool CanReduce(DType dtype);
 bool ReduceThere(TorchCalls* torch, const PyRef& tensor, const PyRef& extremes, const PyRef& sums);

@@ -181,7 +181,11 @@ void RunTask(HookTask& task, PyObject* incoming, PyObject* outgoing) {
       p.listed = true;
     }
     p.sink->OnArrival();
-    Take(p, task, incoming, outgoing);
+    {
+      // Autograd may add to them in place later, but not before the hook has returned.
+      const DeviceReader::Together together(p.sink->reader());
+      Take(p, task, incoming, outgoing);
+    }
     p.sink->OnNodeDone(p.name);
     --(task.when == NodeHooks::kAfter ? p.hooks_left : p.prehooks_left);
     p.Arrived();

@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/devices/device_reader.h"
 #include "capture/python/py_ref.h"
 #include "engine/model/entry.h"
 
@@ -42,6 +43,8 @@ class GradientSink {
   virtual bool Accepts(int64_t dump) const = 0;
   // Called when gradients have arrived, before they are measured.
   virtual void OnArrival() {}
+  // Reads gradients that lie on a device; null: they are read at once.
+  virtual DeviceReader* reader() { return nullptr; }
   // Measures one gradient; null: it is not recorded. `is_input`: it is the gradient of an output of
   // the forward call, and so an input of the backward call. Never leaves a Python error set.
   virtual Gradient Compose(const std::string& name, bool is_input, size_t index,

@@ -91,6 +91,7 @@ bool CallRecorder::WriteInputs(OpenCall* call, const CallArgs& args) {
   ValueWriter writer(record ? &call->entry : scratch->get(), recording_->options, style);
   if (call->api != nullptr && call->api->ignored != nullptr)
     writer.Ignore(&call->api->ignored->input);
+  const DeviceReader::Together together(recording_->options.device);
   writer.List("input_args", "input", args.self, args.positional, args.count);
   if (args.names != nullptr) {
     writer.Names("input_kwargs", "kwargs", args.names, args.positional + args.count);
@@ -148,6 +149,7 @@ void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* modul
     const std::string_view stem = call->api->stem;
     writer.LeaveUnwritten(&call->api->unwritten, stem.substr(0, stem.size() - 1));
   }
+  const DeviceReader::Together together(recording_->options.device);
   writer.Output("output", "output", output);
   const std::vector<PyObject*> outputs = writer.tensors();
   call->made = writer.nonfinite();

@@ -35,6 +35,7 @@ class GradientRecorder final : public GradientSink {
     return recording_->session->collecting() && recording_->session->dump() == dump;
   }
   void OnArrival() override { before_->OnArrival(); }
+  DeviceReader* reader() override { return recording_->options.device; }
   Gradient Compose(const std::string& call, bool is_input, size_t index,
                    PyObject* gradient) override;
   void OnNodeDone(const std::string& call) override;

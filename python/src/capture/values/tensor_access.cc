@@ -62,7 +62,7 @@ TensorAccess::TensorAccess(PyObject* tensor, Fetch fetch) : fetch_(fetch) {
   if (holder_ != nullptr) Read();
   if (readable_) return;
   if (wrapped_) tensor = holder_ != nullptr ? holder_ : wrapped_.get();
-  Describe(tensor);
+  if (!described_) Describe(tensor);
   if (!on_device_ && unreadable_.empty()) unreadable_ = WhyUnreadable(tensor);
 }
 
@@ -149,6 +149,13 @@ bool TensorAccess::StaysOnDevice(bool on_host, DType dtype) {
   return on_device_;
 }
 
+// The borrowed arrays of a view die with an in-place resize.
+void TensorAccess::TakeShape(const TensorView& view) {
+  ndim_ = view.ndim;
+  std::copy_n(view.shape, ndim_, shape_.data());
+  dtype_ = DTypeTorchName(view.dtype);
+}
+
 bool TensorAccess::ReadExchange(PyObject* tensor) {
   dlpack::DLTensor raw;
   if (TorchApi::Get().exchange->dltensor_from_py_object(tensor, &raw) != 0) {
@@ -161,7 +168,13 @@ bool TensorAccess::ReadExchange(PyObject* tensor) {
   if (!keep_) own_strides_.clear();
   if (!keep_ && view->strides != nullptr && !view->IsContiguous())
     own_strides_.assign(view->strides, view->strides + view->ndim);
-  if (StaysOnDevice(on_host, view->dtype)) return false;
+  if (StaysOnDevice(on_host, view->dtype)) {
+    TakeShape(*view);
+    described_ = true;
+    device_ = (static_cast<uint64_t>(raw.device.device_type) << 32) +
+              static_cast<uint32_t>(raw.device.device_id) + 1;
+    return false;
+  }
   const DTypeKind kind = DTypeKindOf(view->dtype);
   const bool is_complex = kind == DTypeKind::kComplex;
   const TorchApi& torch = TorchApi::Get();
@@ -175,16 +188,13 @@ bool TensorAccess::ReadExchange(PyObject* tensor) {
       IsOffsetFromNull(tensor, view->data, view->dtype)) {
     return false;
   }
-  ndim_ = view->ndim;
-  std::copy_n(view->shape, ndim_,
-              shape_.data());  // the borrowed arrays die with an in-place resize
+  TakeShape(*view);
   view_ = *view;
   view_.shape = shape_.data();
   if (view->strides != nullptr) {
     std::copy_n(view->strides, ndim_, strides_.data());
     view_.strides = strides_.data();
   }
-  dtype_ = DTypeTorchName(view_.dtype);
   return true;
 }
 

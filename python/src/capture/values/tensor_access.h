@@ -43,6 +43,8 @@ class TensorAccess {
   bool readable() const { return readable_; }
   bool on_device() const { return on_device_; }  // the elements stayed on their device
   void FetchNow();                               // copies them to the host after all
+  // A number that tensors of this device have, and no others; 0: not known. Valid when on_device.
+  uint64_t device() const { return device_; }
   // An AsyncCollectiveTensor that does not know that it was waited for: it is not readable.
   bool awaits() const { return pending_ && !readable_; }
   // Reads it as if it had been waited for: whoever knows what is in flight decides whether it may be
@@ -72,6 +74,7 @@ class TensorAccess {
  private:
   static constexpr const char* kNotWaitedFor = "not waited for";
   bool StaysOnDevice(bool on_host, DType dtype);
+  void TakeShape(const TensorView& view);
   void Read();
   // True when the holder was a wrapper of torch.func and is now the tensor inside.
   bool EnterTransforms();
@@ -94,6 +97,8 @@ class TensorAccess {
   Fetch fetch_;
   PyObject* holder_ = nullptr;
   bool readable_ = false, on_device_ = false;
+  bool described_ = false;  // shape and dtype are known, although the elements cannot be read
+  uint64_t device_ = 0;
   std::array<int64_t, kMaxDims> shape_;
   std::array<int64_t, kMaxDims> strides_;
   std::vector<int64_t> batch_dims_, own_strides_;

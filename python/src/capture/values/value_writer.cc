@@ -52,12 +52,15 @@ KnownNumbers::Numbers Measure(const TensorView& view, KnownNumbers::Asked asked,
   return numbers;
 }
 
+KnownNumbers::Numbers ReadNumbers(const TensorView& view, KnownNumbers::Asked asked,
+                                  KnownContents* contents) {
+  if (contents != nullptr && KnownContents::Fits(view))
+    return contents->Get(view, asked, [&] { return Measure(view, asked, nullptr); });
+  return ComputeOver(view, [&](ThreadPool* pool) { return Measure(view, asked, pool); });
+}
+
 KnownNumbers::Numbers ReadNumbers(const TensorView& view, const ValueOptions& options) {
-  if (options.contents != nullptr && KnownContents::Fits(view)) {
-    const KnownNumbers::Asked asked = AskedBy(options);
-    return options.contents->Get(view, asked, [&] { return Measure(view, asked, nullptr); });
-  }
-  return ComputeOver(view, [&](ThreadPool* pool) { return Measure(view, AskedBy(options), pool); });
+  return ReadNumbers(view, AskedBy(options), options.contents);
 }
 
 // The same without reading the tensor where its numbers are known.
@@ -156,7 +159,8 @@ int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle 
                                                                 .rest = asked.rest,
                                                                 .sketch = asked.sketch,
                                                                 .locate = style.locate,
-                                                                .file = file});
+                                                                .file = file,
+                                                                .device = access->device()});
   if (ticket < 0) access->FetchNow();
   return ticket;
 }
@@ -176,6 +180,17 @@ KnownNumbers::Asked AskedBy(const ValueOptions& options) {
   return {.checksum = options.numbers ? options.summary.checksum : kernels::Checksum::kNone,
           .rest = statistics,
           .sketch = statistics && options.sketch};
+}
+
+void MeasureCopy(const TensorView& view, const DeviceReader::Request& asked,
+                 KnownContents* contents, DeferredNumbers* numbers) {
+  KnownNumbers::Numbers found = ReadNumbers(
+      view, {.checksum = asked.checksum, .rest = asked.rest, .sketch = asked.sketch}, contents);
+  numbers->stats = found.stats;
+  numbers->rest = found.rest;
+  numbers->sketch = found.sketch;
+  if (asked.locate && found.stats.nan + found.stats.pos_inf + found.stats.neg_inf > 0)
+    numbers->first_nonfinite = kernels::FirstNonfinite(view);
 }
 
 KnownNumbers::Numbers MeasureWithoutGil(const TensorView& view, KnownNumbers::Asked asked) {

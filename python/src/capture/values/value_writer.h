@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/devices/device_reader.h"
 #include "capture/python/py_ref.h"
 #include "capture/values/known_numbers.h"
 #include "engine/dump/config/slice_rules.h"
@@ -29,7 +30,6 @@ class ThreadPool;
 
 namespace msprobe::capture {
 
-class DeviceReader;
 class FrameworkTensor;
 class KnownContents;
 class UnwrittenMemory;
@@ -169,5 +169,8 @@ TensorValue RecordTensor(FrameworkTensor* tensor, const ValueOptions& options, E
 // What the options ask for of a tensor, and its numbers: MeasureWithoutGil may run on any thread.
 KnownNumbers::Asked AskedBy(const ValueOptions& options);
 KnownNumbers::Numbers MeasureWithoutGil(const TensorView& view, KnownNumbers::Asked asked);
+// The numbers of a tensor of a device, of which `view` is a copy (DeviceReader::Measure). `contents` may be null.
+void MeasureCopy(const TensorView& view, const DeviceReader::Request& asked,
+                 KnownContents* contents, DeferredNumbers* numbers);
 
 }  // namespace msprobe::capture

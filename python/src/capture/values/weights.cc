@@ -1,6 +1,7 @@
 #include "capture/values/weights.h"
 
 #include "capture/calls/interpose.h"
+#include "capture/devices/device_reader.h"
 #include "capture/python/framework.h"
 #include "capture/python/named_tensors.h"
 #include "engine/base/text.h"
@@ -20,6 +21,7 @@ void WeightsFile::Read(std::string_view prefix, PyObject* model, const ValueOpti
 void WeightsFile::ReadNamed(std::string_view prefix, PyObject* model, const char* method,
                             const ValueOptions& options) {
   const Framework& framework = Framework::Get();
+  const DeviceReader::Together together(options.device);
   for (const auto& [name, tensor] : NamedTensors(model, method)) {
     TensorValue value = RecordTensor(tensor.get(), options, {}, "");
     // MindSpore's moving_mean is a parameter as well: the comparison has to tell it from a weight.
