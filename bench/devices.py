@@ -22,6 +22,8 @@ STATISTICS = {"task": "statistics"}
 SETTINGS = {
     "statistics L0": ("L0", STATISTICS),
     "statistics L1": ("L1", STATISTICS),
+    # What msprobe 26.2 records: no optimizer.
+    "statistics L1 calls": ("L1", {**STATISTICS, "optimizer": False}),
     "statistics mix": ("mix", STATISTICS),
     "md5 L1": ("L1", {**STATISTICS, "statistics": {"summary_mode": "md5"}}),
     "tensor L1": ("L1", {"task": "tensor"}),
@@ -96,7 +98,7 @@ def measure(setting, rounds, peer):
                 }
             )
         tensors = 0
-        for dump in sorted(Path(folder).glob("step*/rank*/dump.json"))[-1:]:
+        for dump in sorted(Path(folder).glob("step*/*/dump.json"))[-1:]:
             tensors = dump.read_text().replace(" ", "").count('"type":"torch.Tensor"')
     print(json.dumps({"off": rows[False][1:], "on": rows[True][1:], "tensors": tensors}))
 

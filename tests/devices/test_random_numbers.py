@@ -3,6 +3,7 @@
 import json
 import subprocess
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -78,15 +79,16 @@ torch.manual_seed(1)
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU()).npu()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for step in range(2):
-    model(torch.ones(64, 64).npu()).sum().backward()
+    model(torch.ones({rows}, 64).npu()).sum().backward()
     optimizer.step()
 """
 
 
+@pytest.mark.parametrize("rows", [64, 20_000])  # 5 MB: the device computes the fingerprint
 def test_determinism_sees_two_elements_that_change_places(
-    simulated, tmp_path, forking_msprobe, monkeypatch
+    simulated, tmp_path, forking_msprobe, monkeypatch, rows
 ):
-    (tmp_path / "train.py").write_text(SWAPPED)
+    (tmp_path / "train.py").write_text(SWAPPED.format(rows=rows))
     monkeypatch.setenv("PYTHONPATH", str(simulated))
     monkeypatch.setenv("SIMNPU_FAULT", "gelu:swap")
     # Which calls swap is drawn in each process.

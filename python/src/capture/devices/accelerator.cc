@@ -40,15 +40,17 @@ bool Accelerator::SameStream(const PyRef& a, const PyRef& b) {
 }
 
 PyRef Accelerator::Record(const PyRef& stream) const {
+  static PyObject* const record = Interned("record");
   TorchCalls torch;
   PyRef event = PyRef::Steal(PyObject_CallNoArgs(event_.get()));
-  torch.Call(event, "record", stream);
+  torch.CallFast(event.get(), record, stream);
   return torch.ok() ? std::move(event) : PyRef();
 }
 
 bool Accelerator::HasPassed(const PyRef& event) {
+  static PyObject* const query = Interned("query");
   TorchCalls torch;
-  return torch.Call(event, "query").get() == Py_True;
+  return torch.CallFast(event.get(), query).get() == Py_True;
 }
 
 bool Accelerator::Wait(const PyRef& event) {

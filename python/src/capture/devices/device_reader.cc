@@ -17,9 +17,9 @@ namespace {
 
 constexpr size_t kMostPieces = 64;  // of a transfer: what a kill may lose
 constexpr size_t kAlignment = 16;   // of a piece: that of the largest element
-// What was staged is sent after this time, and events are asked no more often than that.
+// What was staged is sent after this time; events are asked no more often than that.
 constexpr auto kMostAge = std::chrono::milliseconds(10);
-constexpr auto kBetweenQuestions = std::chrono::microseconds(200);
+constexpr auto kBetweenQuestions = std::chrono::milliseconds(1);
 
 size_t BytesOf(DType dtype, std::span<const int64_t> shape) {
   const TensorView view{
