@@ -2,7 +2,7 @@
 // forward: what they write to gets no graph and no tangent.
 //
 //   const WithoutGradients off;
-//   part.copy_(weight);             // `part` requires no gradient afterwards
+//   CopyInto(part, weight);         // `part` requires no gradient afterwards
 #pragma once
 
 #include <Python.h>
