@@ -10,6 +10,7 @@
 
 #include "bindings.h"
 #include "capture/collector.h"
+#include "capture/devices/device_kernel.h"
 #include "capture/gradients/backward.h"
 #include "capture/gradients/gradient_probe.h"
 #include "capture/mindspore/mindspore_framework.h"
@@ -342,6 +343,16 @@ void BindCapture(nb::module_& m) {
         aside ? capture::ParameterHooks::SetAside() : capture::ParameterHooks::PutBack();
       },
       "aside"_a, "While it is true, the parameters of the models have no hooks of ours.");
+  m.def(
+      "set_device_kernel",
+      [](const std::string& name, nb::handle measure, nb::handle supports) {
+        const auto given = [](nb::handle object) {
+          return object.is_none() ? capture::PyRef() : capture::PyRef::Borrow(object.ptr());
+        };
+        capture::SetDeviceKernel({name, given(measure), given(supports)});
+      },
+      "name"_a, "measure"_a.none(), "supports"_a.none(),
+      "The kernel that measures large tensors of devices (msprobe.pytorch.device_kernels).");
   m.def(
       "compiled_program", [=](const char* name) { collector().graphs().RanCompiled(name); },
       "name"_a,

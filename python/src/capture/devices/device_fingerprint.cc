@@ -91,23 +91,6 @@ bool AddBlocksThere(TorchCalls* calls, const PyRef& flat, const BlockSums& sums,
   return torch.ok();
 }
 
-uint64_t FingerprintOf(const BlockSums& sums, const char* out, const char* tail) {
-  const auto* const products = reinterpret_cast<const uint64_t*>(out);
-  const uint64_t* const plain = products + sums.words() / 2;
-  uint64_t hash = 0;
-  for (int64_t chunk = 0; chunk < sums.chunks; ++chunk) {
-    const int64_t at = chunk * sums.blocks * 8;
-    hash += ChunkWord(sums, products + at, plain + at, chunk);
-  }
-  const size_t size = DTypeSize(sums.dtype);
-  if (sums.tail > 0)
-    hash += kernels::HashScalar(reinterpret_cast<const uint8_t*>(tail),
-                                static_cast<size_t>(sums.tail) * size,
-                                static_cast<uint64_t>(sums.chunks));
-  return kernels::FinishFingerprint(hash, static_cast<unsigned>(sums.dtype),
-                                    static_cast<uint64_t>(sums.elements) * size);
-}
-
 }  // namespace
 
 BlockSums::BlockSums(DType of, int64_t count)
@@ -171,33 +154,51 @@ bool DigestThere(TorchCalls* calls, const PyRef& plain, const BlockSums& sums,
   return torch.ok();
 }
 
+uint64_t HashOfChunks(const BlockSums& sums, const char* out) {
+  const auto* const products = reinterpret_cast<const uint64_t*>(out);
+  const uint64_t* const plain = products + sums.words() / 2;
+  uint64_t hash = 0;
+  for (int64_t chunk = 0; chunk < sums.chunks; ++chunk) {
+    const int64_t at = chunk * sums.blocks * 8;
+    hash += ChunkWord(sums, products + at, plain + at, chunk);
+  }
+  return hash;
+}
+
 kernels::Stats StatisticsFromDigest(const BlockSums& sums, const char* data) {
   const char* const reduced = data + sums.words() * 8;
   kernels::Stats stats = StatisticsFromReduced(reduced, sums.dtype, sums.elements);
-  stats.fingerprint = FingerprintOf(sums, data, reduced + kReducedBytes);
+  uint64_t hash = HashOfChunks(sums, data);
+  const size_t size = DTypeSize(sums.dtype);
+  if (sums.tail > 0) {
+    const auto* const tail = reinterpret_cast<const uint8_t*>(reduced + kReducedBytes);
+    hash += kernels::HashScalar(tail, static_cast<size_t>(sums.tail) * size,
+                                static_cast<uint64_t>(sums.chunks));
+  }
+  stats.fingerprint = kernels::FinishFingerprint(hash, static_cast<unsigned>(sums.dtype),
+                                                 static_cast<uint64_t>(sums.elements) * size);
   return stats;
 }
 
-KnownTensor::KnownTensor() {
-  const std::vector<int64_t> extents = {elements()};
-  shape_ = IntTuple(extents);
+KnownMemory::KnownMemory() {
   TorchCalls torch;
-  host_ = NewMemory(&torch, shape_, DType::kFloat32, PyRef());
-  const char* const address = AddressOf(&torch, host_);
-  if (address == nullptr) return;
-  auto* const words = reinterpret_cast<uint32_t*>(const_cast<char*>(address));  // ours
-  for (int64_t i = 0; i < elements(); ++i)
+  bytes_ = NewMemory(&torch, IntTuple(std::vector<int64_t>{kBytes}), DType::kUInt8, PyRef());
+  data_ = AddressOf(&torch, bytes_);
+  if (data_ == nullptr) return;
+  auto* const words = reinterpret_cast<uint32_t*>(const_cast<char*>(data_));  // ours
+  for (int64_t i = 0; i < kBytes / 4; ++i)
     words[i] = static_cast<uint32_t>(kernels::Mix64(static_cast<uint64_t>(i)) >> 20);
-  const TensorView view{
-      .data = address, .dtype = DType::kFloat32, .ndim = 1, .shape = extents.data()};
-  fingerprint_ = kernels::ComputeStats(view).fingerprint;
 }
 
-const KnownTensor& KnownTensor::Get() {
-  static const KnownTensor& known = *new KnownTensor;  // for ever: Python is gone at exit
+const KnownMemory& KnownMemory::Get() {
+  static const KnownMemory& known = *new KnownMemory;  // for ever: Python is gone at exit
   return known;
 }
 
-int64_t KnownTensor::elements() const { return 3 * kChunkElements + 5; }
+uint64_t KnownMemory::Fingerprint(DType dtype) const {
+  const std::vector<int64_t> extents = {kBytes / static_cast<int64_t>(DTypeSize(dtype))};
+  const TensorView view{.data = data_, .dtype = dtype, .ndim = 1, .shape = extents.data()};
+  return kernels::ComputeStats(view).fingerprint;
+}
 
 }  // namespace msprobe::capture

@@ -45,22 +45,23 @@ FingerprintScratch NewFingerprintScratch(TorchCalls* torch, const PyRef& device,
 size_t DigestBytes(const BlockSums& sums);
 bool DigestThere(TorchCalls* torch, const PyRef& plain, const BlockSums& sums,
                  const FingerprintScratch& scratch, const PyRef& there);
+// The words of the whole chunks, added up, from the sums at `out`.
+uint64_t HashOfChunks(const BlockSums& sums, const char* out);
 // Without counts.
 kernels::Stats StatisticsFromDigest(const BlockSums& sums, const char* data);
 
-// A tensor of float32 in pinned memory whose bits are spread over all values, with its fingerprint.
-class KnownTensor {
+// Pinned memory whose bits are spread over all values.
+class KnownMemory {
  public:
-  static const KnownTensor& Get();
-  const PyRef& on_host() const { return host_; }  // null: there is no pinned memory
-  const PyRef& shape() const { return shape_; }
-  int64_t elements() const;
-  uint64_t fingerprint() const { return fingerprint_; }
+  static constexpr int64_t kBytes = 3 * 16384 + 20;  // whole chunks and a tail, of any dtype
+  static const KnownMemory& Get();
+  const PyRef& bytes() const { return bytes_; }  // uint8; null: there is no pinned memory
+  uint64_t Fingerprint(DType dtype) const;       // of the memory as a tensor
 
  private:
-  KnownTensor();
-  PyRef shape_, host_;
-  uint64_t fingerprint_ = 0;
+  KnownMemory();
+  PyRef bytes_;
+  const char* data_ = nullptr;
 };
 
 }  // namespace msprobe::capture

@@ -155,8 +155,9 @@ int64_t DeviceReader::Ask(PyObject* tensor, const Request& request) {
     const bool elements =
         request.locate || !request.file.empty() || request.checksum != kernels::Checksum::kNone;
     if (!elements && bytes > kMostCopied && CanReduce(request.dtype)) {
-      done = all_bits || request.bits ? Digest(device, object, request, count)
-                                      : Reduce(device, object, request, count);
+      done = MeasureOnce(device, object, request, count) ||
+             (all_bits || request.bits ? Digest(device, object, request, count, nullptr)
+                                       : Reduce(device, object, request, count));
     }
     // Where a device computes no numbers, the tensor is copied.
     if (!done) done = Copy(device, &torch, Detached(&torch, tensor), std::move(piece));
@@ -293,56 +294,68 @@ bool DeviceReader::Reduce(Device* device, const PyRef& tensor, const Request& re
 }
 
 // Of a tensor without a graph, contiguous.
-bool DeviceReader::LaunchDigest(Device* device, TorchCalls* torch, const PyRef& plain,
-                                Piece piece) {
+bool DeviceReader::LaunchDigest(Device* device, TorchCalls* torch, const PyRef& plain, Piece piece,
+                                const DeviceKernel* kernel) {
   const BlockSums sums(piece.dtype, piece.elements);
-  const size_t bytes = DigestBytes(sums);
+  const size_t bytes = kernel != nullptr ? KernelBytes(sums) : DigestBytes(sums);
   MakeRoom(bytes);
   const PyRef shape = IntTuple(std::vector<int64_t>{static_cast<int64_t>(bytes)});
   const PyRef there = NewMemory(torch, shape, DType::kUInt8, device->accelerator.device());
   const PyRef host = NewMemory(torch, shape, DType::kUInt8, PyRef());
   const char* const data = AddressOf(torch, host);
   const WithoutGradients off;
-  if (!DigestThere(torch, plain, sums, device->fingerprints, there)) return false;
+  const FingerprintScratch& scratch = device->fingerprints;
+  const bool done = kernel != nullptr ? MeasureByKernel(torch, *kernel, plain, sums, scratch, there)
+                                      : DigestThere(torch, plain, sums, scratch, there);
+  if (!done) return false;
   torch->CallWith("non_blocking", Py_True, host, "copy_", there);
   return torch->ok() && LaunchAlone(device, host, data, std::move(piece), bytes);
 }
 
-bool DeviceReader::PrepareDigests(Device* device, TorchCalls* torch, const PyRef& mark) {
-  device->fingerprints = NewFingerprintScratch(torch, device->accelerator.device(), mark);
-  if (device->adds_right || !torch->ok()) return torch->ok();
-  const KnownTensor& known = KnownTensor::Get();
-  const PyRef there =
-      NewMemory(torch, known.shape(), DType::kFloat32, device->accelerator.device());
-  torch->CallWith("non_blocking", Py_True, there, "copy_", known.on_host());
-  return torch->ok() && LaunchDigest(device, torch, there,
-                                     {.ticket = -1,
-                                      .offset = 0,
-                                      .dtype = DType::kFloat32,
-                                      .shape = {},
-                                      .request = {},
-                                      .kind = Piece::Kind::kCheck,
-                                      .elements = known.elements()});
+bool DeviceReader::LaunchCheck(Device* device, TorchCalls* torch, DType dtype,
+                               const DeviceKernel* kernel) {
+  const KnownMemory& known = KnownMemory::Get();
+  const PyRef size = IntTuple(std::vector<int64_t>{KnownMemory::kBytes});
+  const PyRef there = NewMemory(torch, size, DType::kUInt8, device->accelerator.device());
+  torch->CallWith("non_blocking", Py_True, there, "copy_", known.bytes());
+  const PyRef typed = torch->Call(there, "view", DTypeObject(torch, dtype));
+  Piece piece{.ticket = -1, .offset = 0, .dtype = dtype, .shape = {}, .request = {}};
+  piece.kind = kernel != nullptr ? Piece::Kind::kKernel : Piece::Kind::kDigest;
+  piece.is_check = true;
+  piece.elements = KnownMemory::kBytes / static_cast<int64_t>(DTypeSize(dtype));
+  return torch->ok() && LaunchDigest(device, torch, typed, std::move(piece), kernel);
 }
 
 bool DeviceReader::Digest(Device* device, const PyRef& tensor, const Request& request,
-                          int64_t count) {
-  if (device->adds_right == false) return false;
+                          int64_t count, const DeviceKernel* kernel) {
   TorchCalls torch;
+  Piece piece{
+      .ticket = next_ticket_, .offset = 0, .dtype = request.dtype, .shape = {}, .request = {}};
+  piece.kind = kernel != nullptr ? Piece::Kind::kKernel : Piece::Kind::kDigest;
+  piece.elements = count;
   const PyRef plain = Detached(&torch, tensor.get());
   if (torch.Call(plain, "is_contiguous").get() != Py_True) return false;
   const PyRef mark = device->accelerator.StreamMark();
-  if (!Accelerator::SameStream(device->fingerprints.mark, mark) &&
-      !PrepareDigests(device, &torch, mark))
-    return false;
-  return LaunchDigest(device, &torch, plain,
-                      {.ticket = next_ticket_,
-                       .offset = 0,
-                       .dtype = request.dtype,
-                       .shape = {},
-                       .request = {},
-                       .kind = Piece::Kind::kDigest,
-                       .elements = count});
+  if (!Accelerator::SameStream(device->fingerprints.mark, mark))
+    device->fingerprints = NewFingerprintScratch(&torch, device->accelerator.device(), mark);
+  const auto [right, is_new] =
+      device->adds_right.try_emplace({piece.kind, request.dtype}, std::nullopt);
+  if (is_new && torch.ok()) (void)LaunchCheck(device, &torch, request.dtype, kernel);
+  const bool done = torch.ok() && right->second != false &&
+                    LaunchDigest(device, &torch, plain, std::move(piece), kernel);
+  if (!torch.ok() && kernel != nullptr) {
+    Log(LogLevel::kWarning, fmt::format("the kernel {} is not used any more, it failed: {}",
+                                        kernel->name, torch.error()));
+    SetDeviceKernel({});
+  }
+  return done;
+}
+
+bool DeviceReader::MeasureOnce(Device* device, const PyRef& tensor, const Request& request,
+                               int64_t count) {
+  TorchCalls torch;
+  const DeviceKernel* const kernel = KernelFor(&torch, request.dtype);
+  return kernel != nullptr && Digest(device, tensor, request, count, kernel);
 }
 
 bool DeviceReader::Send(Device* device) {
@@ -432,25 +445,19 @@ void DeviceReader::Take(Transfer transfer) {
 
 void DeviceReader::Read(Device* device, const Piece& piece, const char* data) {
   using Kind = Piece::Kind;
-  const BlockSums sums(piece.dtype, piece.elements);
-  if (piece.kind == Kind::kCheck) {
-    device->adds_right =
-        StatisticsFromDigest(sums, data).fingerprint == KnownTensor::Get().fingerprint();
-    if (!*device->adds_right) {
-      Log(LogLevel::kWarning,
-          fmt::format("{} adds integers differently from the host: fingerprints of large tensors "
-                      "are computed from copies",
-                      device->accelerator.name()));
-    }
-    return;
-  }
   DeferredNumbers numbers{.ticket = piece.ticket};
   if (piece.kind != Kind::kCopy) {
-    numbers.has_counts = false;
-    numbers.has_fingerprint = piece.kind == Kind::kDigest && device->adds_right == true;
-    numbers.stats = piece.kind == Kind::kDigest
+    const BlockSums sums(piece.dtype, piece.elements);
+    numbers.stats = piece.kind == Kind::kKernel ? StatisticsFromKernel(sums, data)
+                    : piece.kind == Kind::kDigest
                         ? StatisticsFromDigest(sums, data)
                         : StatisticsFromReduced(data, piece.dtype, piece.elements);
+    if (piece.is_check) return NoteCheck(device, piece, numbers.stats.fingerprint);
+    const auto right = piece.kind == Kind::kReduced
+                           ? device->adds_right.end()
+                           : device->adds_right.find({piece.kind, piece.dtype});
+    numbers.has_fingerprint = right != device->adds_right.end() && right->second == true;
+    numbers.has_counts = piece.kind == Kind::kKernel;
     arrived_.push_back(std::move(numbers));
     return;
   }
@@ -463,6 +470,17 @@ void DeviceReader::Read(Device* device, const Piece& piece, const char* data) {
   measure_(view, asked, &numbers);
   if (!asked.file.empty()) numbers.file_is_lost = !store_(asked.file, view);
   arrived_.push_back(std::move(numbers));
+}
+
+void DeviceReader::NoteCheck(Device* device, const Piece& piece, uint64_t fingerprint) {
+  const bool right = fingerprint == KnownMemory::Get().Fingerprint(piece.dtype);
+  device->adds_right[{piece.kind, piece.dtype}] = right;
+  if (right) return;
+  Log(LogLevel::kWarning,
+      fmt::format("{} adds integers differently from the host{}: large tensors are copied where "
+                  "their fingerprints are needed",
+                  device->accelerator.name(),
+                  piece.kind == Piece::Kind::kKernel ? " in the registered kernel" : ""));
 }
 
 std::vector<DeferredNumbers> DeviceReader::Arrived() {

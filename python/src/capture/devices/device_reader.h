@@ -4,7 +4,7 @@
 // in one transfer, into pinned memory, after which an event is recorded; a large tensor whose bits are wanted travels
 // alone. When the event has passed, the engine's own kernels read the copy: the numbers are those of a tensor of the
 // host, bit by bit. Of a large tensor whose statistics are enough, the device computes them (device_statistics.h), and
-// the fingerprint where it is asked for (device_fingerprint.h).
+// the fingerprint where it is asked for (device_fingerprint.h); a kernel of somebody else may do both (device_kernel.h).
 //
 //   DeviceReader reader;
 //   const int64_t ticket = reader.Ask(tensor, {.dtype = DType::kFloat32, .shape = shape});  // -1: it cannot be read so
@@ -29,6 +29,7 @@
 
 #include "capture/devices/accelerator.h"
 #include "capture/devices/device_fingerprint.h"
+#include "capture/devices/device_kernel.h"
 #include "capture/devices/staging_ring.h"
 #include "capture/devices/torch_calls.h"
 #include "capture/python/py_ref.h"
@@ -127,11 +128,12 @@ class DeviceReader {
     enum class Kind : uint8_t {
       kCopy,     // the elements
       kReduced,  // the numbers of ReduceThere
-      kDigest,   // the sums of AddBlocksThere, the numbers of ReduceThere, the tail's elements
-      kCheck,    // the sums of AddBlocksThere of the known tensor
+      kDigest,   // what DigestThere writes
+      kKernel,   // what MeasureByKernel writes
     };
     Kind kind = Kind::kCopy;
-    int64_t elements = 0;  // of the tensor, unless it is kCopy
+    bool is_check = false;  // of the known memory; no ticket
+    int64_t elements = 0;   // of the tensor, unless it is kCopy
   };
   struct Device {
     explicit Device(std::string type, int64_t index) : accelerator(std::move(type), index) {}
@@ -146,8 +148,9 @@ class DeviceReader {
     Clock::time_point begun;
     bool failed = false;
     FingerprintScratch fingerprints;  // of the stream that needed it last
-    // Whether its sums of a known tensor were those of the host; unset: they are under way.
-    std::optional<bool> adds_right;
+    // Whether the sums of known memory were those of the host, by the operations of PyTorch or by a kernel, for a
+    // dtype; unset: they are under way.
+    std::map<std::pair<Piece::Kind, DType>, std::optional<bool>> adds_right;
   };
   struct Transfer {
     Device* device;
@@ -165,11 +168,15 @@ class DeviceReader {
   int64_t AskHost(const PyRef& tensor, const Request& request, int64_t count);
   bool Stage(Device* device, TorchCalls* torch, const PyRef& tensor, Piece piece);
   bool Reduce(Device* device, const PyRef& tensor, const Request& request, int64_t count);
-  // The same, and a fingerprint.
-  bool Digest(Device* device, const PyRef& tensor, const Request& request, int64_t count);
-  // Memory for the current stream; the device shows with a known tensor whether its sums are right.
-  bool PrepareDigests(Device* device, TorchCalls* torch, const PyRef& mark);
-  bool LaunchDigest(Device* device, TorchCalls* torch, const PyRef& plain, Piece piece);
+  // With a fingerprint, by `kernel` or, where that is null, by operations of PyTorch.
+  bool Digest(Device* device, const PyRef& tensor, const Request& request, int64_t count,
+              const DeviceKernel* kernel);
+  // Of known memory: shows whether the device's sums are right.
+  bool LaunchCheck(Device* device, TorchCalls* torch, DType dtype, const DeviceKernel* kernel);
+  bool LaunchDigest(Device* device, TorchCalls* torch, const PyRef& plain, Piece piece,
+                    const DeviceKernel* kernel);
+  // By the kernel that was registered; false: there is none, or it fails.
+  bool MeasureOnce(Device* device, const PyRef& tensor, const Request& request, int64_t count);
   // Where the next piece goes; null after a failure.
   StagingChunk* ChunkFor(Device* device, TorchCalls* torch, size_t bytes);
   static void Append(Device* device, Piece piece, size_t bytes);  // when its memory is written
@@ -183,6 +190,7 @@ class DeviceReader {
   void TakeOldest();
   void Take(Transfer transfer);
   void Read(Device* device, const Piece& piece, const char* data);
+  void NoteCheck(Device* device, const Piece& piece, uint64_t fingerprint);
   void Fail(Device* device, const std::string& why);
 
   std::mutex mutex_;  // of all that follows
