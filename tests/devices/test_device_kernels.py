@@ -74,8 +74,7 @@ def agree(ours, theirs):
         assert ours[key] == pytest.approx(theirs[key], rel=1e-4, abs=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize(("dtype", "special"), [(torch.bfloat16, False), (torch.float32, True)])
 def test_what_it_writes_is_recorded(on_npu, tmp_path, dtype, special):
     given, made, calls = on_npu(record, tmp_path / "npu", "npu", TorchKernel, dtype, special)
     host = on_npu(record, tmp_path / "cpu", "cpu", None, dtype, special)
