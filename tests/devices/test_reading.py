@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import threading
 
 import pytest
@@ -254,6 +255,35 @@ def test_a_device_that_adds_integers_wrongly_is_not_believed(on_npu, tmp_path):
     (entry,) = numbers(tmp_path / "npu").values()
     for key in ("input_args", "output"):
         assert "fp" not in entry[key][0] and entry[key][0]["Norm"] > 0
+
+
+def large_weights(folder, device):
+    torch.manual_seed(1)
+    model = torch.nn.Linear(1200, 1201)  # 5.8 MB
+    model = model.to(device)
+    ours = debugger(folder, STATISTICS)
+    ours.start(model)
+    model(torch.ones(2, 1200).to(device))
+    ours.stop()
+    return json.loads((folder / "step0" / "rank" / "weights.json").read_text())
+
+
+def test_the_weights_of_the_first_step_have_the_fingerprints_of_the_host(
+    on_npu, tmp_path, msprobe_bin
+):
+    ours, theirs = (on_npu(large_weights, tmp_path / each, each) for each in ("npu", "cpu"))
+    assert list(ours) == list(theirs) == ["weight", "bias"]
+    for name, weight in theirs.items():
+        assert ours[name]["fp"] == weight["fp"], name
+        assert ours[name]["Norm"] == pytest.approx(weight["Norm"], rel=1e-4)
+    assert "zero" not in ours["weight"]  # the device has added it up
+    done = subprocess.run(
+        [msprobe_bin, "compare", str(tmp_path / "npu"), str(tmp_path / "cpu"), "--format", "json"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["first_divergence"] is None
 
 
 def more_than_fits(folder):
