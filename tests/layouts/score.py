@@ -69,13 +69,13 @@ def first_of(document):
     keys = ("target_name", "golden_name", "module")
     names = [divergence.get(key) for key in keys] + [first.get("name")]
     lines = [divergence.get(key) for key in ("source_line", "caller_line", "golden_line")]
-    ranks = first.get("ranks") or divergence.get("ranks")
-    if ranks is None and first.get("rank") not in (None, ""):
-        ranks = [first["rank"]]
+    # A run that was joined has its ranks beside the call, and "" as the number of its one pair.
+    ranks = divergence.get("ranks") or first.get("ranks") or [first.get("rank")]
+    ranks = [rank for rank in ranks if rank not in (None, "")]
     return {
         "names": [name for name in names if name],
         "lines": [line for line in lines if line],
-        "ranks": None if ranks is None else [int(rank) for rank in ranks],
+        "ranks": [int(rank) for rank in ranks] or None,
         "module": divergence.get("module"),
         "step": first.get("step"),
     }

@@ -102,6 +102,8 @@ void CountAsCarriedRounding(int32_t step_before, RankResult* result) {
 void ForgiveCarriedRounding(std::span<RankResult> results) {
   for (RankResult& r : results) {
     if (!r.failed.ok() || r.first.pair < 0) continue;
+    // Of a joined run relations know the error with which each weight was left.
+    if (!r.target_weights.empty() || !r.golden_weights.empty()) continue;
     const RankResult* before = ResultBefore(results, r);
     if (before == nullptr) continue;
     const RankResult* first = ResultBefore(results, *before);

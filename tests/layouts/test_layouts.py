@@ -1,0 +1,106 @@
+"""Real trainings on several processes against the same training on one.
+
+`record.py` trains them and checks that they are as right or as wrong as they should be; `score.py` reads
+the comparison. The rest of the programs is the campaign.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch.distributed.tensor.parallel")
+
+FOLDER = Path(__file__).parent
+MSPROBE = Path(sys.executable).parent / "msprobe"
+RIGHT = [
+    "context_gpt.cp2",
+    "ddp_classifier.ddp2",
+    "dtensor_tp.sp2",
+    "experts.masked2",
+    "fsdp_llama.fsdp2",
+    "gpt_tp.tp2",
+    "mesh_gpt-blocked_qkv.tp2",
+    "pipe_by_hand.pp2",
+]
+# With the call that is named, and the ranks that are said to be wrong.
+WRONG = {
+    "ddp_classifier.ddp4.other_head": ("Functional.linear.5.forward", [2]),
+    "fsdp_llama.fsdp2.rotary_from_one": ("Torch.arange.0.forward", [1]),
+    "gpt_tp.tp2.proj_not_reduced": ("Functional.linear.5.forward", None),
+    "gpt_tp.tp4.fc1_scaled": ("Tensor.__mul__.0.forward", [3]),
+    "pipe_by_hand.pp4.layer_of_other_seed": (
+        "Functional.multi_head_attention_forward.2.forward",
+        [2],
+    ),
+}
+
+
+def record(out, names):
+    wanted = {name for each in names for name in (each, f"{each.split('.')[0]}.one")}
+    only = "^(" + "|".join(name.replace(".", r"\.") for name in sorted(wanted)) + ")$"
+    command = [sys.executable, FOLDER / "record.py", out, "--fork", "--open", "--only", only]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory):
+    out = tmp_path_factory.mktemp("layouts") / "open"
+    record(out, [*RIGHT, *WRONG])
+    return out
+
+
+def compare(recordings, name):
+    golden = recordings / f"{name.split('.')[0]}.one"
+    command = [MSPROBE, "compare", recordings / name, golden]
+    command += ["-o", recordings.parent / "out", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_layout_is_calm(recordings, name):
+    document = compare(recordings, name)
+    assert document["first"] is None
+    for step in document["steps"].values():
+        (pair,) = step["ranks"].values()
+        assert pair["first_divergence"] is None
+        assert pair["not_observed"][0].endswith("are sums over ranks")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_bug_is_named_with_its_rank(recordings, name):
+    document = compare(recordings, name)
+    (pair,) = document["steps"]["0"]["ranks"].values()
+    call, ranks = WRONG[name]
+    assert pair["first_divergence"]["target_name"] == call
+    assert pair["first_divergence"].get("ranks") == ranks
+
+
+def test_every_proof_holds(recordings):
+    """What relates joined values is checked by code that does not prove."""
+    for name in (*RIGHT, *WRONG):
+        golden = recordings / f"{name.split('.')[0]}.one"
+        command = [MSPROBE, "compare", recordings / name / "step0", golden / "step0", "--why", "."]
+        command += ["-o", recordings.parent / "out"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert "the proof of" not in done.stdout + done.stderr
+
+
+@pytest.mark.campaign
+def test_all_programs(tmp_path):
+    """Every right layout is calm, and nine of ten bugs are named at the call or beside it."""
+    for command in (["record.py", tmp_path / "all", "--fork"], ["score.py", MSPROBE, tmp_path / "all"]):
+        done = subprocess.run(
+            [sys.executable, FOLDER / command[0], *command[1:]], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    right, bugs = done.stdout.splitlines()[-3:-1]
+    assert "BLAMED" not in right, done.stdout
+    named = int(bugs.split(" named")[0].split()[-1])
+    assert named >= 0.9 * int(bugs.split()[0]), done.stdout
