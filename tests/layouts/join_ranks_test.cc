@@ -5,6 +5,7 @@
 
 #include "engine/compare/layouts/joined_calls.h"
 #include "engine/compare/layouts/module_names.h"
+#include "engine/compare/report/report_json.h"
 #include "tests/layouts/rank_dumps.h"
 
 namespace msprobe::compare::layouts {
@@ -59,7 +60,7 @@ Block OfRank(int rank) {
   const int64_t begin = 4 * rank;
   return {kHidden.Part(1, begin, begin + 4), kFirst.Part(0, begin, begin + 4),
           kSecond.Part(1, begin, begin + 4), rank == 0 ? kAddend0 : kAddend1,
-          kAddend0.Plus(kAddend1), kX.Plus(kAddend0.Plus(kAddend1))};
+          kAddend0.Plus(kAddend1),           kX.Plus(kAddend0.Plus(kAddend1))};
 }
 
 struct Compared {
@@ -101,7 +102,8 @@ TEST(JoinRanks, AMissingReductionIsNamedWithWhatIsMissing) {
   b.result = kX.Plus(kAddend1);
   const Compared compared = CompareRanks(a, b, /*reduces=*/false);
   EXPECT_EQ(compared.first(), "Functional.linear.1.forward");
-  EXPECT_NE(compared.c.first.why.find("each rank has other elements, which add up to the golden's; those of rank 0 are compared"),
+  EXPECT_NE(compared.c.first.why.find("each rank has other elements, which add up to the golden's; "
+                                      "those of rank 0 are compared"),
             std::string::npos)
       << compared.c.first.why;
 }
@@ -139,12 +141,23 @@ TEST(JoinRanks, ACallThatOneRankMakesIsNamedWithTheRank) {
   }
 }
 
+TEST(JoinRanks, TheReportListsTheRanks) {
+  Block a = OfRank(0), b = OfRank(1);
+  a.result = kX.Plus(kAddend0);
+  b.result = kX.Plus(kAddend1);
+  Compared compared = CompareRanks(a, b, /*reduces=*/false);
+  compared.c.first.ranks = {1, 2};
+  EXPECT_NE(JsonReport(compared.c).find("\"ranks\": [\n      1,\n      2\n    ]"),
+            std::string::npos);
+}
+
 TEST(JoinRanks, OneRankOfSeveralIsNoGolden) {
   std::deque<RankDump> ranks;
   ranks.push_back({0, Recorded(OfRank(0), true).Take()});
   ranks.push_back({1, Recorded(OfRank(1), true).Take()});
   Dump golden = Golden();
-  golden.provenance.emplace_back("parallel", R"({"groups": [{"ranks": [0, 1], "backend": "gloo", "name": "0"}]})");
+  golden.provenance.emplace_back(
+      "parallel", R"({"groups": [{"ranks": [0, 1], "backend": "gloo", "name": "0"}]})");
   const Result<JoinedRun> joined = JoinRanks(std::move(ranks), golden, "runs/target");
   ASSERT_FALSE(joined.ok());
   EXPECT_NE(joined.status().ToString().find("one rank of 2"), std::string::npos);
@@ -153,7 +166,8 @@ TEST(JoinRanks, OneRankOfSeveralIsNoGolden) {
 TEST(JoinRanks, DumpsWithoutNumbersAreRefused) {
   std::deque<RankDump> ranks;
   for (const int rank : {0, 1})
-    ranks.push_back({rank, DumpBuilder().Call("Torch.f.0.forward").Out(test::Tensor().NoStats()).Take()});
+    ranks.push_back(
+        {rank, DumpBuilder().Call("Torch.f.0.forward").Out(test::Tensor().NoStats()).Take()});
   EXPECT_FALSE(JoinRanks(std::move(ranks), Golden(), "runs/target").ok());
 }
 
@@ -162,9 +176,11 @@ StepWeight Weight(std::string name, std::string fingerprint) {
 }
 
 TEST(ModuleNames, AStageCountsItsLayersFromZero) {
-  const std::vector<StepWeight> golden = {Weight("layers.0.fc.weight", "a"), Weight("layers.0.fc.bias", "0"),
-                                          Weight("layers.1.fc.weight", "b"), Weight("layers.1.fc.bias", "0")};
-  const ModuleNames names({Weight("layers.0.fc.weight", "b"), Weight("layers.0.fc.bias", "0")}, golden);
+  const std::vector<StepWeight> golden = {
+      Weight("layers.0.fc.weight", "a"), Weight("layers.0.fc.bias", "0"),
+      Weight("layers.1.fc.weight", "b"), Weight("layers.1.fc.bias", "0")};
+  const ModuleNames names({Weight("layers.0.fc.weight", "b"), Weight("layers.0.fc.bias", "0")},
+                          golden);
   EXPECT_EQ(names.Of("layers.0.fc"), "layers.1.fc");
   EXPECT_EQ(names.Of("layers.0.other.deep"), "layers.1.other.deep");
   EXPECT_EQ(names.Of("layers.01"), "layers.01");
@@ -179,7 +195,8 @@ TEST(ModuleNames, WrappersAndStagesStandInFront) {
 
 // Zeros, and what the golden has twice, say nothing; nor does a content that both have under one name.
 TEST(ModuleNames, WhatIsNotOneContentSaysNothing) {
-  const std::vector<StepWeight> golden = {Weight("a.bias", "0"), Weight("b.bias", "0"), Weight("c.weight", "x")};
+  const std::vector<StepWeight> golden = {Weight("a.bias", "0"), Weight("b.bias", "0"),
+                                          Weight("c.weight", "x")};
   const ModuleNames names({Weight("d.bias", "0"), Weight("c.weight", "x")}, golden);
   EXPECT_TRUE(names.renamed().empty());
 }
@@ -197,10 +214,11 @@ TEST(JoinCalls, WhatIsSentStandsBeforeWhatIsReceived) {
     b.Call(rank == 0 ? "Distributed.send.0.forward" : "Distributed.recv.0.forward");
     In(b, kX);
     b.dump().records.back().group = 0;
-    b.dump().groups.push_back({.ranks = "[0, 1]",
-                               .place = rank,
-                               .role = rank == 0 ? ProcessGroup::Role::kSource : ProcessGroup::Role::kReceiver,
-                               .peer = 1 - rank});
+    b.dump().groups.push_back(
+        {.ranks = "[0, 1]",
+         .place = rank,
+         .role = rank == 0 ? ProcessGroup::Role::kSource : ProcessGroup::Role::kReceiver,
+         .peer = 1 - rank});
     runs.push_back({.rank = rank, .dump = std::make_shared<const Dump>(b.Take())});
   }
   const std::vector<JoinedCall> calls = JoinCalls(runs);

@@ -40,7 +40,8 @@ TEST(JoinedNumbers, ShardsAreTheWhole) {
     std::vector<Array> parts;
     int64_t begin = 0;
     while (begin < shape[cut]) {
-      const int64_t end = std::min<int64_t>(shape[cut], begin + 1 + static_cast<int64_t>(random() % 3));
+      const int64_t end =
+          std::min<int64_t>(shape[cut], begin + 1 + static_cast<int64_t>(random() % 3));
       parts.push_back(whole.Part(cut, begin, end));
       begin = end;
     }
@@ -58,7 +59,8 @@ TEST(JoinedNumbers, ShardsAreTheWhole) {
     std::swap(layout.places[0], layout.places[1]);
     const JoinedNumbers other = JoinNumbers(layout, PartsOf(runs), runs, shapes.Of(shape), 1);
     const double wave = std::abs(other.joined.sketch.wave - n.joined.sketch.wave);
-    EXPECT_GT(n.joined.wave ? wave : std::abs(*other.joined.sketch.grid - *n.joined.sketch.grid), 1e-6);
+    EXPECT_GT(n.joined.wave ? wave : std::abs(*other.joined.sketch.grid - *n.joined.sketch.grid),
+              1e-6);
     EXPECT_NE(other.content, n.content);
   }
 }
@@ -68,7 +70,8 @@ TEST(JoinedNumbers, ASumHasItsMeanAndItsSketch) {
   const std::vector<RankRun> runs = RunsOf({a, b});
   const ValueLayout layout{.kind = ValueLayout::Kind::kSum, .places = {{0, 1}}};
   ShapePool shapes;
-  const JoinedNumbers n = JoinNumbers(layout, PartsOf(runs), runs, shapes.Of(sum.shape), /*factor=*/2);
+  const JoinedNumbers n =
+      JoinNumbers(layout, PartsOf(runs), runs, shapes.Of(sum.shape), /*factor=*/2);
   EXPECT_TRUE(n.known && n.joined.sum && n.joined.rows && n.joined.wave && !n.joined.squares);
   const kernels::Sketch sketch = kernels::ComputeSketch(sum.Times(0.5F).View()).value();
   EXPECT_LE(std::abs(n.joined.sketch.rows - sketch.rows), 1e-5);
@@ -83,11 +86,13 @@ TEST(JoinedNumbers, ExtremesAreCounted) {
   for (const int rank : {0, 1}) {
     DumpBuilder b;
     b.Call("Torch.relu.0.forward").Out(test::Numbers(rank, -1e38, -5e37, 2e38).Shape("[2, 2]"));
-    if (rank == 1) b.dump().rests.push_back({.leaf = 0, .extremes = 3, .max = 1, .min = 0.5, .norm = 2});
+    if (rank == 1)
+      b.dump().rests.push_back({.leaf = 0, .extremes = 3, .max = 1, .min = 0.5, .norm = 2});
     if (rank == 0) b.last().min_value = -3, b.last().mean_value = -1, b.last().norm_value = 4;
     runs.push_back({.rank = rank, .dump = std::make_shared<const Dump>(b.Take())});
   }
-  const ValueLayout layout{.kind = ValueLayout::Kind::kShards, .dimension = 0, .places = {{0}, {1}}};
+  const ValueLayout layout{
+      .kind = ValueLayout::Kind::kShards, .dimension = 0, .places = {{0}, {1}}};
   ShapePool shapes;
   const JoinedNumbers n = JoinNumbers(layout, PartsOf(runs), runs, shapes.Of("[4, 2]"), 1);
   EXPECT_EQ(n.rest.extremes, 3);
@@ -104,7 +109,8 @@ TEST(JoinedNumbers, NaNStays) {
     b.Call("Torch.relu.0.forward").Out(test::Numbers(max, max, max, max).Shape("[2]"));
     runs.push_back({.rank = rank, .dump = std::make_shared<const Dump>(b.Take())});
   }
-  const ValueLayout layout{.kind = ValueLayout::Kind::kShards, .dimension = 0, .places = {{0}, {1}}};
+  const ValueLayout layout{
+      .kind = ValueLayout::Kind::kShards, .dimension = 0, .places = {{0}, {1}}};
   ShapePool shapes;
   const JoinedNumbers n = JoinNumbers(layout, PartsOf(runs), runs, shapes.Of("[4]"), 1);
   EXPECT_TRUE(std::isnan(n.max) && std::isnan(n.min) && std::isnan(n.norm));

@@ -46,7 +46,8 @@ struct Array {
   // What has the indices from `begin` to `end` of a dimension.
   Array Part(size_t dimension, int64_t begin, int64_t end) const {
     int64_t outer = 1, inner = 1;
-    for (size_t d = 0; d < shape.size(); ++d) (d < dimension ? outer : inner) *= d == dimension ? 1 : shape[d];
+    for (size_t d = 0; d < shape.size(); ++d)
+      (d < dimension ? outer : inner) *= d == dimension ? 1 : shape[d];
     Array part{shape, {}};
     part.shape[dimension] = end - begin;
     for (int64_t o = 0; o < outer; ++o) {
@@ -62,7 +63,9 @@ struct Array {
     for (size_t i = 0; i < x.size(); ++i) sum.x[i] += times * other.x[i];
     return sum;
   }
-  Array Times(float factor) const { return Array{shape, std::vector<float>(x.size(), 0)}.Plus(*this, factor); }
+  Array Times(float factor) const {
+    return Array{shape, std::vector<float>(x.size(), 0)}.Plus(*this, factor);
+  }
 
   test::Tensor Recorded() const {
     test::Tensor t;
@@ -76,14 +79,18 @@ struct Array {
     }
     t.mean = sum / static_cast<double>(x.size()), t.norm = std::sqrt(squares);
     t.shape = "[";
-    for (size_t d = 0; d < shape.size(); ++d) t.shape += (d > 0 ? ", " : "") + std::to_string(shape[d]);
+    for (size_t d = 0; d < shape.size(); ++d)
+      t.shape += (d > 0 ? ", " : "") + std::to_string(shape[d]);
     t.shape += "]";
     std::string print;
     AppendHex(&print, hash, 16);
     return t.Print(print);
   }
   TensorView View() const {
-    return {.data = x.data(), .dtype = DType::kFloat32, .ndim = static_cast<int>(shape.size()), .shape = shape.data()};
+    return {.data = x.data(),
+            .dtype = DType::kFloat32,
+            .ndim = static_cast<int>(shape.size()),
+            .shape = shape.data()};
   }
 };
 
@@ -91,7 +98,8 @@ struct Array {
 inline void Sketched(DumpBuilder& b, const Array& a) {
   std::string text;
   AppendSketch(&text, kernels::ComputeSketch(a.View()).value());
-  b.dump().sketches.push_back({static_cast<uint32_t>(b.dump().leaves.size() - 1), b.dump().arena.emplace_back(text)});
+  b.dump().sketches.push_back(
+      {static_cast<uint32_t>(b.dump().leaves.size() - 1), b.dump().arena.emplace_back(text)});
 }
 inline void In(DumpBuilder& b, const Array& a) { b.In(a.Recorded()), Sketched(b, a); }
 inline void Out(DumpBuilder& b, const Array& a) { b.Out(a.Recorded()), Sketched(b, a); }
@@ -113,7 +121,8 @@ inline std::vector<RankRun> RunsOf(const std::vector<Array>& parts) {
     DumpBuilder b;
     b.Call("Torch.relu.0.forward");
     Out(b, parts[i]);
-    runs.push_back({.rank = static_cast<int32_t>(i), .dump = std::make_shared<const Dump>(b.Take())});
+    runs.push_back(
+        {.rank = static_cast<int32_t>(i), .dump = std::make_shared<const Dump>(b.Take())});
   }
   return runs;
 }

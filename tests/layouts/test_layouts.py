@@ -1,7 +1,7 @@
-"""Real trainings on several processes against the same training on one.
+"""Real trainings on several processes, compared with the same training on one.
 
-`record.py` trains them and checks that they are as right or as wrong as they should be; `score.py` reads
-the comparison. The rest of the programs is the campaign.
+`record.py` trains them and checks that they are as right or as wrong as they should be; `score.py`
+reads the comparison. The rest of the programs is the campaign.
 """
 
 import json
@@ -95,7 +95,10 @@ def test_every_proof_holds(recordings):
 @pytest.mark.campaign
 def test_all_programs(tmp_path):
     """Every right layout is calm, and nine of ten bugs are named at the call or beside it."""
-    for command in (["record.py", tmp_path / "all", "--fork"], ["score.py", MSPROBE, tmp_path / "all"]):
+    for command in (
+        ["record.py", tmp_path / "all", "--fork"],
+        ["score.py", MSPROBE, tmp_path / "all"],
+    ):
         done = subprocess.run(
             [sys.executable, FOLDER / command[0], *command[1:]], capture_output=True, text=True
         )

@@ -101,7 +101,8 @@ TEST(ValueLayout, WhatAnExchangeTakesTheLargestOfIsNoSum) {
     runs.push_back({.rank = rank, .dump = std::make_shared<const Dump>(b.Take())});
   }
   ShapePool shapes;
-  EXPECT_EQ(LayoutFacts(runs).Of(PartsOf(runs), {.whole = shapes.Of("[4, 6]")}).kind, Kind::kDivergent);
+  EXPECT_EQ(LayoutFacts(runs).Of(PartsOf(runs), {.whole = shapes.Of("[4, 6]")}).kind,
+            Kind::kDivergent);
 }
 
 TEST(ValueLayout, ADTensorSaysItself) {
@@ -110,7 +111,8 @@ TEST(ValueLayout, ADTensorSaysItself) {
     DumpBuilder b;
     b.Call("Functional.linear.0.forward");
     Out(b, rank == 0 ? kWhole : kOther);
-    b.dump().shards.push_back({.leaf = 0, .mesh = "[0, 1]", .placements = R"([{"Partial": {"reduce_op": "sum"}}])"});
+    b.dump().shards.push_back(
+        {.leaf = 0, .mesh = "[0, 1]", .placements = R"([{"Partial": {"reduce_op": "sum"}}])"});
     runs.push_back({.rank = rank, .dump = std::make_shared<const Dump>(b.Take())});
   }
   ShapePool shapes;

@@ -272,7 +272,8 @@ class Joining {
                       factor_));
     for (const RankRun& run : runs_) {
       for (const auto& [own, other] : run.modules.renamed())
-        notes->push_back(fmt::format("module `{}` of rank {} is the golden's `{}`", own, run.rank, other));
+        notes->push_back(
+            fmt::format("module `{}` of rank {} is the golden's `{}`", own, run.rank, other));
     }
   }
 

@@ -216,9 +216,9 @@ ValueLayout LayoutFacts::Of(std::span<const ValuePart> parts, const Question& qu
                    ? 0
                    : DistanceOfCopies(LeafOf(parts[of.front()]), *question.golden);
       };
-      const auto farthest = std::max_element(
-          classes.begin(), classes.end(),
-          [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+      const auto farthest =
+          std::max_element(classes.begin(), classes.end(),
+                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
       layout.places.assign(1, {farthest->front()});
     }
     return layout;
@@ -275,8 +275,8 @@ std::string Describe(const ValueLayout& layout, std::span<const ValuePart> parts
     case Kind::kUnknown:
       break;
   }
-  return fmt::format("nothing says how the parts of {} belong together; that of rank {} is compared",
-                     of, first);
+  return fmt::format(
+      "nothing says how the parts of {} belong together; that of rank {} is compared", of, first);
 }
 
 }  // namespace msprobe::compare::layouts

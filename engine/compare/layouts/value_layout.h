@@ -53,8 +53,9 @@ class LayoutFacts {
   explicit LayoutFacts(std::span<const RankRun> runs);
 
   struct Question {
-    Shape whole;                   // the golden's
-    const Leaf* golden = nullptr;  // of copies that differ, the one that is farthest from it is compared
+    Shape whole;  // the golden's
+    const Leaf* golden =
+        nullptr;            // of copies that differ, the one that is farthest from it is compared
     bool averaged = false;  // a loss of which each rank has that of its part of the batch
     bool added = false;     // a number or a gradient of which each rank has an addend
   };

@@ -59,6 +59,10 @@ std::vector<int32_t> WrongRanks(const Comparison& c) {
                        [](const auto& item, uint32_t record) { return item.first < record; });
   if (made_by != some.end() && made_by->first == static_cast<uint32_t>(pair.target))
     return made_by->second;
+  // An offset of the rank is an argument of its layout: what is made with it differs rightly.
+  for (uint32_t row = pair.first_row; row < pair.first_row + pair.row_count; ++row) {
+    if (c.measures[row].reason == Reason::kValueDiffers) return {};
+  }
   std::set<int32_t> ranks;
   size_t all = 0;
   for (uint32_t row = pair.first_row; row < pair.first_row + pair.row_count; ++row) {

@@ -31,9 +31,9 @@ struct RankResult : Findings {
   std::string target, golden;    // folders
   // Of a side that was joined of several ranks: the weights with which its step began.
   std::vector<StepWeight> target_weights, golden_weights;
-  bool is_empty = false;         // neither side holds a record
-  Status judged;                 // not ok: the dumps were read, but no value was judged; says why
-  std::string otherwise;         // DescribeOtherwise
+  bool is_empty = false;  // neither side holds a record
+  Status judged;          // not ok: the dumps were read, but no value was judged; says why
+  std::string otherwise;  // DescribeOtherwise
   // The step before, within rounding, whose rounding moved the weights apart with which this one
   // begins; -1: there is none. Such a step has no first divergence.
   int32_t rounding_of_step = -1;

@@ -153,7 +153,7 @@ class Report {
     w_.KeyText("why", f.why);
     if (!f.ranks.empty()) {  // of a joined run
       w_.Key("ranks"), w_.Open('[');
-      for (const int32_t rank : f.ranks) w_.Number(rank);
+      for (const int32_t rank : f.ranks) w_.Element(), w_.Integer(rank);
       w_.Close(']');
     }
     w_.KeyTextOrNull("advice", f.advice);
