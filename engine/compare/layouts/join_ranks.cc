@@ -29,14 +29,14 @@ constexpr double kNearSum = 1e-4;
 class Joining {
  public:
   Joining(std::span<const RankRun> runs, const Dump& golden, const std::string& path,
-          std::set<std::string> reordered)
+          const std::set<std::string>& reordered, const Dump* joined_before)
       : runs_(runs),
         golden_(golden),
         facts_(runs),
-        reordered_(std::move(reordered)),
+        reordered_(reordered),
         joined_(runs, JoinCalls(runs), golden, path) {
     joined_.PassThrough();
-    FindPartners();
+    FindPartners(joined_before == nullptr ? joined_.dump() : *joined_before);
     FindBackward();
     // What wraps a model for that (DistributedDataParallel, fully_shard) is in the header.
     divided_ = std::any_of(runs.begin(), runs.end(), [](const RankRun& run) {
@@ -72,10 +72,11 @@ class Joining {
   }
 
  private:
-  void FindPartners() {
+  // `target` has the calls and leaves of the joined dump.
+  void FindPartners(const Dump& target) {
     partner_.assign(joined_.values().size(), -1);
     CompareOptions options;
-    for (const Row& row : AlignDumps(joined_.dump(), golden_, options).rows) {
+    for (const Row& row : AlignDumps(target, golden_, options).rows) {
       if (row.target >= 0 && row.golden >= 0) partner_[row.target] = row.golden;
     }
   }
@@ -217,7 +218,7 @@ class Joining {
       return;
     }
     ValueLayout& layout = (*layouts)[i];
-    Shape whole = LeafAt(i).shape;
+    Shape whole = facts_.LeafOf(joined_.values()[i].front()).shape;
     if (partner_[i] >= 0) {
       if (layout.kind != Kind::kUnknown) whole = golden_.leaves[partner_[i]].shape;
     } else if (const auto found = known_.find(ContentOf(i)); found != known_.end()) {
@@ -280,7 +281,7 @@ class Joining {
   std::span<const RankRun> runs_;
   const Dump& golden_;
   const LayoutFacts facts_;
-  const std::set<std::string> reordered_;  // modules whose weights lie in pieces
+  const std::set<std::string>& reordered_;  // modules whose weights lie in pieces
   JoinedDump joined_;
   std::vector<int32_t> partner_;  // of each leaf: the golden's
   std::unordered_map<uint64_t, size_t>
@@ -324,7 +325,10 @@ Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden,
         .Found("none")
         .Hint("record with the task statistics or tensor");
   }
-  JoinedRun joined = Joining(runs, golden, path, ReorderedModules(runs, before, of_golden)).Run();
+  const std::set<std::string> reordered = ReorderedModules(runs, before, of_golden);
+  // First calls find their partners by the shapes and numbers of parts, then by those of the whole.
+  const JoinedRun first = Joining(runs, golden, path, reordered, nullptr).Run();
+  JoinedRun joined = Joining(runs, golden, path, reordered, &first.dump).Run();
   joined.dump.began_with = JoinWeights(runs, before, of_golden);
   joined.dump.left_behind = JoinWeights(runs, after, of_golden);
   return joined;
