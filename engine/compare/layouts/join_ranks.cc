@@ -9,12 +9,14 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "engine/base/file.h"
 #include "engine/compare/align/align.h"
 #include "engine/compare/layouts/joined_dump.h"
 #include "engine/compare/layouts/joined_weights.h"
 #include "engine/compare/measure/run_start.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/dump/write/parallel_layout.h"
+#include "engine/model/names.h"
 
 namespace msprobe::compare::layouts {
 namespace {
@@ -296,12 +298,19 @@ class Joining {
 
 Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden,
                             const std::string& path) {
-  if (const size_t processes = ProcessesOf(golden); processes > 1) {
+  // A run of one process has a folder without a number, or says that it was alone.
+  const size_t processes = ProcessesOf(golden);
+  const bool has_number = NumberAfter(BaseName(golden.folder), "rank") >= 0;
+  if (processes > 1 || (processes == 0 && has_number)) {
     return InvalidArgument()
         .At(golden.path)
         .Expected("the run of one process, with which all ranks together are compared")
-        .Found(fmt::format("one rank of {}", processes))
-        .Hint("--common compares the ranks that both sides have");
+        .Found(processes > 1 ? fmt::format("one rank of {}", processes)
+                             : "a rank of a run that does not say how many it had")
+        .Hint(
+            "record the golden on one process, or both runs on the same number of ranks; if they "
+            "had "
+            "that, and one recorded only some, --common compares the ranks that both have");
   }
   const std::vector<StepWeight> of_golden = dump::WeightsBefore(golden);
   std::vector<std::vector<StepWeight>> before, after;
