@@ -7,7 +7,7 @@ import json
 
 import pytest
 import torch
-from recording import forked, run_forked
+from recording import forked, run_forked, run_ranks
 from torch.nn import functional as F
 
 from models import gpt, lstm, resnet, toy
@@ -240,3 +240,25 @@ def test_a_thread_that_computes_at_the_same_time(tmp_path):
             assert value["Norm"] == pytest.approx(tensor.double().norm().item(), rel=1e-6)
             seen += 1
     assert seen > 100
+
+
+def add_up(rank, folder):
+    from msprobe.pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(dump_path=str(folder), task="statistics", level="L1")
+    debugger.start()
+    values = torch.zeros(1 << 14)
+    values[5000] = rank  # in no line that is compared
+    doubled = values * 2
+    torch.distributed.all_reduce(doubled)
+    doubled + 1
+    debugger.stop()
+
+
+def test_what_another_process_adds_is_read_again(tmp_path):
+    """The version counter does not tell that a collective has written."""
+    run_ranks(2, add_up, tmp_path)
+    for rank in (0, 1):
+        data = json.loads((tmp_path / f"step0/rank{rank}/dump.json").read_text())["data"]
+        assert data["Distributed.all_reduce.0.forward"]["output"][0]["Max"] == 2
+        assert data["Tensor.__add__.0.forward"]["input_args"][0]["Max"] == 2

@@ -1,7 +1,7 @@
 // The dumps of all ranks of a run as the dump of one process that does what they do together, so that
 // it can be compared with a run in another parallel layout.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(JoinedRun joined, JoinRanks(std::move(ranks), golden));
+//   MSPROBE_ASSIGN_OR_RETURN(JoinedRun joined, JoinRanks(std::move(ranks), golden, "runs/new"));
 //   Compare(std::move(joined.dump), std::move(golden), options);
 //
 // Calls at one place are one call; a value of theirs is joined as its parts lie (value_layout.h). The

@@ -1,7 +1,7 @@
 // The numbers of a whole value, from those of its parts: statistics and sketches add up.
 //
 //   JoinedNumbers numbers = JoinNumbers(layout, parts, runs, golden_leaf.shape, /*factor=*/1);
-//   Print(numbers.norm, numbers.how);
+//   Print(numbers.norm, numbers.mean);
 //
 // Of shards the largest, the smallest, the mean, the norm and the counts are known; of sums over ranks
 // the mean. Sketches (kernels/sketch.h) are linear: of shards of dimension d that begin at index o

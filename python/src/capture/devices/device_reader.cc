@@ -476,11 +476,17 @@ void DeviceReader::NoteCheck(Device* device, const Piece& piece, uint64_t finger
   const bool right = fingerprint == KnownMemory::Get().Fingerprint(piece.dtype);
   device->adds_right[{piece.kind, piece.dtype}] = right;
   if (right) return;
+  const std::string& name = device->accelerator.name();
   Log(LogLevel::kWarning,
-      fmt::format("{} adds integers differently from the host{}: large tensors are copied where "
-                  "their fingerprints are needed",
-                  device->accelerator.name(),
-                  piece.kind == Piece::Kind::kKernel ? " in the registered kernel" : ""));
+      piece.kind == Piece::Kind::kKernel
+          ? fmt::format(
+                "the registered kernel adds integers differently from the host on {}: large "
+                "tensors are copied where their fingerprints are needed",
+                name)
+          : fmt::format(
+                "{} adds integers differently from the host: large tensors are copied where "
+                "their fingerprints are needed",
+                name));
 }
 
 std::vector<DeferredNumbers> DeviceReader::Arrived() {

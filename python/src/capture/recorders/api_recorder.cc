@@ -106,6 +106,7 @@ void ApiRecorder::LeaveCall(std::unique_ptr<OpenCall> call, const CallArgs& args
     // The results of an asynchronous collective are recorded when they have come.
     if (result != nullptr) NoteMemory(*call, args);
     if (call->api->collective && result == nullptr) HintAtFailure(keep.text());
+    if (call->api->collective) ForgetNumbersOf(Flatten(args), &recording_->known);
     if (call->api->collective && async_collectives_.TakeIfAsync(&call, args, result)) return;
     if (result == nullptr) {
       call->entry.exception = exception;

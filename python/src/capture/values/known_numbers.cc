@@ -196,6 +196,12 @@ void KnownNumbers::FreeErased() {
   }
 }
 
+void KnownNumbers::Written(uintptr_t begin, uintptr_t end) {
+  auto at = storages_.lower_bound(begin);
+  if (at != storages_.begin() && std::prev(at)->second.end > begin) --at;
+  for (; at != storages_.end() && at->first < end; ++at) at->second.entries.clear();
+}
+
 void KnownNumbers::Forget() {
   EraseAll();
   FreeErased();

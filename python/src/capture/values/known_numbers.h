@@ -69,6 +69,8 @@ class KnownNumbers {
   // The numbers of a tensor that Find did not know. They are not kept when the tensor changed while it was read.
   void Keep(const Key& key, PyObject* tensor, const Numbers& numbers);
   void Forget();
+  // The memory from `begin` to `end` was written in a way that PyTorch's version counter does not tell.
+  void Written(uintptr_t begin, uintptr_t end);
 
   // How often, and how many bytes, were not read again in this step.
   struct Saved {

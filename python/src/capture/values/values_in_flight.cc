@@ -53,6 +53,27 @@ bool Overlap(PyObject* a, PyObject* b) {
   return begin < last && first < end;
 }
 
+void ForgetNumbersOf(const std::vector<PyRef>& arguments, KnownNumbers* known) {
+  const auto forget = [&](const auto& again, PyObject* value) -> void {
+    if (PyList_Check(value) || PyTuple_Check(value)) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+        again(again, PySequence_Fast_GET_ITEM(value, i));
+      return;
+    }
+    PyRef tensor = PyRef::Borrow(value);
+    if (IsPointToPoint(value)) {
+      tensor = PyRef::Steal(PyObject_GetAttrString(value, "tensor"));
+      ClearError();
+    }
+    if (!tensor || !TorchApi::Get().IsTensor(tensor.get())) return;
+    const TensorAccess access(tensor.get(), Fetch::kNever);
+    if (!access.readable()) return;
+    const auto [begin, end] = ExtentOf(access.view());
+    known->Written(begin, end);
+  };
+  for (const PyRef& argument : arguments) forget(forget, argument.get());
+}
+
 void ValuesInFlight::Begin(const void* collective, const std::vector<PyRef>& values,
                            IsDone is_done) {
   for (const PyRef& value : values) Add(collective, value.get(), is_done);

@@ -30,6 +30,10 @@ bool IsFreed(const PyRef& storage);
 // Whether two tensors of the host lie in common memory.
 bool Overlap(PyObject* a, PyObject* b);
 
+// Forgets the numbers of all tensors among the arguments of a collective, lists of them included. Other
+// processes write their memory, and PyTorch's version counter does not move.
+void ForgetNumbersOf(const std::vector<PyRef>& arguments, KnownNumbers* known);
+
 // Needs the GIL. Never leaves a Python error set.
 class ValuesInFlight {
  public:
