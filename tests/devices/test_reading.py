@@ -281,6 +281,7 @@ def test_the_weights_of_the_first_step_have_the_fingerprints_of_the_host(
         [msprobe_bin, "compare", str(tmp_path / "npu"), str(tmp_path / "cpu"), "--format", "json"],
         capture_output=True,
         text=True,
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["first_divergence"] is None
