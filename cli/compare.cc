@@ -119,6 +119,7 @@ class CompareVerb : public Verb {
     }
     const std::vector<DumpPair>& pairs = paired.pairs;
     MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs.size(), checkpoints));
+    MSPROBE_RETURN_IF_ERROR(CheckJoined(pairs));
     MSPROBE_RETURN_IF_ERROR(PairRepeats(pairs));
     CompareOutput output(
         {.target = target_,
@@ -307,6 +308,22 @@ class CompareVerb : public Verb {
     if (dumps_.given() && (checkpoints || pairs > 1)) {
       return InvalidArgument("--target-data and --golden-data need one dump on each side")
           .Hint("pass the dump files themselves");
+    }
+    return Status::Ok();
+  }
+
+  // What cannot be asked of ranks that are joined.
+  Status CheckJoined(const std::vector<DumpPair>& pairs) const {
+    const auto joined = [](const DumpPair& pair) { return !pair.joined.empty(); };
+    if (std::none_of(pairs.begin(), pairs.end(), joined)) return Status::Ok();
+    if (exact_) {
+      return InvalidArgument("--exact cannot be combined with ranks that are joined")
+          .Hint("leave --exact out: another layout adds numbers up in another order");
+    }
+    if (!repeats_.empty() || dumps_.given()) {
+      return Unsupported(
+                 "--noise, --target-data and --golden-data do not apply to ranks that are joined")
+          .Hint("leave the flag out");
     }
     return Status::Ok();
   }
