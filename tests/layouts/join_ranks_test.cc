@@ -163,6 +163,16 @@ TEST(JoinRanks, OneRankOfSeveralIsNoGolden) {
   EXPECT_NE(joined.status().ToString().find("one rank of 2"), std::string::npos);
 }
 
+TEST(JoinRanks, AModuleWithoutAClassIsNoReasonToStop) {
+  std::deque<RankDump> ranks;
+  for (const int rank : {0, 1}) {
+    DumpBuilder b = Recorded(OfRank(rank), true);
+    b.InModule("Module");
+    ranks.push_back({rank, b.Take()});
+  }
+  EXPECT_TRUE(JoinRanks(std::move(ranks), Golden(), "runs/target").ok());
+}
+
 TEST(JoinRanks, DumpsWithoutNumbersAreRefused) {
   std::deque<RankDump> ranks;
   for (const int rank : {0, 1})

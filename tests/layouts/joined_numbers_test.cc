@@ -101,6 +101,20 @@ TEST(JoinedNumbers, ExtremesAreCounted) {
   EXPECT_NEAR(n.rest.norm, std::sqrt(4 * 4 + 2 * 2), 1e-12);
 }
 
+// The same elements seen as a vector: what is known of their matrix has no dimension there.
+TEST(JoinedNumbers, AReshapedPartHasNoSuchDimension) {
+  const Array whole = Array::Random({4, 6}, 1);
+  Array a = whole.Part(1, 0, 3), b = whole.Part(1, 3, 6);
+  a.shape = b.shape = {12};
+  const std::vector<RankRun> runs = RunsOf({a, b});
+  const ValueLayout layout{
+      .kind = ValueLayout::Kind::kShards, .dimension = 1, .places = {{0}, {1}}};
+  ShapePool shapes;
+  const JoinedNumbers n = JoinNumbers(layout, PartsOf(runs), runs, shapes.Of("[4, 6]"), 1);
+  EXPECT_TRUE(n.known);
+  EXPECT_FALSE(n.joined.rows || n.joined.wave || n.joined.sketch.grid);
+}
+
 TEST(JoinedNumbers, NaNStays) {
   std::vector<RankRun> runs;
   for (const int rank : {0, 1}) {

@@ -119,5 +119,37 @@ TEST(ValueLayout, ADTensorSaysItself) {
   EXPECT_EQ(LayoutFacts(runs).Of(PartsOf(runs), {.whole = shapes.Of("[4, 6]")}).kind, Kind::kSum);
 }
 
+TEST(ValueLayout, CopiesOfAnAddendCountOnce) {
+  std::vector<RankRun> runs;
+  for (const int rank : {0, 1, 2, 3}) {
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward");
+    Out(b, rank % 2 == 0 ? kWhole : kOther);
+    b.dump().shards.push_back({.leaf = 0,
+                               .mesh = "[[0, 1], [2, 3]]",
+                               .placements = R"([{"Replicate": {}}, {"Partial": {}}])"});
+    runs.push_back({.rank = rank, .dump = std::make_shared<const Dump>(b.Take())});
+  }
+  ShapePool shapes;
+  const ValueLayout layout = LayoutFacts(runs).Of(PartsOf(runs), {.whole = shapes.Of("[4, 6]")});
+  EXPECT_EQ(layout.places, (std::vector<std::vector<int32_t>>{{0, 1}}));
+}
+
+TEST(ValueLayout, ShapesOfADamagedFileAreUnknown) {
+  for (const char* const shape : {"[4611686018427387904, 0]", "[4611686018427387904]", "[s0, 4]"}) {
+    std::vector<RankRun> runs;
+    for (const int rank : {0, 1}) {
+      DumpBuilder b;
+      b.Call("Torch.f.0.forward").Out(test::Numbers(rank, 0, 0, 1).Shape(shape));
+      runs.push_back({.rank = rank, .dump = std::make_shared<const Dump>(b.Take())});
+    }
+    ShapePool shapes;
+    for (const std::string& whole : {std::string("[4, 6]"), std::string(shape)}) {
+      const auto kind = LayoutFacts(runs).Of(PartsOf(runs), {.whole = shapes.Of(whole)}).kind;
+      EXPECT_EQ(kind, Kind::kUnknown) << shape << " of " << whole;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace msprobe::compare::layouts

@@ -223,7 +223,9 @@ class Joining {
     Shape whole = facts_.LeafOf(joined_.values()[i].front()).shape;
     if (partner_[i] >= 0) {
       if (layout.kind != Kind::kUnknown) whole = golden_.leaves[partner_[i]].shape;
-    } else if (const auto found = known_.find(ContentOf(i)); found != known_.end()) {
+    } else if (const auto found = known_.find(ContentOf(i));
+               found != known_.end() &&
+               joined_.values()[found->second].size() == joined_.values()[i].size()) {
       layout = (*layouts)[found->second];
       if (layout.kind != Kind::kUnknown) whole = golden_.leaves[partner_[found->second]].shape;
     } else {

@@ -57,6 +57,8 @@ JoinedDump::JoinedDump(std::span<const RankRun> runs, std::vector<JoinedCall> ca
   }
   NameCalls(golden);
   for (size_t i = 0; i < calls_.size(); ++i) AddCall(i);
+  // Of some ranks only the passes of a step are known.
+  if (!dump_.micro_steps.empty()) dump_.micro_steps.resize(dump_.records.size(), 0);
 }
 
 // The calls of an API, and those of a module, are numbered as one process would number them.
@@ -110,10 +112,10 @@ void JoinedDump::AddCall(size_t call) {
   if (const auto found = call_of_name_[of.run].find(r.parent.view());
       found != call_of_name_[of.run].end())
     record.parent = arena_.Copy(NameOf(found->second));
-  if (!r.module.empty())
+  if (const size_t dot = r.module.view().rfind('.'); dot != std::string_view::npos)
     record.module =
         arena_.Copy(fmt::format("Module.{}{}", runs_[of.run].modules.Of(PathOfModule(r.module)),
-                                r.module.view().substr(r.module.view().rfind('.'))));
+                                r.module.view().substr(dot)));
   if (r.stack >= 0) {
     record.stack = static_cast<int32_t>(dump_.stacks.size());
     dump_.stacks.push_back(from.stacks[r.stack]);

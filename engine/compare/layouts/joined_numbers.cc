@@ -179,7 +179,8 @@ std::optional<Known> JoinSketches(const ValueLayout& layout, std::span<const Val
     if (!place) return std::nullopt;
     const std::span<const int64_t> own =
         runs[parts[of[0]].run].dump->leaves[parts[of[0]].leaf].shape.extents();
-    if (layout.dimension >= 0) {
+    // A value that was reshaped has the content, and no such dimension.
+    if (layout.dimension >= 0 && own.size() == extents.size()) {
       AddPlace(*place, extents, layout.dimension, offset, &all);
       offset += own[layout.dimension];
     } else {

@@ -37,6 +37,15 @@ Places Firsts(const Places& classes) {
   return firsts;
 }
 
+// Whether elements and extents of all ranks can be added up; those of a damaged file may be too many.
+bool CanBeAdded(Shape shape) {
+  constexpr int64_t kMost = int64_t{1} << 48;
+  const std::span<const int64_t> extents = shape.extents();
+  return shape.elements() >= 0 && shape.elements() <= kMost &&
+         std::all_of(extents.begin(), extents.end(),
+                     [](int64_t extent) { return extent <= kMost; });
+}
+
 bool AddsUp(std::string_view kind) {
   return kind.starts_with("all_reduce") || kind.starts_with("reduce_scatter") ||
          kind.starts_with("reduce");
@@ -98,7 +107,7 @@ Places LayoutFacts::Units(std::span<const ValuePart> parts) const {
 bool LayoutFacts::OfDTensor(std::span<const ValuePart> parts, Shape whole,
                             ValueLayout* layout) const {
   using Kind = ValueLayout::Kind;
-  bool sum = false, shards = false, strided = false;
+  bool sum = false, shards = false, strided = false, copies = false;
   for (const ValuePart& part : parts) {
     const std::vector<LeafShard>& of_rank = runs_[part.run].dump->shards;
     const auto found = std::lower_bound(
@@ -107,14 +116,18 @@ bool LayoutFacts::OfDTensor(std::span<const ValuePart> parts, Shape whole,
     if (found == of_rank.end() || static_cast<int32_t>(found->leaf) != part.leaf) return false;
     sum |= found->placements.find("Partial") != found->placements.npos;
     shards |= found->placements.find("Shard") != found->placements.npos;
+    copies |= found->placements.find("Replicate") != found->placements.npos;
     strided |= found->placements.find("split_factor") != found->placements.npos;
   }
   const Places classes = Classes(parts, *this);
   if (sum && !shards) {
     layout->kind = Kind::kSum;
     layout->places.emplace_back();
-    for (size_t i = 0; i < parts.size(); ++i)
+    // Along a dimension of the mesh that has copies each addend counts once.
+    for (size_t i = 0; !copies && i < parts.size(); ++i)
       layout->places.front().push_back(static_cast<int32_t>(i));
+    for (size_t i = 0; copies && i < classes.size(); ++i)
+      layout->places.front().push_back(classes[i].front());
     return true;
   }
   if (sum || !shards) return false;
@@ -187,6 +200,11 @@ ValueLayout LayoutFacts::Of(std::span<const ValuePart> parts, const Question& qu
     if (classes.size() == 1) layout.kind = Kind::kWhole, layout.places = Firsts(classes);
     return layout;
   }
+  const bool bounded = CanBeAdded(question.whole) &&
+                       std::all_of(parts.begin(), parts.end(), [&](const ValuePart& part) {
+                         return CanBeAdded(LeafOf(part).shape);
+                       });
+  if (!bounded) return layout;
   if (OfDTensor(parts, question.whole, &layout)) return layout;
   layout = {};
   int64_t sum = 0;
