@@ -321,10 +321,63 @@ class PairsTurnedAndHashed(PairsTurned):
         return (self.ids + 3) % 11
 
 
+class Rotary(Program):
+    """Attention whose queries and keys are turned by their places: pairs of real numbers."""
+
+    complex = False
+
+    def __init__(self):
+        super().__init__()
+        self.all["rotary"] = self.rotary = nn.Linear(16, 48)
+        self.data = torch.randn(8, 5, 6)
+        self.optimizer = torch.optim.SGD(
+            [*self.net.parameters(), *self.rotary.parameters()], lr=0.1
+        )
+
+    def angles(self):
+        return torch.outer(torch.arange(5.0), 100.0 ** -(torch.arange(0, 8, 2) / 8))
+
+    def turned(self, x):
+        angles = self.angles()[:, None]
+        if self.complex:
+            numbers = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+            return self.by(numbers, torch.polar(torch.ones_like(angles), angles))
+        cosine, sine = torch.cos(angles), torch.sin(angles)
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack((a * cosine - b * sine, a * sine + b * cosine), dim=-1).flatten(3)
+
+    def by(self, numbers, turns):
+        return torch.view_as_real(numbers * turns).flatten(3)
+
+    def loss(self, x, labels):
+        hidden = torch.tanh(self.net[0](x))
+        q, k, v = self.rotary(hidden).reshape(8, 5, 3, 2, 8).unbind(2)
+        scores = torch.einsum("bqhd,bkhd->bhqk", self.turned(q), self.turned(k))
+        mixed = torch.einsum("bhqk,bkhd->bqhd", torch.softmax(scores, -1), v)
+        return F.cross_entropy(self.net[3](self.net[2](mixed.flatten(2).mean(1))), labels)
+
+
+class RotaryComplex(Rotary):
+    complex = True
+
+
+class RotaryLonger(RotaryComplex):  # the planted faults are calls of their own
+    def by(self, numbers, turns):
+        return super().by(numbers, turns * 1.25)
+
+
+class RotaryUnit(RotaryComplex):
+    def by(self, numbers, turns):
+        return super().by(torch.sgn(numbers), turns)
+
+
 NAMED = [
     (LongerAndSteeper, Sentences, ("Torch.sigmoid.0", "Torch.tanh.0")),
     (LongerAndSmoothed, Sentences, "Functional.cross_entropy.0"),
     (PairsTurnedAndHashed, Pairs, "Tensor.__mul__"),
+    (RotaryLonger, Rotary, "Tensor.__mul__.0.forward"),
+    (RotaryUnit, Rotary, "Torch.sgn.0.forward"),
+    (Rotary, RotaryUnit, "Torch.sgn.0.forward"),
     (Doubled, Program, "Tensor.__mul__.0.forward"),
     (Program, Doubled, "Tensor.__mul__.0.forward"),
     (ClippedFirst, ByHand, "Optimizer.clip_grad_norm_.0.forward"),
@@ -353,6 +406,8 @@ def test_the_call_that_errs_is_named(first, target, golden, name, level):
         (Longer, Sentences),
         (Sentences, Longer),
         (PairsTurned, Pairs),
+        (RotaryComplex, Rotary),
+        (Rotary, RotaryComplex),
         (FollowsByForeach, FollowsInPlace),
         (FollowsInPlace, FollowsByForeach),
     ],

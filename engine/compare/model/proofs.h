@@ -37,9 +37,11 @@ enum class Proof : uint8_t {
   kReordered,   // its columns stand in another order, as those of what it was made of
   kTransposed,  // the golden holds the matrix transposed
   kPadded,      // it has the rows of the golden and equal ones besides, or the other way
-  kIndex,       // by what is taken with it
-  kBeganSo,     // a weight that the step began with
-  kLeftSo,      // the step before left it with this error
+  kPairs,       // complex numbers for the pairs of real ones of the golden, or the other way
+  kPolar,    // of one angle: complex numbers of modulus 1 for cosines and sines, or the other way
+  kIndex,    // by what is taken with it
+  kBeganSo,  // a weight that the step began with
+  kLeftSo,   // the step before left it with this error
   kMovedAlike,  // a weight that a step moved that nobody recorded
   kRepeats,     // repeats of the golden are as far from it
   kJoined,      // of no value: the error of all gradients together that an optimizer takes

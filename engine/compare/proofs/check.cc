@@ -183,6 +183,10 @@ class Checker {
         return placed ? Transposed(step) : "it is the transpose of nothing";
       case Proof::kPadded:
         return placed ? Padded(step) : "it is padded to nothing";
+      case Proof::kPairs:
+        return placed ? Pairs(step) : "it has the pairs of nothing";
+      case Proof::kPolar:
+        return step.together >= 0 ? Polar(step) : "nothing says what it is beside";
       case Proof::kIndex:
         return placed ? Index(step) : "it names rows of nothing";
       case Proof::kLeftSo:
@@ -453,6 +457,64 @@ class Checker {
     if (!AtMost(step.bound, std::max(most, kRoundings * a.roundoff)))
       return "its bound is wider than rounding";
     return Measured(step, padding.error);
+  }
+
+  // Numbers whose form alone is another one: a sketch says so, or the one argument of what made them.
+  Defect Pairs(const ProofStep& step) const {
+    const Value &a = t_.values[step.value], &b = g_.values[step.golden];
+    if (!c_.exact.empty() || BitsDecide(step)) return "bits decide here";
+    if (a.plain || b.plain) return "a constant has no pairs";
+    const Paired paired = figures_.PairsOf(step.value, step.golden, step.terms);
+    if (paired.told != step.proven) return "sketches were read in another way";
+    if (!paired.told) {
+      const auto inputs = t_.InputsOf(step.value, false);
+      const bool moves = a.maker == kNoId ? t_.MovedFrom(step.value) != kNoId
+                                          : t_.calls[a.maker].facts->kind == OperationClass::kKeeps;
+      const bool views = moves && inputs.size() == 1 &&
+                         Figures::IsComplex(t_.values[inputs[0]]) != Figures::IsComplex(a);
+      const ProofStep* known = views ? StepOf(*PremiseOf(step, inputs[0])) : nullptr;
+      if (known == nullptr || known->strength < Strength::kNear || known->golden != step.golden)
+        return "it is no view of pairs that are the golden's";
+    }
+    return Measured(step, paired.error, OwnOfForm(step, std::max(a.roundoff, b.roundoff)));
+  }
+
+  // cos(x)^2 + sin(x)^2 = 1: of one angle one run makes the two, and the other one complex numbers.
+  Defect Polar(const ProofStep& step) const {
+    const relations::Together& all = proofs_.together[step.together];
+    const bool turned = all.target.size() == 1 && all.golden.size() == 2;
+    if (!turned && (all.target.size() != 2 || all.golden.size() != 1))
+      return "it is not one value beside two";
+    if (std::ranges::find(all.target, step.value) == all.target.end()) return "it is none of them";
+    if (!c_.exact.empty()) return "bits decide here";
+    const bool of_one_angle = std::ranges::any_of(PremisesOf(step), [&](const Premise& each) {
+      const ProofStep* known = each.value < 0 ? nullptr : StepOf(each);
+      return known != nullptr && known->golden >= 0 && IsKnown(each) &&
+             figures_.IsCircle(t_, all.target, each.value) &&
+             figures_.IsCircle(g_, all.golden, known->golden);
+    });
+    if (!of_one_angle) return "they are not made of one angle";
+    double roundoff = 0;
+    for (const ValueId v : all.target) roundoff = std::max(roundoff, t_.values[v].roundoff);
+    for (const ValueId w : all.golden) roundoff = std::max(roundoff, g_.values[w].roundoff);
+    return Measured(step, figures_.SquaresApart(all), kRoundings * roundoff);
+  }
+
+  // What a change of form may add: the rows of sketches are summed in other dtypes.
+  double OwnOfForm(const ProofStep& step, double roundoff) const {
+    const bool cast = t_.values[step.value].roundoff != g_.values[step.golden].roundoff;
+    return std::max(kOfPieces, cast ? kRoundings * roundoff : 0);
+  }
+
+  // The error is what is measured again, and within a bound that is rounding, or `own`.
+  Defect Measured(const ProofStep& step, double error, double own) const {
+    double wrong = 0;
+    for (const Premise& each : PremisesOf(step)) wrong = std::max(wrong, each.wrong);
+    const double most = std::max(growth_.Most(step, PremisesOf(step), noise_), own);
+    if (!AtMost(step.bound, most)) return "its bound is wider than rounding";
+    if (wrong > 0 && !AtMost(step.bound, growth_.MostBesideWrong(step, PremisesOf(step), wrong)))
+      return "its bound hides the error of what it is made of";
+    return Measured(step, error);
   }
 
   Defect Index(const ProofStep& step) const {

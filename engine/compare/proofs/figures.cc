@@ -273,6 +273,67 @@ Padding Figures::PaddingOf(ValueId v, ValueId w, double terms) const {
   return padding;
 }
 
+bool Figures::IsComplex(const Value& value) {
+  const std::optional<DType> dtype = value.dtype.dtype();
+  return dtype && DTypeKindOf(*dtype) == DTypeKind::kComplex;
+}
+
+Paired Figures::PairsOf(ValueId v, ValueId w, double terms) const {
+  const Value &a = t_.values[v], &b = g_.values[w];
+  const Moments& moduli = (IsComplex(a) ? a : b).moments;
+  const Moments& parts = (IsComplex(a) ? b : a).moments;
+  const bool fit = IsComplex(a) != IsComplex(b) && a.IsFloat() && b.IsFloat() && moduli.known &&
+                   parts.known && parts.n == moduli.n + moduli.n &&
+                   moduli.not_finite + parts.not_finite + moduli.extremes + parts.extremes == 0;
+  if (!fit) return {.error = kInfinity};
+  const double size = std::max(b.moments.norm, terms * std::sqrt(static_cast<double>(a.moments.n)));
+  // No part is larger than its modulus, and one of two is no smaller than that by the root of 2.
+  const double largest = LargestOf(parts);
+  Paired paired{.error =
+                    std::max({Of(a.moments.norm - b.moments.norm, size),
+                              Of(std::max(largest - moduli.high, 0.0), moduli.high),
+                              Of(std::max(moduli.high * moduli.high - 2 * largest * largest, 0.0),
+                                 4 * largest * largest)})};
+  for (const RowSketch& x : t_.SketchesOf(v)) {
+    for (const RowSketch& y : g_.SketchesOf(w)) {
+      if (paired.told || x.joined || y.joined || x.rows != y.rows || x.columns != y.columns)
+        continue;
+      paired.told = true;
+      paired.error =
+          std::max({paired.error, Of(std::abs(x.sums.wave - y.sums.wave), size),
+                    RowsApart(x.sums.rows, x.sums.squares, y.sums.rows, y.sums.squares, size)});
+    }
+  }
+  return paired;
+}
+
+double Figures::SquaresApart(const relations::Together& together) const {
+  double mine = 0, others = 0;
+  bool known = true;
+  const auto add = [&known](const Moments& m, double* squares) {
+    known &= m.known && m.not_finite == 0;
+    *squares += static_cast<double>(m.n) * std::pow(m.Rms(), 2);
+  };
+  for (const int32_t v : together.target) add(t_.values[v].moments, &mine);
+  for (const int32_t w : together.golden) add(g_.values[w].moments, &others);
+  return known && others > 0 ? std::abs(std::sqrt(mine) / std::sqrt(others) - 1) : kInfinity;
+}
+
+bool Figures::IsCircle(const Graph& run, std::span<const int32_t> values, ValueId angle) {
+  const auto made_by = [&](int32_t value, std::string_view name) {
+    return std::ranges::any_of(run.MakersOf(value), [&](relations::CallId call) {
+      const auto takes = run.Takes(call);
+      if (BaseApi(run.ApiOf(call)) != name || takes.empty() || takes.back().value != angle)
+        return false;
+      if (takes.size() == 1) return name != "polar";
+      const Moments& m = run.values[takes[0].value].moments;
+      return name == "polar" && takes.size() == 2 && m.known && m.high == 1 && m.low == 1;
+    });
+  };
+  if (values.size() == 1) return made_by(values[0], "polar");
+  return values.size() == 2 && made_by(values[0], "cos") && made_by(values[1], "sin");
+}
+
 bool Figures::SameElements(ValueId v, ValueId w) const {
   const Moments &a = t_.values[v].moments, &b = g_.values[w].moments;
   if (!a.known || !b.known) return false;

@@ -33,6 +33,12 @@ struct Padding {
   bool zeros = false;  // both have equally many numbers besides zeros
 };
 
+// How far complex numbers are from pairs of real ones.
+struct Paired {
+  double error = 0;   // infinity: they cannot be
+  bool told = false;  // sketches were compared
+};
+
 class Figures {
  public:
   // Keeps references to its arguments.
@@ -43,6 +49,13 @@ class Figures {
   // Of what several values are together. Infinity: they cannot be. `told`: sketches said so.
   double Between(const relations::Together& together, bool* told) const;
   Padding PaddingOf(ValueId value, ValueId golden, double terms) const;
+  static bool IsComplex(const relations::Value& value);
+  Paired PairsOf(ValueId value, ValueId golden, double terms) const;
+  // Of the sums of squares of several values. Infinity: some have no numbers.
+  double SquaresApart(const relations::Together& together) const;
+  // Whether the values are all that a call of a run, or two calls, make of an angle: complex numbers of
+  // modulus 1, or cosines and sines.
+  static bool IsCircle(const relations::Graph& run, std::span<const int32_t> values, ValueId angle);
   // Whether moments allow the same elements in another order.
   bool SameElements(ValueId value, ValueId golden) const;
   // Whether they are one mask in two codings.

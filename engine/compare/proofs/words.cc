@@ -40,6 +40,10 @@ const char* Because(Proof proof) {
       return "the golden holds it transposed";
     case Proof::kPadded:
       return "one of them is padded";
+    case Proof::kPairs:
+      return "complex numbers stand for its pairs of real ones";
+    case Proof::kPolar:
+      return "of one angle complex numbers are made here, and cosines and sines there";
     case Proof::kIndex:
       return "what is taken with it has the rows in that order";
     case Proof::kBeganSo:

@@ -29,8 +29,10 @@ bool IsRamp(const Moments& m) {
 }
 
 // Whether the content does not tell one tensor from another.
-bool SaysNothing(const Moments& m, bool is_float) {
+bool SaysNothing(const Moments& m, ElementType dtype, bool is_float) {
   if (!m.known || m.n == 0) return true;
+  // Statistics are of moduli: a table of rotations has the modulus 1 everywhere, and is no constant.
+  if (RoundingOf(dtype).kind == NumberKind::kComplex) return m.high == 0 && m.extremes == 0;
   if (m.high != m.low || m.extremes > 0) return !is_float && IsRamp(m);
   int exponent = 0;
   const double few = std::ldexp(std::frexp(m.high, &exponent), 10);
@@ -95,6 +97,7 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
   NameWeights();
   AddUpGradients();
   FindMoved();
+  FindViewed();
 }
 
 void Graph::NameWeights() {
@@ -301,7 +304,7 @@ ValueId Graph::Observe(int32_t leaf, CallId call, bool is_made) {
     const bool by_digest =
         has_digest && !value.moments.known && value.IsFloat() && l.shape.elements() > 1;
     value.plain = content < 0 || value.unwritten ||
-                  (!by_digest && SaysNothing(value.moments, value.IsFloat()));
+                  (!by_digest && SaysNothing(value.moments, value.dtype, value.IsFloat()));
     value.born = call;
     const uint64_t key = HashText(l.shape.view(), static_cast<uint64_t>(content) + 1);
     if (value.plain && !is_made && content >= 0) {
@@ -436,6 +439,48 @@ void Graph::FindMoved() {
           made_value.dtype.dtype() == values[v].dtype.dtype() &&
           SameElements(values[v].moments, made_value.moments))
         moved_from_[v] = w;
+    }
+  }
+}
+
+// Complex numbers and pairs of real ones, of which one was made before and nobody recorded the call that
+// views it as the other: of both a sketch has the same rows.
+void Graph::FindViewed() {
+  const auto is_complex = [](const Value& value) {
+    return RoundingOf(value.dtype).kind == NumberKind::kComplex;
+  };
+  if (std::none_of(values.begin(), values.end(), is_complex)) return;
+  std::unordered_map<int64_t, std::vector<ValueId>> arrivals;  // by the number of parts
+  const auto parts_of = [&](const Value& value) {
+    return is_complex(value) ? 2 * value.moments.n : value.moments.n;
+  };
+  const auto tells = [](const Value& value) {
+    return value.IsFloat() && !value.plain && value.moments.known && value.moments.not_finite == 0;
+  };
+  for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
+    const Value& value = values[v];
+    if (tells(value) && value.maker == kNoId && weight_[v] == 0 && PartsOf(v).empty() &&
+        MovedFrom(v) == kNoId && !TakersOf(v).empty())
+      arrivals[parts_of(value)].push_back(v);
+  }
+  const auto same_rows = [&](ValueId v, ValueId w) {
+    for (const RowSketch& a : SketchesOf(v)) {
+      for (const RowSketch& b : SketchesOf(w)) {
+        if (a.rows == b.rows && a.columns == b.columns)
+          return DistanceOf(a, b, values[w].moments.norm).in_order <= 4 * kDigits;
+      }
+    }
+    return false;
+  };
+  for (ValueId w = 0; w < static_cast<ValueId>(values.size()); ++w) {
+    const Value& whole = values[w];
+    if (!tells(whole) || whole.maker == kNoId) continue;
+    const auto found = arrivals.find(parts_of(whole));
+    if (found == arrivals.end()) continue;
+    for (const ValueId v : found->second) {
+      if (is_complex(values[v]) != is_complex(whole) && whole.maker < TakersOf(v)[0].call &&
+          same_rows(v, w))
+        moved_from_.emplace(v, w);
     }
   }
 }

@@ -140,7 +140,7 @@ class Graph {
   ValueId ForwardOf(CallId backward, const Port& port) const;
 
   // Of a value that no call made: one that was made before and has the same elements, which code
-  // without records moved (x.T); kNoId: none.
+  // without records moved (x.T), or viewed as complex numbers or as their parts; kNoId: none.
   ValueId MovedFrom(ValueId value) const {
     const auto found = moved_from_.find(value);
     return found == moved_from_.end() ? kNoId : found->second;
@@ -184,6 +184,7 @@ class Graph {
   std::vector<ValueId> PartsOfArrival(ValueId value) const;
   void AddUpGradients();
   void FindMoved();
+  void FindViewed();
   void NameWeights();
 
   const OperationTable& operations_;

@@ -1,5 +1,5 @@
 // Values that are together what others are together: pieces of a weight, parts of a batch, addends; and
-// weights that are held transposed (relate.h).
+// those that have another form: padded, transposed, complex numbers for pairs of real ones (relate.h).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
 #include "engine/compare/model/value_names.h"
 #include "engine/compare/relations/relate.h"
 
@@ -51,6 +52,41 @@ double DistanceWithZeros(Moments a, Moments b, double terms) {
 bool Holds(const Moments& longer, const Moments& shorter, double bound) {
   const double near = bound * shorter.Size();
   return longer.high >= shorter.high - near && longer.low <= shorter.low + near;
+}
+
+bool IsComplex(const Value& value) { return RoundingOf(value.dtype).kind == NumberKind::kComplex; }
+
+// Whether the moduli of one may be those of pairs of the other.
+bool MayBePairs(const Value& a, const Value& b, double bound) {
+  if (IsComplex(a) == IsComplex(b) || !a.IsFloat() || !b.IsFloat()) return false;
+  const Moments &moduli = (IsComplex(a) ? a : b).moments, &parts = (IsComplex(a) ? b : a).moments;
+  for (const Moments* each : {&moduli, &parts}) {
+    if (!each->known || each->mean_only || each->not_finite > 0 || each->extremes > 0) return false;
+  }
+  const double size = parts.Size(), near = 1 + bound;
+  return 2 * moduli.n == parts.n && size <= moduli.high * near &&
+         moduli.high <= std::sqrt(2.0) * size * near;
+}
+
+// What a run makes of an angle.
+struct Circle {
+  ValueId complex = kNoId, cosine = kNoId, sine = kNoId;
+  bool HasParts() const { return cosine != kNoId && sine != kNoId; }
+};
+
+Circle CircleOf(const Graph& run, ValueId angle) {
+  Circle circle;
+  for (const Taker& use : run.TakersOf(angle)) {
+    const auto takes = run.Takes(use.call), makes = run.Makes(use.call);
+    if (run.calls[use.call].kind != CallKind::kOperation || makes.size() != 1) continue;
+    const std::string_view name = BaseApi(run.ApiOf(use.call));
+    if (name == "cos") circle.cosine = makes[0].value;
+    if (name == "sin") circle.sine = makes[0].value;
+    if (name != "polar" || takes.size() != 2 || takes[1].value != angle) continue;
+    const Moments& moduli = run.values[takes[0].value].moments;
+    if (moduli.known && moduli.low == 1 && moduli.high == 1) circle.complex = makes[0].value;
+  }
+  return circle;
 }
 
 }  // namespace
@@ -358,6 +394,132 @@ std::optional<Relation> Relations::AsPadded(ValueId v, ValueId w, double bound) 
     }
   }
   return r.error <= r.bound ? std::optional(r) : std::nullopt;
+}
+
+// Complex numbers where the golden has their real and imaginary parts side by side, or the other way. Of
+// both a sketch has the same rows, if both were seen with them. Else a call that only changes the form of
+// one argument keeps its pairs; of other calls the norm is no proof.
+std::optional<Relation> Relations::AsPairs(ValueId v, ValueId w, double bound) const {
+  const Value &a = t.values[v], &b = g.values[w];
+  const Beside* beside = BesideOf(v, w);
+  const bool by_bits = !c.exact.empty() || (c.mode == Mode::kChecksum && !c.tolerant) ||
+                       (beside != nullptr && beside->by_repeats == RowVerdict::kDiffers);
+  if (by_bits || a.plain || b.plain || b.unwritten || !MayBePairs(a, b, bound)) return std::nullopt;
+  // The rows of the two were summed in other dtypes (kernels/sketch.h).
+  double wrong = 0;
+  const double coarse = std::max(a.roundoff, b.roundoff);
+  const double own = std::max(4 * kDigits, a.roundoff == b.roundoff ? 0 : kOwnRoundings * coarse);
+  Relation r{.strength = Strength::kNear,
+             .proof = Proof::kPairs,
+             .golden = w,
+             .bound = std::max(bound, NotHiding(v, own, coarse, &wrong))};
+  const double size =
+      std::max(b.moments.norm, Terms(v) * std::sqrt(static_cast<double>(a.moments.n)));
+  if (size == 0) return std::nullopt;
+  r.error = std::abs(a.moments.norm - b.moments.norm) / size;
+  const double root = std::sqrt(static_cast<double>(b.moments.n));
+  if (const auto apart = BySketches(v, w, size / root); apart && !apart->joined) {
+    r.error = std::max(r.error, apart->in_order);
+    r.proven = true;
+  } else {
+    const CallId maker = t.values[v].maker;
+    const std::vector<ValueId> inputs = t.InputsOf(v, false);
+    const bool views = maker == kNoId ? t.MovedFrom(v) != kNoId
+                                      : t.calls[maker].facts->kind == OperationClass::kKeeps;
+    if (!views || inputs.size() != 1 || IsComplex(t.values[inputs[0]]) == IsComplex(a) ||
+        of(inputs[0]).golden != w || of(inputs[0]).strength < Strength::kNear ||
+        of(inputs[0]).doubtful)
+      return std::nullopt;
+  }
+  return r.error <= r.bound ? std::optional(r) : std::nullopt;
+}
+
+// The same of the golden's value at its place, of that of an argument, or of any with such a norm.
+std::optional<Relation> Relations::AsAnyPairs(ValueId v, ValueId w, double bound) const {
+  constexpr int kMostOfNorm = 64;  // values of nearly the same norm that are looked at
+  const Value& value = t.values[v];
+  const Moments& m = value.moments;
+  if (!value.IsFloat() || !m.known || m.norm == 0 || !std::isfinite(m.norm)) return std::nullopt;
+  if (w != kNoId) {
+    if (auto there = AsPairs(v, w, bound)) return there;
+  }
+  for (const ValueId u : t.InputsOf(v, false)) {
+    if (of(u).golden == kNoId) continue;
+    if (auto there = AsPairs(v, of(u).golden, bound)) return there;
+  }
+  const auto of_size = by_norm_.find(IsComplex(value) ? 2 * m.n : m.n / 2);
+  if (of_size == by_norm_.end()) return std::nullopt;
+  std::optional<Relation> best;
+  const double near = std::max(bound, 4 * kDigits);
+  auto at = std::lower_bound(of_size->second.begin(), of_size->second.end(), m.norm * (1 - near),
+                             [](const Norm& a, double norm) { return a.norm < norm; });
+  for (int i = 0; i < kMostOfNorm && at != of_size->second.end(); ++i, ++at) {
+    if (at->norm > m.norm * (1 + 2 * near)) break;
+    const auto found = AsPairs(v, at->value, bound);
+    if (found && found->proven && (!best || found->error < best->error)) best = found;
+  }
+  return best;
+}
+
+// polar(1, x) = cos(x) + i sin(x): what two runs make of one angle needs no sketch, which does not tell
+// the two halves of one run from the pairs of the other.
+void Relations::RelatePolar(CallId call) {
+  if (t.calls[call].kind != CallKind::kOperation || !c.exact.empty()) return;
+  for (const Port& port : t.Takes(call)) {
+    const Relation& angle = of(port.value);
+    if (angle.golden == kNoId || angle.strength < Strength::kNear || angle.doubtful ||
+        t.values[port.value].plain)
+      continue;
+    const Circle mine = CircleOf(t, port.value), other = CircleOf(g, angle.golden);
+    if (mine.complex != kNoId && other.HasParts() && other.complex == kNoId)
+      RelateCircles({{mine.complex}}, {{other.cosine, other.sine}}, port.value);
+    if (other.complex != kNoId && mine.HasParts() && mine.complex == kNoId)
+      RelateCircles({{mine.cosine, mine.sine}}, {{other.complex}}, port.value);
+  }
+}
+
+bool Relations::RelateCircles(std::span<const ValueId> mine, std::span<const ValueId> others,
+                              ValueId angle) {
+  double a = 0, b = 0, roundoff = 0;  // sums of squares
+  const auto add = [&roundoff](const Value& value, double* squares) {
+    const Moments& m = value.moments;
+    *squares += m.norm * m.norm;
+    roundoff = std::max(roundoff, value.roundoff);
+    return m.known && value.IsFloat() && m.not_finite == 0;
+  };
+  for (const ValueId v : mine) {
+    if (!add(t.values[v], &a)) return false;
+  }
+  for (const ValueId w : others) {
+    if (!add(g.values[w], &b)) return false;
+  }
+  if (b == 0 || t.values[mine[0]].moments.n != g.values[others[0]].moments.n) return false;
+  const double error = std::abs(std::sqrt(a / b) - 1);
+  std::vector<double> bounds;
+  for (const ValueId v : mine) {
+    double wrong = 0;
+    bounds.push_back(
+        std::max(BoundOf(v).error, NotHiding(v, kOwnRoundings * roundoff, roundoff, &wrong)));
+    if (!(error <= bounds.back())) return false;
+  }
+  int32_t together = -1;
+  if (log != nullptr) {
+    together = static_cast<int32_t>(log->together.size());
+    log->together.push_back({.target = {mine.begin(), mine.end()},
+                             .golden = {others.begin(), others.end()},
+                             .error = error});
+  }
+  for (size_t i = 0; i < mine.size(); ++i) {
+    if (!IsKnown(mine[i])) {
+      Set(mine[i],
+          {.strength = Strength::kNear, .proof = Proof::kPolar, .error = error, .bound = bounds[i]},
+          {{angle}}, together);
+    }
+    wrong_[mine[i]] = 0;
+    part_[mine[i]] = 1;
+  }
+  for (const ValueId w : others) covered_[w] = 1;
+  return true;
 }
 
 // A matrix that one run holds transposed: the weight of a Conv1D and that of the Linear layer in its place,

@@ -243,6 +243,7 @@ void Relations::RelateCall(CallId call) {
   RelateDivided(call);
   RelateIndices(call);
   RelateTransposed(call);
+  RelatePolar(call);
 }
 
 // Integers that a call takes as indices, of a result that has the rows of its partner's: they name the
@@ -336,6 +337,8 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   if (best.strength < Strength::kNear && factor == 0) {
     Relation other = Search(v, bound, model.exact);
     if (other.strength > best.strength) best = other;
+    if (best.strength == Strength::kNone)
+      best = AsAnyPairs(v, w, model.exact ? 0 : bound).value_or(best);
   }
   if (best.strength == Strength::kNone && w != kNoId && IsReordered(v, w)) {
     best.strength = Strength::kSame;
@@ -502,7 +505,7 @@ Relation Relations::Search(ValueId v, double bound, bool exact) const {
 // that came in another order keeps it, and nothing of the target has the order of the golden.
 bool Relations::IsDoubtful(ValueId v, const Relation& r) const {
   if (r.strength != Strength::kSame && r.strength != Strength::kNear) return false;
-  if (r.proof == Proof::kPadded) return false;
+  if (r.proof == Proof::kPadded || r.proof == Proof::kPairs) return false;
   const Value& value = t.values[v];
   if (!r.proven && (r.strength == Strength::kNear || t.SketchesOf(v).empty())) return !Follows(v);
   if (r.strength == Strength::kNear) return false;

@@ -182,6 +182,10 @@ class Relations {
                      std::span<const ValueId> more);
   bool IsMadeOfPadded(ValueId v) const;
   std::optional<Relation> AsPadded(ValueId v, ValueId w, double bound) const;
+  std::optional<Relation> AsPairs(ValueId v, ValueId w, double bound) const;
+  std::optional<Relation> AsAnyPairs(ValueId v, ValueId w, double bound) const;
+  void RelatePolar(CallId call);
+  bool RelateCircles(std::span<const ValueId> mine, std::span<const ValueId> others, ValueId angle);
   bool IsReordered(ValueId v, ValueId w) const;
   bool IsMadeReordered(ValueId v, ValueId w) const;
   bool Follows(ValueId value) const;
