@@ -126,6 +126,7 @@ TEST(ComplexPairs, WithoutSketchesAViewHasThePairsOfItsArgument) {
   EXPECT_EQ(view.strength, Strength::kNear);
   EXPECT_EQ(view.proof, Proof::kPairs);
   EXPECT_FALSE(view.proven);
+  EXPECT_FALSE(view.doubtful);
   // Another operation may have made other numbers of these moduli.
   EXPECT_EQ(made("Torch.g.0.forward", x).strength, Strength::kNone);
   const Matrix twice = x.Map([](float v) { return 2 * v; });
@@ -196,6 +197,22 @@ TEST(Polar, OfAnotherAngleOrModulusIsNotRelated) {
   none(Runs(Turns(angle, true, 2), Turns(angle, false)), 1);
   const Runs back(Turns(angle, false, 2), Turns(angle, true));
   for (const CallId call : {1, 2}) none(back, call);
+}
+
+// As many squares, of moduli that are none of them 1.
+TEST(Polar, OfModuliThatAreNotOneIsNotRelated) {
+  const Matrix angle = Matrix::Random(kRows, 2);
+  DumpBuilder b;
+  b.Call("Torch.outer.0.forward");
+  In(b, Matrix::Random(kRows, 1));
+  Out(b, angle);
+  Elements moduli(angle.x.size(), std::sqrt(0.5F));
+  for (size_t i = 0; i < moduli.size(); i += 2) moduli[i] = std::sqrt(1.5F);
+  b.Call("Torch.polar.0.forward").In(test::Recorded(moduli, "[8, 8]"));
+  In(b, angle);
+  b.Out(test::Recorded(moduli, "[8, 8]").DType("torch.complex64").Print("polar"));
+  const Runs runs(b.Take(), Turns(angle, false));
+  EXPECT_EQ(runs.Result(1).strength, Strength::kNone);
 }
 
 // All have the modulus 1: that does not make them a constant.

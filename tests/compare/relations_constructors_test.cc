@@ -67,10 +67,10 @@ TEST(NearNumbers, OfFewElementsAgreeByChance) {
 }
 
 TEST(Masks, OfAnotherNumberAreOtherMasks) {
-  const auto mask = [](int zeros, bool factor) {
+  const auto mask = [](int zeros, bool factor, int first = 0) {
     return [=](DumpBuilder& b) {
       Elements x(16, factor ? 1.0F : 0.0F);
-      for (int i = 0; i < zeros; ++i) x[3 * i] = factor ? 0 : 1;
+      for (int i = 0; i < zeros; ++i) x[3 * i + first] = factor ? 0 : 1;
       test::Tensor t = test::Recorded(x);
       b.Out(factor ? t : t.DType("torch.bool").Print("bool"));
       b.dump().counts.push_back({0, 0, 0, factor ? zeros : 16 - zeros});
@@ -81,6 +81,9 @@ TEST(Masks, OfAnotherNumberAreOtherMasks) {
   EXPECT_EQ(same.Result(0).proof, Proof::kMask);
   const Runs other = Elsewhere(mask(4, true), mask(3, false));
   EXPECT_EQ(other.Result(0).strength, Strength::kNone);
+  // In one coding the elements themselves tell which they are.
+  const Runs shifted = Elsewhere(mask(3, true, 1), mask(3, true));
+  EXPECT_NE(shifted.Result(0).proof, Proof::kMask);
 }
 
 // A product whose columns stand in the order of `rows`, of values that may be wrong.
@@ -112,12 +115,36 @@ TEST(Reordered, NeedsThatAllArgumentsAreRelated) {
   const Matrix x = Matrix::Random(kRows, 2), keys = Matrix::Random(kRows, 3);
   const Matrix turned = keys.Take(Reversed()), other = Matrix::Random(kRows, 4);
   const Matrix mine = TimesTransposed(x, turned);
-  const auto run = [&](const Matrix& left) {
-    return Runs(Product(left, turned, Transposed(turned), mine),
+  const auto run = [&](const Matrix& left, const Matrix& product) {
+    return Runs(Product(left, turned, Transposed(turned), product),
                 Product(x, keys, Transposed(keys), TimesTransposed(x, keys)));
   };
-  EXPECT_EQ(run(x).Result(1).proof, Proof::kReordered);
-  EXPECT_EQ(run(other).Result(1).strength, Strength::kNone);
+  EXPECT_EQ(run(x, mine).Result(1).proof, Proof::kReordered);
+  EXPECT_EQ(run(other, mine).Result(1).strength, Strength::kNone);
+  // And that the numbers are the same.
+  const Matrix twice = mine.Map([](float v) { return v < 0 ? v : 1.5F * v; });
+  EXPECT_EQ(run(x, twice).Result(1).strength, Strength::kNone);
+}
+
+TEST(Reordered, WhatHasTheSameEndsWasNotMoved) {
+  const Matrix x = Matrix::Random(kRows, 2);
+  Matrix other = x.Map([](float v) { return v / 2; });
+  const auto [low, high] = std::minmax_element(x.x.begin(), x.x.end());
+  for (const auto end : {low, high}) other.x[end - x.x.begin()] = *end;
+  const auto moved_from = [&x](const Matrix& taken) {
+    const auto run = [&] {
+      DumpBuilder b;
+      b.Call("Torch.f.0.forward");
+      Out(b, x);
+      b.Call("Torch.g.0.forward");
+      In(b, taken);
+      return b.Take();
+    };
+    const Runs runs(run(), run());
+    return runs.target.MovedFrom(runs.target.Takes(1)[0].value);
+  };
+  EXPECT_NE(moved_from(Transposed(x)), kNoId);
+  EXPECT_EQ(moved_from(other), kNoId);
 }
 
 TEST(Reordered, NeedsThatWhatWasMovedIsRelated) {
@@ -153,6 +180,42 @@ TEST(TransposedWeights, HaveTheSameElements) {
   };
   EXPECT_EQ(weight(Transposed(w)), Proof::kTransposed);
   EXPECT_NE(weight(Transposed(other)), Proof::kTransposed);
+}
+
+// One step of an optimizer, of a weight that the step before left near; in one run it is held transposed.
+Dump OptimizedRun(const Matrix& weight, const Matrix& gradient) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward");
+  In(b, Matrix::Random(kRows, 1));
+  In(b, weight);
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", gradient.Recorded());
+  Sketch(b, gradient);
+  b.Kwarg("weights.w", weight.Recorded());
+  Sketch(b, weight);
+  Matrix after = weight;
+  for (size_t i = 0; i < after.x.size(); ++i) after.x[i] -= 0.1F * gradient.x[i];
+  b.Value("param_groups.0.lr", "float", "0.1");
+  b.OutAt("0.weights.w", after.Recorded());
+  Sketch(b, after);
+  return b.Take();
+}
+
+TEST(TransposedWeights, StaySoInTheStepsThatFollow) {
+  const Matrix w = Matrix::Random(kRows, 2), gradient = Matrix::Random(kRows, 3);
+  const auto proof = [&](const Matrix& mine, bool made) {
+    const Dump t = OptimizedRun(mine, Transposed(gradient)), g = OptimizedRun(w, gradient);
+    Carried left;
+    left.left[ContentKey(t.leaves[1])] = {
+        .golden = ContentKey(g.leaves[1]), .error = 1e-8, .bound = 1e-6};
+    const Runs runs(OptimizedRun(mine, Transposed(gradient)), OptimizedRun(w, gradient), left);
+    const Graph& run = runs.target;
+    const Port& port = made ? run.Makes(1)[0] : run.Takes(1)[0];
+    return runs.relations.of(port.value).proof;
+  };
+  for (const bool made : {false, true}) EXPECT_EQ(proof(Transposed(w), made), Proof::kTransposed);
+  // Of a weight that is not held so, a transposed gradient is another one.
+  const Matrix near = w.Map([](float v) { return v * (1 + 3e-7F); });
+  EXPECT_NE(proof(near, false), Proof::kTransposed);
 }
 
 test::Tensor NumbersOf(const std::vector<int>& n) {
@@ -215,6 +278,33 @@ TEST(LeftSo, OnlyWhereTheGoldenHasWhatWasLeft) {
   left.left[ContentKey(dump.leaves[0])] = {.golden = 12345, .error = 1e-7, .bound = 1e-6};
   const Runs runs(Takes(mine), Takes(other), left);
   EXPECT_NE(runs.relations.of(runs.target.Takes(0)[0].value).proof, Proof::kLeftSo);
+}
+
+TEST(LeftSo, InTheOrderInWhichItWasLeft) {
+  const Elements mine = test::Random(16, 1), other = test::Random(16, 2);
+  const Dump t = Takes(mine), g = Takes(other);
+  for (const bool in_order : {true, false}) {
+    Carried left;
+    left.left[ContentKey(t.leaves[0])] = {
+        .golden = ContentKey(g.leaves[0]), .error = 1e-7, .bound = 1e-6, .in_order = in_order};
+    const Runs runs(Takes(mine), Takes(other), left);
+    const Relation& r = runs.relations.of(runs.target.Takes(0)[0].value);
+    EXPECT_EQ(r.proof, Proof::kLeftSo);
+    EXPECT_EQ(r.strength, in_order ? Strength::kNear : Strength::kSame);
+  }
+}
+
+TEST(BeganSo, AWeightThatIsNearBeforeAnyCallTakesIt) {
+  const TemporaryFolder folder;
+  const Elements weight = test::Random(16, 1);
+  const auto began = [&](float factor) {
+    const Elements mine = test::Map(weight, [factor](float v) { return factor * v; });
+    const Runs runs(Takes(mine, &folder), Takes(weight));
+    return runs.relations.of(runs.target.Takes(0)[0].value);
+  };
+  EXPECT_EQ(began(1 + 2e-7F).proof, Proof::kBeganSo);
+  EXPECT_EQ(began(1 + 2e-7F).strength, Strength::kNear);
+  EXPECT_EQ(began(1.01F).strength, Strength::kNone);
 }
 
 // The number by which the golden's result is to be multiplied.

@@ -71,5 +71,42 @@ TEST(Padding, RowsThatDifferAmongThemselvesAreNoPadding) {
   for (const CallId call : {0, 1}) EXPECT_EQ(single.Result(call).strength, Strength::kNone);
 }
 
+TEST(Padding, ZerosBesideOtherRowsAreNoPadding) {
+  const Matrix x = Matrix::Random(6, 1), y = Matrix::Random(6, 2);
+  const std::vector<float> zeros(2 * kColumns, 0.0F);
+  Matrix other = x;  // the same moments
+  std::swap(other.x[3], other.x[3 + 2 * kColumns]);
+  const Runs runs(Padded(Longer(other, zeros), Longer(y, zeros)), Padded(x, y));
+  EXPECT_EQ(runs.Result(0).strength, Strength::kNone);
+  EXPECT_EQ(runs.Result(1).proof, Proof::kPadded);
+}
+
+// Statistics that do not fit the sketch, as a damaged file has them.
+TEST(Padding, TheRangeOfTheLongerHoldsThatOfTheShorter) {
+  const Matrix x = Matrix::Random(6, 1), y = Matrix::Random(6, 2), bias = Matrix::Random(1, 3);
+  const std::vector<float> zeros(2 * kColumns, 0.0F);
+  std::vector<float> biases = bias.x;
+  biases.insert(biases.end(), bias.x.begin(), bias.x.end());
+  Dump golden = Padded(x, y);
+  golden.leaves.back().max_value *= 2;
+  const Runs runs(Padded(Longer(x, zeros), Longer(y, biases)), std::move(golden));
+  EXPECT_EQ(runs.Result(1).strength, Strength::kNone);
+}
+
+// Of statistics alone, too: that sums agree says that its elements are there, whatever their order.
+TEST(Padding, IsNotDoubtfulWithoutSketches) {
+  const auto padded = [](const Matrix& rows) {
+    DumpBuilder b;
+    b.Call("Torch.mul.0.forward").In(Matrix::Random(rows.rows(), 7).Recorded());
+    b.Out(rows.Recorded());
+    CountZeros(b, rows);
+    return b.Take();
+  };
+  const Matrix x = Matrix::Random(6, 1);
+  const Runs runs(padded(Longer(x, std::vector<float>(2 * kColumns, 0.0F))), padded(x));
+  EXPECT_EQ(runs.Result(0).proof, Proof::kPadded);
+  EXPECT_FALSE(runs.Result(0).doubtful);
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations
