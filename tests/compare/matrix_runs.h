@@ -97,8 +97,8 @@ struct Runs {
   Carried before;
   Proofs proofs;
   Relations relations;
-  Runs(Dump t, Dump g, Carried left = {})
-      : c(test::MustCompare(std::move(t), std::move(g))),
+  Runs(Dump t, Dump g, Carried left = {}, const CompareOptions& options = {})
+      : c(test::MustCompare(std::move(t), std::move(g), options)),
         content(ContentOf(c)),
         target(c, Side::kTarget, *content, &paths),
         golden(c, Side::kGolden, *content, &paths),

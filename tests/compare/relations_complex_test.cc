@@ -103,6 +103,14 @@ TEST(ComplexPairs, MayBeOffByRoundingAlone) {
   EXPECT_EQ(strength(1e-3F), Strength::kNone);
 }
 
+TEST(ComplexPairs, AreNotRelatedWhereBitsDecide) {
+  const Matrix x = Matrix::Random(kRows, 2);
+  const CompareOptions exact{.exactness = Exactness::kExact};
+  const Runs pairs(MakesPairs("Torch.g.0.forward", x, true),
+                   MakesPairs("Torch.g.0.forward", x, false), {}, exact);
+  EXPECT_EQ(pairs.Result(1).strength, Strength::kNone);
+}
+
 // What is made of pairs that are the golden's, in a dump without sketches of these rows.
 Dump Viewed(const char* name, const Matrix& pairs, const Matrix& made, bool viewed) {
   DumpBuilder b;
