@@ -439,7 +439,9 @@ std::optional<Relation> Relations::AsAnyPairs(ValueId v, ValueId w, double bound
   constexpr int kMostOfNorm = 64;  // values of nearly the same norm that are looked at
   const Value& value = t.values[v];
   const Moments& m = value.moments;
-  if (!value.IsFloat() || !m.known || m.norm == 0 || !std::isfinite(m.norm)) return std::nullopt;
+  if (!(IsComplex(value) || complex_there_) || !value.IsFloat() || !m.known || m.norm == 0 ||
+      !std::isfinite(m.norm))
+    return std::nullopt;
   if (w != kNoId) {
     if (auto there = AsPairs(v, w, bound)) return there;
   }

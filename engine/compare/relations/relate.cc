@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
 
 namespace msprobe::compare::relations {
 namespace {
@@ -97,6 +98,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
     const Value& value = g.values[w];
     if (value.plain || !value.moments.known || !std::isfinite(value.moments.norm)) continue;
     const Moments& m = value.moments;
+    complex_there_ |= RoundingOf(value.dtype).kind == NumberKind::kComplex;
     by_norm_[m.n].push_back({m.norm, m.high, m.low, w, value.dtype.dtype()});
     by_elements_[ElementsKey(value.moments)].push_back(w);
     if (const Mask mask = MaskOf(value); mask.coding != Mask::kNone)

@@ -261,11 +261,12 @@ class Relations {
   };
   std::unordered_map<ValueId, Arrival> arrivals_;  // what the step before knew of them
   std::unordered_map<uint64_t, Beside> beside_;
-  double coarsest_ = 0;        // rounding of a result of a run
-  CallId first_backward_ = 0;  // of the target; the number of its calls: there is none
-  CallId first_update_ = 0;    // of an optimizer, the same
-  bool arrives_near_ = false;  // the step before left weights near, and not equal
-  struct OfUpdate {            // of the optimizer's entry that was asked for last
+  double coarsest_ = 0;         // rounding of a result of a run
+  CallId first_backward_ = 0;   // of the target; the number of its calls: there is none
+  CallId first_update_ = 0;     // of an optimizer, the same
+  bool complex_there_ = false;  // the golden has complex numbers
+  bool arrives_near_ = false;   // the step before left weights near, and not equal
+  struct OfUpdate {             // of the optimizer's entry that was asked for last
     int32_t record = -1;
     double error = 0;
     int32_t step = -1;  // of the log
