@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/compare/model/record_keys.h"
-#include "engine/compare/relations/moments.h"
+#include "engine/compare/relations/values/moments.h"
 #include "engine/model/text_arena.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/compare/matrix_runs.h"

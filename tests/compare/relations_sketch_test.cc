@@ -6,7 +6,7 @@
 #include <functional>
 #include <random>
 
-#include "engine/compare/relations/sketch.h"
+#include "engine/compare/relations/values/sketch.h"
 #include "engine/kernels/sketch.h"
 #include "engine/model/sketch_text.h"
 #include "tests/compare/dump_builder.h"

@@ -11,8 +11,8 @@
 #include "engine/compare/proofs/check.h"
 #include "engine/compare/relations/decide.h"
 #include "engine/compare/relations/expose.h"
-#include "engine/compare/relations/graph.h"
 #include "engine/compare/relations/relate.h"
+#include "engine/compare/relations/values/graph.h"
 #include "tests/compare/dump_builder.h"
 #include "tests/compare/recorded.h"
 

@@ -10,7 +10,7 @@
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/proofs/figures.h"
 #include "engine/compare/proofs/growth.h"
-#include "engine/compare/relations/graph.h"
+#include "engine/compare/relations/values/graph.h"
 
 namespace msprobe::compare {
 namespace {

@@ -9,7 +9,7 @@
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/model/proofs.h"
 #include "engine/compare/relations/carried.h"
-#include "engine/compare/relations/graph.h"
+#include "engine/compare/relations/values/graph.h"
 
 namespace msprobe::compare {
 

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "engine/compare/relations/moments.h"
+#include "engine/compare/relations/values/moments.h"
 
 namespace msprobe::compare::relations {
 

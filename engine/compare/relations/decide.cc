@@ -14,8 +14,8 @@
 #include "engine/compare/relations/answer.h"
 #include "engine/compare/relations/common_factor.h"
 #include "engine/compare/relations/expose.h"
-#include "engine/compare/relations/graph.h"
 #include "engine/compare/relations/relate.h"
+#include "engine/compare/relations/values/graph.h"
 
 namespace msprobe::compare::relations {
 namespace {

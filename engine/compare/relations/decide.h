@@ -6,8 +6,8 @@
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/model/proofs.h"
 #include "engine/compare/relations/carried.h"
-#include "engine/compare/relations/graph.h"
 #include "engine/compare/relations/left_gradients.h"
+#include "engine/compare/relations/values/graph.h"
 
 namespace msprobe::compare::relations {
 

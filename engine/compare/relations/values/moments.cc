@@ -1,4 +1,4 @@
-#include "engine/compare/relations/moments.h"
+#include "engine/compare/relations/values/moments.h"
 
 #include <algorithm>
 #include <cmath>

@@ -24,9 +24,9 @@
 
 #include "engine/compare/judge/operation_facts.h"
 #include "engine/compare/model/comparison.h"
-#include "engine/compare/relations/lists.h"
-#include "engine/compare/relations/moments.h"
-#include "engine/compare/relations/sketch.h"
+#include "engine/compare/relations/values/lists.h"
+#include "engine/compare/relations/values/moments.h"
+#include "engine/compare/relations/values/sketch.h"
 
 namespace msprobe::compare::relations {
 

@@ -1,4 +1,4 @@
-#include "engine/compare/relations/graph.h"
+#include "engine/compare/relations/values/graph.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,11 +1,11 @@
-#include "engine/compare/relations/sketch.h"
+#include "engine/compare/relations/values/sketch.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
 
-#include "engine/compare/relations/moments.h"
+#include "engine/compare/relations/values/moments.h"
 #include "engine/kernels/phase.h"
 
 namespace msprobe::compare::relations {

@@ -8,7 +8,7 @@
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_names.h"
-#include "engine/compare/relations/graph.h"
+#include "engine/compare/relations/values/graph.h"
 
 namespace msprobe::compare::relations {
 
