@@ -1,5 +1,5 @@
 // Complex numbers beside the pairs of real ones with which another run computes
-// (engine/compare/relations/parts.cc).
+// (engine/compare/relations/forms.cc).
 #include <gtest/gtest.h>
 
 #include <cmath>

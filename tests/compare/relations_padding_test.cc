@@ -1,4 +1,4 @@
-// A batch that one run pads more than the other (engine/compare/relations/parts.cc).
+// A batch that one run pads more than the other (engine/compare/relations/forms.cc).
 #include <gtest/gtest.h>
 
 #include <algorithm>

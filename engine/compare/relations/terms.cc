@@ -1,0 +1,196 @@
+// What an error is relative to (error_model.cc): the size of the terms that were added up to a value, and
+// the coarsest rounding on the way to it.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/compare/model/record_keys.h"
+#include "engine/compare/relations/relate.h"
+
+namespace msprobe::compare::relations {
+
+double Relations::Terms(ValueId v) const { return terms_[v] >= 0 ? terms_[v] : Rms(v); }
+
+double Relations::Ratio(ValueId v) const { return Rms(v) > 0 ? Terms(v) / Rms(v) : 0; }
+
+double Relations::Coarse(ValueId v) const {
+  return coarse_[v] >= 0 ? coarse_[v] : t.values[v].roundoff;
+}
+
+// The coarsest rounding on the way to a value, in both runs, since the bits were equal.
+double Relations::CoarseOf(ValueId v) const {
+  const Relation& r = of(v);
+  double coarse = t.values[v].roundoff;
+  if (r.strength == Strength::kEqual) return coarse;
+  if (r.golden != kNoId) coarse = std::max(coarse, g.values[r.golden].roundoff);
+  const std::vector<ValueId> inputs = t.InputsOf(v, /*saved=*/true);
+  if (coarsest_ > coarse && IsUnseen(v, inputs) && IsOfAnyDtype(v)) return coarsest_;
+  for (const ValueId w : inputs) {
+    if (of(w).proof != Proof::kNotTried) coarse = std::max(coarse, Coarse(w));
+  }
+  return coarse;
+}
+
+// What is known of a value now is used by those that are made of it.
+void Relations::Settle(ValueId v) {
+  terms_[v] = std::max(Rms(v), TermsOf(v));
+  coarse_[v] = CoarseOf(v);
+}
+
+// The size of the terms that were added up to a value, beside its own size: much larger where terms
+// cancel. 0: it is no sum that is known.
+double Relations::TermsOf(ValueId v) const {
+  const Value& value = t.values[v];
+  const double n = static_cast<double>(value.moments.n);
+  if (n == 0 || !value.IsFloat()) return 0;
+  if (!t.PartsOf(v).empty() || value.maker == kNoId) {
+    const auto arrival = arrivals_.find(v);
+    double terms = arrival == arrivals_.end() || arrival->second.left == nullptr
+                       ? 0
+                       : arrival->second.left->terms;
+    for (const ValueId w : t.InputsOf(v, false)) {
+      const double rows = static_cast<double>(t.values[w].moments.n) / n;
+      terms = std::max(terms, Terms(w) * std::sqrt(std::max(rows, 1.0)));
+    }
+    const bool listed = value.maker != kNoId && t.calls[value.maker].kind == CallKind::kGradients;
+    return listed && !t.HasOperations()
+               ? std::max(terms, TermsOfParameter(value, t.calls[value.maker]))
+               : terms;
+  }
+  const Call& call = t.calls[value.maker];
+  if (call.kind == CallKind::kGradients) {  // a bias is a sum over the same rows as the weight
+    double size = 0;
+    for (const Port& port : t.Makes(value.maker)) size = std::max(size, Rms(port.value));
+    return std::max(size, TermsOfParameter(value, call));
+  }
+  if (call.kind == CallKind::kUpdate) return TermsOfUpdate(v, call);
+  Arguments arguments;
+  for (const Port& port : t.Takes(value.maker)) {
+    const Value& argument = t.values[port.value];
+    if (!argument.IsFloat() || argument.moments.n == 0 || port.value == v) continue;
+    if (arguments.number++ == 0) arguments.first = port.value;
+    arguments.terms = std::max(arguments.terms, Terms(port.value));
+    arguments.rows = std::max(arguments.rows, static_cast<double>(argument.moments.n) / n);
+    arguments.size = std::max(arguments.size, Rms(port.value));
+    arguments.ratio = std::max(arguments.ratio, Ratio(port.value));
+  }
+  if (arguments.number == 0) return 0;
+  // A running mean is a sum of what is normalised, which may cancel; a variance has no negative element.
+  if (t.made[value.port].changed && call.facts->kind == OperationClass::kNormalisation &&
+      value.moments.low < 0)
+    return Terms(arguments.first);
+  return call.IsBackward() ? TermsOfBackward(v, call, arguments)
+                           : TermsOfForward(v, *call.facts, arguments);
+}
+
+double Relations::TermsOfForward(ValueId v, const OperationFacts& facts,
+                                 const Arguments& arguments) const {
+  switch (facts.kind) {
+    case OperationClass::kKeeps:
+    case OperationClass::kSum:
+      return arguments.terms;
+    case OperationClass::kScaling:
+      return arguments.number == 1 ? arguments.ratio * Rms(v) : 0;
+    case OperationClass::kTakes:
+    case OperationClass::kElementwise:
+      return arguments.ratio * Rms(v);
+    case OperationClass::kReduction: {
+      const double root = std::sqrt(arguments.rows);
+      return Rms(arguments.first) * (facts.is_mean ? 1 / root : root);
+    }
+    default:
+      return facts.exchanges ? arguments.terms : 0;
+  }
+}
+
+// A gradient of a parameter of a module whose operations are not recorded: over all rows, what arrives
+// at the module is multiplied by what goes in or comes out, and added up.
+double Relations::TermsOfParameter(const Value& value, const Call& gradients) const {
+  if (!backward_of_) {
+    backward_of_.emplace();
+    for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
+      if (t.calls[id].kind == CallKind::kModuleBackward) (*backward_of_)[t.calls[id].path] = id;
+    }
+  }
+  const auto found = backward_of_->find(gradients.path);
+  if (found == backward_of_->end() || t.calls[found->second].forward == kNoId) return 0;
+  const CallId forward = t.calls[found->second].forward;
+  double saved = 0, terms = 0;
+  for (const auto ports : {t.Takes(forward), t.Makes(forward)}) {
+    for (const Port& port : ports) {
+      if (!t.IsWeight(port.value) && !port.changed) saved = std::max(saved, Rms(port.value));
+    }
+  }
+  const double n = static_cast<double>(std::max<int64_t>(value.moments.n, 1));
+  for (const Port& port : t.Takes(found->second)) {
+    const double rows = static_cast<double>(t.values[port.value].moments.n) / n;
+    if (rows >= 1) terms = std::max(terms, Terms(port.value) * saved * std::sqrt(rows));
+  }
+  return terms;
+}
+
+// The size of what a normalisation multiplies by `n` weights: 1, or more where it takes statistics of before.
+double Relations::NormalisedSize(CallId forward, int64_t n) const {
+  double weight = 0, made = 0;
+  for (const Port& port : t.Takes(forward)) {
+    const Value& taken = t.values[port.value];
+    if (taken.IsFloat() && taken.moments.n == n) weight = std::max(weight, Rms(port.value));
+  }
+  for (const Port& port : t.Makes(forward)) {
+    if (!port.changed) made = std::max(made, Rms(port.value));
+  }
+  return weight > 0 ? std::max(1.0, made / weight) : 1;
+}
+
+// How much a normalisation enlarges what differs between the elements that it takes.
+double Relations::SlopeOf(CallId forward) const {
+  const auto spread = [this](std::span<const Port> ports) {
+    for (const Port& port : ports) {
+      const Moments& m = t.values[port.value].moments;
+      if (!port.changed && m.known)
+        return std::sqrt(std::max(m.Rms() * m.Rms() - m.mean * m.mean, 0.0));
+    }
+    return 0.0;
+  };
+  const double taken = spread(t.Takes(forward));
+  return taken > 0 ? spread(t.Makes(forward)) / taken : 0;
+}
+
+double Relations::TermsOfBackward(ValueId v, const Call& call, const Arguments& arguments) const {
+  if (call.forward == kNoId) return 0;
+  if (arguments.rows <= 1) {
+    switch (t.calls[call.forward].facts->kind) {
+      case OperationClass::kKeeps:
+      case OperationClass::kSum:
+      case OperationClass::kTakes:
+      case OperationClass::kScaling:
+      case OperationClass::kElementwise:
+        return arguments.ratio * Rms(v);
+      case OperationClass::kNormalisation:  // what is the same in all elements is taken away
+        return arguments.terms * SlopeOf(call.forward);
+      default:
+        return 0;
+    }
+  }
+  double saved = 1;
+  const OperationClass kind = t.calls[call.forward].facts->kind;
+  if (kind == OperationClass::kNormalisation)
+    saved = NormalisedSize(call.forward, t.values[v].moments.n);
+  if (kind == OperationClass::kContraction && t.values[v].shape.extents().size() > 1) {
+    saved = 0;
+    for (const Port& port : t.Takes(call.forward)) saved = std::max(saved, Rms(port.value));
+  }
+  return arguments.terms * saved * std::sqrt(arguments.rows);
+}
+
+double Relations::TermsOfUpdate(ValueId v, const Call& call) const {
+  const Record& record = t.dump.records[call.record];
+  const std::string_view place = LeafPlace(t.dump.leaves[t.made[t.values[v].port].leaf], record);
+  if (place.find("weights.") != std::string_view::npos) return 0;
+  for (const Port& port : t.Takes(t.values[v].maker)) {
+    if (LeafPlace(t.dump.leaves[port.leaf], record).starts_with("gradients."))
+      return Rms(v) * std::pow(Ratio(port.value), place.ends_with("sq") ? 2 : 1);
+  }
+  return 0;
+}
+
+}  // namespace msprobe::compare::relations
