@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -24,6 +25,7 @@
 #include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/judge/operation_facts.h"
+#include "engine/compare/layouts/join_both.h"
 #include "engine/compare/layouts/join_ranks.h"
 #include "engine/compare/measure/measure_tensors.h"
 #include "engine/compare/relations/carried.h"
@@ -314,8 +316,8 @@ class CompareVerb : public Verb {
 
   // What cannot be asked of ranks that are joined.
   Status CheckJoined(const std::vector<DumpPair>& pairs) const {
-    const auto joined = [](const DumpPair& pair) { return !pair.joined.empty(); };
-    if (std::none_of(pairs.begin(), pairs.end(), joined)) return Status::Ok();
+    if (std::none_of(pairs.begin(), pairs.end(), std::mem_fn(&DumpPair::is_joined)))
+      return Status::Ok();
     if (exact_) {
       return InvalidArgument("--exact cannot be combined with ranks that are joined")
           .Hint("leave --exact out: another layout adds numbers up in another order");
@@ -379,20 +381,31 @@ class CompareVerb : public Verb {
         options->mapped_counts ? left : std::min(options->max_resident_tensor_bytes, left);
   }
 
+  Result<std::pair<Dump, Dump>> JoinSides(const DumpPair& pair, MemoryBudget* memory,
+                                          std::vector<std::string>* notes) const {
+    using compare::layouts::JoinBoth, compare::layouts::JoinRanks;
+    MSPROBE_ASSIGN_OR_RETURN(auto target_ranks, DumpFlags::ReadRanks(pair.target_ranks, memory));
+    MSPROBE_ASSIGN_OR_RETURN(auto golden_ranks, DumpFlags::ReadRanks(pair.golden_ranks, memory));
+    if (!target_ranks.empty() && !golden_ranks.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(auto joined, JoinBoth({pair.target, std::move(target_ranks)},
+                                                     {pair.golden, std::move(golden_ranks)}));
+      *notes = std::move(joined.notes);
+      return std::pair(std::move(joined.target), std::move(joined.golden));
+    }
+    const bool joins_target = !target_ranks.empty();
+    MSPROBE_ASSIGN_OR_RETURN(Dump one, dumps_.Read(!joins_target, pair, memory));
+    MSPROBE_ASSIGN_OR_RETURN(auto joined,
+                             JoinRanks(std::move(joins_target ? target_ranks : golden_ranks), one,
+                                       joins_target ? pair.target : pair.golden));
+    *notes = std::move(joined.notes);
+    return joins_target ? std::pair(std::move(joined.dump), std::move(one))
+                        : std::pair(std::move(one), std::move(joined.dump));
+  }
+
   // The dumps of both sides; of a side with several ranks the dump that they were joined to.
   Result<std::pair<Dump, Dump>> ReadSides(const DumpPair& pair, MemoryBudget* memory,
                                           std::vector<std::string>* notes) const {
-    if (!pair.joined.empty()) {
-      MSPROBE_ASSIGN_OR_RETURN(Dump one, dumps_.Read(!pair.joins_target, pair, memory));
-      MSPROBE_ASSIGN_OR_RETURN(auto ranks, dumps_.ReadRanks(pair, memory));
-      MSPROBE_ASSIGN_OR_RETURN(
-          compare::layouts::JoinedRun joined,
-          compare::layouts::JoinRanks(std::move(ranks), one,
-                                      pair.joins_target ? pair.target : pair.golden));
-      *notes = std::move(joined.notes);
-      return pair.joins_target ? std::pair(std::move(joined.dump), std::move(one))
-                               : std::pair(std::move(one), std::move(joined.dump));
-    }
+    if (pair.is_joined()) return JoinSides(pair, memory, notes);
     std::optional<Result<Dump>> sides[2];
     const auto read = [&](size_t i) { sides[i] = dumps_.Read(i == 0, pair, memory); };
     // With two cores the two dumps are read at the same time, one on each core. With more cores one
@@ -425,7 +438,7 @@ class CompareVerb : public Verb {
     LimitTensors(memory->left(), &options);
     options.carried = carried_.Of(pair.rank);
     // Another layout adds numbers up in another order.
-    if (!pair.joined.empty()) options.exactness = compare::Exactness::kTolerant;
+    if (pair.is_joined()) options.exactness = compare::Exactness::kTolerant;
     Result<compare::Comparison> comparison = compare::CompareWithRepeats(
         std::move(target), std::move(golden), options, std::move(repeats));
     if (comparison.ok()) {

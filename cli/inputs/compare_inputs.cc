@@ -11,6 +11,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/threads.h"
+#include "engine/compare/layouts/other_layout.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/tag_folder.h"
 #include "engine/model/memory_budget.h"
@@ -216,10 +217,12 @@ class Pairing {
       }
       MSPROBE_RETURN_IF_ERROR(Select(options_.ranks, "rank", side->path, options_, found, &out_));
     }
-    if (options_.join && !options_.common && !options_.ranks &&
-        (a.size() == 1) != (b.size() == 1)) {
-      Join(step, a, b);
-      return Status::Ok();
+    if (options_.join && !options_.common && !options_.ranks) {
+      MSPROBE_ASSIGN_OR_RETURN(const bool joins, IsOtherLayout(a, b));
+      if (joins) {
+        Join(step, a, b);
+        return Status::Ok();
+      }
     }
     if (options_.by_order && HaveNoneInCommon(ranks, golden_ranks)) {
       // Both are sorted.
@@ -238,16 +241,35 @@ class Pairing {
     return Status::Ok();
   }
 
+  // Whether the ranks of the two sides are no pairs. All steps of a run have one layout.
+  Result<bool> IsOtherLayout(const std::vector<dump::DumpLocation>& a,
+                             const std::vector<dump::DumpLocation>& b) {
+    if (a.size() != b.size()) return true;
+    if (!other_layout_) {
+      const auto paths_of = [](const std::vector<dump::DumpLocation>& dumps) {
+        std::vector<std::string> paths;
+        for (const dump::DumpLocation& dump : dumps) paths.push_back(dump.path);
+        return paths;
+      };
+      // What cannot be read is reported where it is compared.
+      const Result<bool> found = compare::layouts::AreOtherLayouts(paths_of(a), paths_of(b));
+      other_layout_ = found.ok() && *found;
+    }
+    return *other_layout_;
+  }
+
   void Join(int step, const std::vector<dump::DumpLocation>& a,
             const std::vector<dump::DumpLocation>& b) {
-    const bool target = a.size() > 1;
-    DumpPair pair{.target = target ? target_.path : a[0].path,
-                  .golden = target ? b[0].path : golden_.path,
-                  .step = step,
-                  .joins_target = target};
-    for (const dump::DumpLocation& dump : target ? a : b)
-      pair.joined.push_back({dump.rank, dump.path});
-    out_.pairs.push_back(std::move(pair));
+    const auto ranks_of = [](const std::vector<dump::DumpLocation>& dumps) {
+      std::vector<DumpPair::RankPath> ranks;
+      for (const dump::DumpLocation& dump : dumps) ranks.push_back({dump.rank, dump.path});
+      return dumps.size() > 1 ? ranks : std::vector<DumpPair::RankPath>();
+    };
+    out_.pairs.push_back({.target = a.size() > 1 ? target_.path : a[0].path,
+                          .golden = b.size() > 1 ? golden_.path : b[0].path,
+                          .step = step,
+                          .target_ranks = ranks_of(a),
+                          .golden_ranks = ranks_of(b)});
   }
 
   void Add(int step, int rank, const dump::DumpLocation& target, const dump::DumpLocation& golden) {
@@ -258,6 +280,7 @@ class Pairing {
 
   Side target_, golden_;
   const PairOptions& options_;
+  std::optional<bool> other_layout_;
   PairedDumps out_;
 };
 
@@ -291,7 +314,9 @@ Result<PairedDumps> PairDumps(const std::string& target, const std::string& gold
 
 uint64_t FileSizes(const DumpPair& pair) {
   uint64_t size = FileSize(DumpFileOf(pair.target)) + FileSize(DumpFileOf(pair.golden));
-  for (const DumpPair::RankPath& rank : pair.joined) size += FileSize(DumpFileOf(rank.path));
+  for (const auto* ranks : {&pair.target_ranks, &pair.golden_ranks}) {
+    for (const DumpPair::RankPath& rank : *ranks) size += FileSize(DumpFileOf(rank.path));
+  }
   return size;
 }
 

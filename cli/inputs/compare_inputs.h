@@ -20,14 +20,14 @@ struct DumpPair {
   int rank = -1;               // -1: not distributed, or one dump a side
   bool debug_save = false;     // debug.json files
   int step = -1;               // -1: one step a side
-  // Where one side is one process and the other several, which are compared as one run: the dumps of the
-  // several, by rank. `target` or `golden` is then the folder of the run.
+  // Of a side with several processes that are compared as one run: their dumps, by rank. `target` or
+  // `golden` is then the folder of the run.
   struct RankPath {
     int rank = -1;
     std::string path;
   };
-  std::vector<RankPath> joined;
-  bool joins_target = true;  // false: the golden has several ranks
+  std::vector<RankPath> target_ranks, golden_ranks;
+  bool is_joined() const { return !target_ranks.empty() || !golden_ranks.empty(); }
 };
 
 struct PairedDumps {
@@ -39,7 +39,7 @@ struct PairOptions {
   std::optional<std::vector<int64_t>> ranks, steps;  // only these
   bool by_order = false;  // when no rank's number is on both sides (process ids): pair by order
   bool common = false;    // steps and ranks that only one side has are left out; false: an error
-  // One process against several: these are joined (compare/layouts/join_ranks.h); false: an error.
+  // Sides that do not have as many ranks: these are joined (compare/layouts); false: an error.
   bool join = false;
 };
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/command_line/flags.h"
 #include "cli/inputs/compare_inputs.h"
@@ -37,13 +38,13 @@ class DumpFlags {
     return dump::ReadDump(is_target ? pair.target : pair.golden, budget, options);
   }
 
-  // Reads the side that has several ranks.
-  Result<std::deque<compare::layouts::RankDump>> ReadRanks(const DumpPair& pair,
-                                                           MemoryBudget* budget) const {
+  // Reads a side that has several ranks.
+  static Result<std::deque<compare::layouts::RankDump>> ReadRanks(
+      const std::vector<DumpPair::RankPath>& paths, MemoryBudget* budget) {
     ReadOptions options;
     options.tensor_folder = "";
     std::deque<compare::layouts::RankDump> ranks;
-    for (const DumpPair::RankPath& rank : pair.joined) {
+    for (const DumpPair::RankPath& rank : paths) {
       MSPROBE_ASSIGN_OR_RETURN(Dump dump, dump::ReadDump(rank.path, budget, options));
       ranks.push_back({rank.rank, std::move(dump)});
     }

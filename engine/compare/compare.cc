@@ -154,10 +154,15 @@ void NoteJoined(Comparison* c) {
   for (size_t i = 0; i < c->rows.size(); ++i) {
     const Row& row = c->rows[i];
     const JoinedLeaf* joined = row.target >= 0 ? c->target.JoinedOf(row.target) : nullptr;
-    if (joined == nullptr && row.golden >= 0) joined = c->golden.JoinedOf(row.golden);
-    if (joined == nullptr) continue;
+    const JoinedLeaf* golden = row.golden >= 0 ? c->golden.JoinedOf(row.golden) : nullptr;
     std::string& note = c->notes[i];
-    note += fmt::format("{}{}", note.empty() ? "" : "; ", joined->how);
+    const auto add = [&note](std::string_view side, std::string_view how) {
+      note += fmt::format("{}{}{}", note.empty() ? "" : "; ", side, how);
+    };
+    if (joined != nullptr) add("", joined->how);
+    const bool both = joined != nullptr && golden != nullptr;
+    if (golden != nullptr && !(both && golden->how == joined->how))
+      add(both ? "golden: " : "", golden->how);
   }
 }
 

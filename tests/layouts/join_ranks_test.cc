@@ -1,8 +1,14 @@
 // Two ranks that compute what one process computes, compared with it (engine/compare/layouts/join_ranks.h).
 #include "engine/compare/layouts/join_ranks.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <numeric>
+
+#include "engine/compare/layouts/join_both.h"
 #include "engine/compare/layouts/joined_calls.h"
 #include "engine/compare/layouts/module_names.h"
 #include "engine/compare/report/report_json.h"
@@ -179,6 +185,116 @@ TEST(JoinRanks, DumpsWithoutNumbersAreRefused) {
     ranks.push_back(
         {rank, DumpBuilder().Call("Torch.f.0.forward").Out(test::Tensor().NoStats()).Take()});
   EXPECT_FALSE(JoinRanks(std::move(ranks), Golden(), "runs/target").ok());
+}
+
+// One of `ranks` processes.
+Block OfRankOf(int rank, int ranks) {
+  const int64_t size = 8 / ranks, begin = size * rank;
+  const Array sum = kAddend0.Plus(kAddend1);
+  // The addends of each layout are others.
+  Array made = kAddend0.Times(1.0F / static_cast<float>(ranks)).Plus(kAddend1, rank == 0 ? 1 : 0);
+  for (size_t i = 0; i < made.x.size(); ++i) {
+    if (i % static_cast<size_t>(ranks) == static_cast<size_t>(rank)) made.x[i] += 0.5F;
+    if (i % static_cast<size_t>(ranks) == static_cast<size_t>((rank + 1) % ranks))
+      made.x[i] -= 0.5F;
+  }
+  return {kHidden.Part(1, begin, begin + size),
+          kFirst.Part(0, begin, begin + size),
+          kSecond.Part(1, begin, begin + size),
+          made,
+          sum,
+          kX.Plus(sum)};
+}
+
+RanksOfSide SideOf(int ranks, const std::map<int, Block>& others = {}, bool draws = false) {
+  RanksOfSide side{.path = fmt::format("runs/tp{}", ranks), .ranks = {}};
+  std::vector<int> all(static_cast<size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  const std::string group = fmt::format("[{}]", fmt::join(all, ", "));
+  for (const int rank : all) {
+    const auto other = others.find(rank);
+    DumpBuilder b =
+        Recorded(other == others.end() ? OfRankOf(rank, ranks) : other->second, /*reduces=*/true);
+    if (draws) {
+      b.Call("Torch.rand.0.forward").At("train.py", 9, "torch.rand(3)");
+      Out(b, Array::Random({3}, static_cast<unsigned>(rank + 100 * ranks)));
+    }
+    Dump dump = b.Take();
+    for (ProcessGroup& each : dump.groups) each.ranks = dump.arena.emplace_back(group);
+    dump.provenance.emplace_back("parallel",
+                                 fmt::format(R"({{"groups": [{{"ranks": {}}}]}})", group));
+    side.ranks.push_back({rank, std::move(dump)});
+  }
+  return side;
+}
+
+Compared CompareSides(RanksOfSide target, RanksOfSide golden) {
+  Result<JoinedSides> joined = JoinBoth(std::move(target), std::move(golden));
+  EXPECT_TRUE(joined.ok()) << joined.status().ToString();
+  CompareOptions options;
+  options.exactness = Exactness::kTolerant;
+  return {test::MustCompare(std::move(joined->target), std::move(joined->golden), options),
+          std::move(joined->notes)};
+}
+
+TEST(JoinBoth, TwoRightLayoutsAreCalm) {
+  const Compared compared = CompareSides(SideOf(2), SideOf(4));
+  EXPECT_EQ(compared.first(), "");
+  EXPECT_EQ(compared.notes[0],
+            "target: 2 ranks were joined to one run: 5 values are whole on each rank that has "
+            "them, 6 are joined of shards, 2 are sums over ranks");
+  EXPECT_EQ(compared.notes[1],
+            "golden: 4 ranks were joined to one run: 5 values are whole on each rank that has "
+            "them, 6 are joined of shards, 2 are sums over ranks");
+}
+
+// A side of which one rank is wrong: all ranks get the wrong sum.
+RanksOfSide WrongSideOf(int ranks, int rank, Block wrong) {
+  wrong.made = wrong.made.Times(2);
+  const Array sum = kAddend0.Plus(kAddend1).Plus(OfRankOf(rank, ranks).made);
+  std::map<int, Block> blocks;
+  for (int each = 0; each < ranks; ++each) {
+    Block block = each == rank ? wrong : OfRankOf(each, ranks);
+    block.sum = sum;
+    block.result = kX.Plus(sum);
+    blocks.emplace(each, std::move(block));
+  }
+  return SideOf(ranks, blocks);
+}
+
+TEST(JoinBoth, WhatOneRankScalesIsNamedWithTheRank) {
+  Block scaled = OfRankOf(3, 4);
+  scaled.scaled = 2;
+  const Compared compared = CompareSides(WrongSideOf(4, 3, scaled), SideOf(2));
+  EXPECT_EQ(compared.first(), "Tensor.__mul__.0.forward");
+  EXPECT_EQ(compared.c.first.ranks, std::vector<int32_t>({3}));
+}
+
+TEST(JoinBoth, AWrongShardIsNamedWithTheRanksOfBothSides) {
+  Block wrong = OfRankOf(1, 2);
+  wrong.hidden = wrong.hidden.Times(1.5F);
+  const Compared compared = CompareSides(WrongSideOf(2, 1, wrong), SideOf(4));
+  EXPECT_EQ(compared.first(), "Functional.linear.0.forward");
+  EXPECT_NE(compared.c.first.why.find("; joined: Shard(1) of ranks 0, 1; golden: joined: Shard(1) "
+                                      "of ranks 0, 1, 2, 3"),
+            std::string::npos)
+      << compared.c.first.why;
+}
+
+TEST(JoinBoth, WhatNothingRelatesIsNotCompared) {
+  // Each rank draws numbers of its own, which no result depends on.
+  const Compared compared = CompareSides(SideOf(2, {}, /*draws=*/true), SideOf(4, {}, true));
+  EXPECT_EQ(compared.first(), "");
+  EXPECT_EQ(compared.notes.back(),
+            "1 values are not compared: what the ranks of both sides hold does not tell the whole");
+}
+
+TEST(JoinBoth, SomeRanksOfARunAreRefused) {
+  RanksOfSide golden = SideOf(4);
+  golden.ranks.pop_back();
+  const Result<JoinedSides> joined = JoinBoth(SideOf(2), std::move(golden));
+  ASSERT_FALSE(joined.ok());
+  EXPECT_NE(joined.status().ToString().find("3 of 4 ranks"), std::string::npos);
 }
 
 StepWeight Weight(std::string name, std::string fingerprint) {

@@ -223,6 +223,24 @@ std::string_view PathOfModule(std::string_view api) {
                                             : api.substr(first + 1, last - first - 1);
 }
 
+std::vector<JoinedCall> WithoutTransfers(std::span<const RankRun> runs,
+                                         std::vector<JoinedCall> calls) {
+  std::vector<int32_t> place(calls.size(), -1);
+  std::vector<JoinedCall> kept;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const RankCall& of = calls[i].of.front();
+    const Dump& dump = *runs[of.run].dump;
+    const std::optional<Exchange> exchange = ExchangeOf(dump, dump.records[of.record]);
+    if (exchange && IsPointToPoint(*exchange)) continue;
+    place[i] = static_cast<int32_t>(kept.size());
+    kept.push_back(std::move(calls[i]));
+  }
+  for (JoinedCall& call : kept) {
+    if (call.forward >= 0) call.forward = place[call.forward];
+  }
+  return kept;
+}
+
 std::vector<JoinedCall> JoinCalls(std::span<const RankRun> runs) { return Order(runs).Sorted(); }
 
 }  // namespace msprobe::compare::layouts

@@ -38,6 +38,10 @@ struct JoinedCall {
 // disagree on an order, the lower rank's is kept.
 std::vector<JoinedCall> JoinCalls(std::span<const RankRun> runs);
 
+// Those that send nothing from one process to another: a single process makes no such calls.
+std::vector<JoinedCall> WithoutTransfers(std::span<const RankRun> runs,
+                                         std::vector<JoinedCall> calls);
+
 // "layers.0.fc" of "Module.layers.0.fc.Linear".
 std::string_view PathOfModule(std::string_view api);
 

@@ -274,6 +274,12 @@ void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, doubl
     Keep(index);
     return;
   }
+  for (const ValuePart& part : parts) {
+    const std::string_view allocation = runs_[part.run].dump->AllocationOf(part.leaf);
+    if (allocation.empty()) continue;
+    dump_.unwritten.push_back({at, allocation});
+    break;
+  }
   const JoinedNumbers n = JoinNumbers(layout, parts, runs_, whole, factor);
   leaf.shape = dump_.shapes.Of(whole.view());
   leaf.has_stats = n.known;

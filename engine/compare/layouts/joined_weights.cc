@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/compare/layouts/joined_numbers.h"
 #include "engine/compare/layouts/value_layout.h"
+#include "engine/compare/layouts/whole_shape.h"
 #include "engine/compare/model/record_keys.h"
+#include "engine/dump/read/weights_file.h"
 #include "engine/model/sketch_text.h"
 #include "engine/model/text_arena.h"
 
@@ -71,6 +74,8 @@ class WeightParts {
     }
   }
   std::span<const RankRun> runs() const { return runs_; }
+  const LayoutFacts& facts() const { return facts_; }
+  const std::map<std::string, std::vector<ValuePart>>& parts() const { return parts_; }
 
  private:
   static std::vector<RankRun> AsRuns(std::span<const RankRun> runs,
@@ -83,7 +88,7 @@ class WeightParts {
 
   const std::vector<RankRun> runs_;
   const LayoutFacts facts_;
-  std::unordered_map<std::string, std::vector<ValuePart>> parts_;
+  std::map<std::string, std::vector<ValuePart>> parts_;
   ShapePool shapes_;
 };
 
@@ -102,6 +107,51 @@ bool SameOrder(const JoinedNumbers& n, const StepWeight& golden) {
 }
 
 }  // namespace
+
+std::vector<StepWeight> WholeWeights(std::span<const RankRun> target,
+                                     std::span<const std::vector<StepWeight>> of_target,
+                                     std::span<const RankRun> golden,
+                                     std::span<const std::vector<StepWeight>> of_golden,
+                                     bool one_way) {
+  const WeightParts a(target, of_target), b(golden, of_golden);
+  std::vector<StepWeight> weights;
+  for (const auto& [name, parts] : a.parts()) {
+    const auto other = b.parts().find(name);
+    if (other == b.parts().end()) continue;
+    WholeShape whole = WholeOf(a.facts().Summarize(parts), b.facts().Summarize(other->second),
+                               {.one_way = one_way});
+    // The same shards on both sides, of a dimension that nobody knows.
+    if (!whole.known || !whole.ordered) continue;
+    StepWeight weight{.name = name};
+    weight.shape = std::move(whole.extents);
+    weights.push_back(std::move(weight));
+  }
+  return weights;
+}
+
+DividedWeights CompareDivisions(std::span<const std::string> target,
+                                std::span<const std::string> golden) {
+  const auto read = [](std::span<const std::string> paths) {
+    std::vector<std::vector<StepWeight>> weights(paths.size());
+    for (size_t i = 0; i < paths.size(); ++i) {
+      const std::string folder = IsDirectory(paths[i]) ? paths[i] : DirectoryName(paths[i]);
+      if (!dump::ReadStepWeights(folder, &weights[i]).ok()) weights[i].clear();
+    }
+    return weights;
+  };
+  const std::vector<RankRun> target_runs(target.size()), golden_runs(golden.size());
+  const WeightParts a(target_runs, read(target)), b(golden_runs, read(golden));
+  DividedWeights divided;
+  for (const auto& [name, parts] : a.parts()) {
+    const auto found = b.parts().find(name);
+    if (found == b.parts().end()) continue;
+    ++divided.all;
+    const HeldParts x = a.facts().Summarize(parts), y = b.facts().Summarize(found->second);
+    const bool filled = !(x.shape == y.shape) && WholeOf(x, y, {}).known;
+    divided.otherwise += filled || parts.size() != found->second.size();
+  }
+  return divided;
+}
 
 std::set<std::string> ReorderedModules(std::span<const RankRun> runs,
                                        std::span<const std::vector<StepWeight>> of_ranks,

@@ -103,17 +103,56 @@ Places LayoutFacts::Units(std::span<const ValuePart> parts) const {
   return different;
 }
 
+const LeafShard* LayoutFacts::ShardOf(const ValuePart& part) const {
+  const std::vector<LeafShard>& of_rank = runs_[part.run].dump->shards;
+  const auto found = std::lower_bound(
+      of_rank.begin(), of_rank.end(), part.leaf,
+      [](const LeafShard& item, int32_t leaf) { return static_cast<int64_t>(item.leaf) < leaf; });
+  const bool here = found != of_rank.end() && static_cast<int32_t>(found->leaf) == part.leaf;
+  return here ? &*found : nullptr;
+}
+
+HeldParts LayoutFacts::Summarize(std::span<const ValuePart> parts) const {
+  HeldParts held{.shape = LeafOf(parts.front()).shape};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Shape shape = LeafOf(parts[i]).shape;
+    held.uniform &= shape == held.shape;
+    held.bounded &= CanBeAdded(shape);
+    const LeafShard* shard = ShardOf(parts[i]);
+    const Shape declared = shard == nullptr ? Shape() : shapes_.Of(shard->global_shape);
+    if (i > 0 && !(declared == held.declared)) return {.shape = held.shape, .bounded = false};
+    held.declared = declared;
+  }
+  if (!held.bounded) return held;
+  const Places classes = Classes(parts, *this);
+  held.contents = static_cast<int64_t>(classes.size());
+  held.units = static_cast<int64_t>(Units(parts).size());
+  if (held.uniform || !held.shape.known()) return held;
+  const std::span<const int64_t> first = held.shape.extents();
+  std::vector<int64_t> sum(first.size(), 0);
+  std::set<size_t> differ;
+  for (const std::vector<int32_t>& of : classes) {
+    const std::span<const int64_t> own = LeafOf(parts[of.front()]).shape.extents();
+    if (own.size() != first.size()) return held;
+    for (size_t d = 0; d < own.size(); ++d) {
+      sum[d] += own[d];
+      if (own[d] != first[d]) differ.insert(d);
+    }
+  }
+  if (differ.size() != 1) return held;
+  held.side_by_side.assign(first.begin(), first.end());
+  held.side_by_side[*differ.begin()] = sum[*differ.begin()];
+  return held;
+}
+
 // A DTensor says itself how it lies.
 bool LayoutFacts::OfDTensor(std::span<const ValuePart> parts, Shape whole,
                             ValueLayout* layout) const {
   using Kind = ValueLayout::Kind;
   bool sum = false, shards = false, strided = false, copies = false;
   for (const ValuePart& part : parts) {
-    const std::vector<LeafShard>& of_rank = runs_[part.run].dump->shards;
-    const auto found = std::lower_bound(
-        of_rank.begin(), of_rank.end(), part.leaf,
-        [](const LeafShard& item, int32_t leaf) { return static_cast<int64_t>(item.leaf) < leaf; });
-    if (found == of_rank.end() || static_cast<int32_t>(found->leaf) != part.leaf) return false;
+    const LeafShard* found = ShardOf(part);
+    if (found == nullptr) return false;
     sum |= found->placements.find("Partial") != found->placements.npos;
     shards |= found->placements.find("Shard") != found->placements.npos;
     copies |= found->placements.find("Replicate") != found->placements.npos;

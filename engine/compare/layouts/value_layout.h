@@ -44,6 +44,20 @@ struct ValueLayout {
       padded;  // the extents of the whole, where they are more than the golden's; else none
 };
 
+// What the ranks of one side hold of a value.
+struct HeldParts {
+  Shape shape;           // of the first part
+  bool uniform = true;   // the parts have one shape
+  bool bounded = true;   // their elements can be counted
+  int64_t contents = 0;  // how many different parts there are
+  int64_t units = 0;  // how many different sums exchanges make of them; 0: not all are given to one
+  Shape declared;     // of the whole, as a DTensor says; "": none does
+  // The extents of different parts of other shapes side by side, where they differ in one dimension; else none.
+  std::vector<int64_t> side_by_side;
+  // Of how many parts the whole consists.
+  int64_t places() const { return contents <= 1 ? 1 : units > 0 ? units : contents; }
+};
+
 // How far the statistics of a copy are from the golden's, relative to its largest element and its norm. 0: the
 // same bits.
 double DistanceOfCopies(const Leaf& copy, const Leaf& golden);
@@ -60,6 +74,7 @@ class LayoutFacts {
     bool added = false;     // a number or a gradient of which each rank has an addend
   };
   ValueLayout Of(std::span<const ValuePart> parts, const Question& question) const;
+  HeldParts Summarize(std::span<const ValuePart> parts) const;
 
   const Leaf& LeafOf(const ValuePart& part) const {
     return runs_[part.run].dump->leaves[part.leaf];
@@ -69,12 +84,14 @@ class LayoutFacts {
   // Whom a content is added up with.
   using Reductions = std::unordered_map<uint64_t, std::string_view>;
   std::vector<std::vector<int32_t>> Units(std::span<const ValuePart> parts) const;
+  const LeafShard* ShardOf(const ValuePart& part) const;
   bool OfDTensor(std::span<const ValuePart> parts, Shape whole, ValueLayout* layout) const;
   bool IsPadded(std::span<const ValuePart> parts, Shape whole, ValueLayout* layout) const;
   void Arrange(std::span<const ValuePart> parts, Shape whole, ValueLayout* layout) const;
 
   std::span<const RankRun> runs_;
   std::vector<Reductions> reductions_;  // of each run
+  mutable ShapePool shapes_;            // of DTensors
 };
 
 // "joined: Shard(2) of ranks 0, 1", "joined: sum over ranks 0, 1", "whole on ranks 0, 1". `adds_up`: the sum

@@ -86,7 +86,10 @@ std::vector<int32_t> WrongRanks(const Comparison& c) {
 std::string SayRanks(const Comparison& c) {
   const int32_t leaf = c.first.row < 0 ? -1 : c.rows[c.first.row].target;
   const JoinedLeaf* joined = leaf < 0 ? nullptr : c.target.JoinedOf(leaf);
+  const int32_t other = c.first.row < 0 ? -1 : c.rows[c.first.row].golden;
+  const JoinedLeaf* golden = other < 0 ? nullptr : c.golden.JoinedOf(other);
   std::string text = joined == nullptr ? "" : fmt::format("; {}", joined->how);
+  if (golden != nullptr) text += fmt::format("; golden: {}", golden->how);
   if (!c.first.ranks.empty()) {
     const std::string ranks = fmt::format("{}", fmt::join(c.first.ranks, ", "));
     text += c.first.ranks.size() == 1 ? fmt::format("; rank {} is wrong", ranks)

@@ -67,6 +67,8 @@ void CompareJoined(const RowSketch& x, const RowSketch& y, double size, Gap* gap
   double order = rows;
   if (x.has_wave && y.has_wave) order = std::max(order, off(x.sums.wave, y.sums.wave));
   if (x.sums.grid && y.sums.grid) order = std::max(order, off(*x.sums.grid, *y.sums.grid));
+  const bool grids = x.sums.grid && y.sums.grid;
+  gap->in_place = ((x.has_wave && y.has_wave) || grids) && order == 0;
   gap->told = true;
   gap->vector = !x.has_rows || !x.has_squares || !y.has_rows || !y.has_squares ||
                 (x.rows == 1 && x.columns > 1);

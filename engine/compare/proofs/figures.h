@@ -25,6 +25,7 @@ struct Gap {
   bool told = false;              // sketches or elements were compared
   bool vector = false;            // a sketch of one row
   bool compared = false;          // the elements
+  bool in_place = false;          // of joined values: their order was compared, and is the same
 };
 
 // How far a value is from one of the golden that has fewer rows, or more.

@@ -125,6 +125,7 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   Relation r{.proof = proof, .golden = w, .bound = bound};
   if (!a.moments.known || !b.moments.known || b.unwritten) {
     if (const auto by_row = b.unwritten ? std::nullopt : ByRow(v, w)) return *by_row;
+    if (IsOfTwoJoined()) return OfOpen(v, w, bound);
     r.strength = Strength::kEqual;
     r.proof = Proof::kNotRecorded;
     return r;

@@ -412,6 +412,18 @@ int32_t Relations::LogStep(ValueId v, const Relation& r, std::span<const ValueId
   return static_cast<int32_t>(log->steps.size()) - 1;
 }
 
+Relation Relations::OfOpen(ValueId v, ValueId w, double bound) const {
+  const std::vector<ValueId> inputs = t.InputsOf(v, /*saved=*/true);
+  const bool wrong = std::any_of(inputs.begin(), inputs.end(), [this](ValueId u) {
+    return of(u).strength == Strength::kNone && of(u).proof != Proof::kNotTried;
+  });
+  return {.strength = wrong ? Strength::kNone : Strength::kNear,
+          .proof = Proof::kNotRecorded,
+          .golden = wrong ? kNoId : w,
+          .error = bound,
+          .bound = bound};
+}
+
 // A constant is right unless its place in the golden has another content.
 void Relations::RelateConstant(ValueId v, ValueId w) {
   Relation& old = relations_[v];
@@ -425,6 +437,10 @@ void Relations::RelateConstant(ValueId v, ValueId w) {
     }
   }
   const bool same = told && SameBits(v, w);
+  if (w != kNoId && !told && IsOfTwoJoined()) {
+    Set(v, OfOpen(v, w, BoundOf(v).error));
+    return;
+  }
   if (!told || a.unwritten || g.values[w].unwritten || same) {
     Set(v, {.strength = Strength::kEqual,
             .proof = a.moments.known ? Proof::kConstant : Proof::kNotRecorded,

@@ -109,6 +109,8 @@ class Relations {
   bool IsCovered(ValueId golden) const { return covered_[golden] != 0; }
   // From weights.json of the step after this one; empty if that was not recorded. Read when it is asked for.
   const std::vector<NextWeight>& NextWeights() const;
+  // Where the ranks of both sides were joined, nobody knows of some values whether they are the same.
+  bool IsOfTwoJoined() const { return !t.dump.ranks.empty() && !g.dump.ranks.empty(); }
   bool same_environment() const { return same_environment_; }
   double coarsest() const { return coarsest_; }  // rounding of a result of the target
   // Relates values that are together what others are together; the distance, 0: near.
@@ -168,6 +170,8 @@ class Relations {
            int32_t together);
   void RelateConstant(ValueId value, ValueId w);
   Relation CompareWith(ValueId value, ValueId w, double bound, bool exact, Proof proof) const;
+  // Of a value without numbers where both runs were joined: it is as right as what it is made of.
+  Relation OfOpen(ValueId value, ValueId w, double bound) const;
   Relation Search(ValueId value, double bound, bool exact) const;
   double TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others, double terms,
                        bool* proven) const;
