@@ -106,6 +106,19 @@ bool SameOrder(const JoinedNumbers& n, const StepWeight& golden) {
          std::abs(n.joined.sketch.rows - golden.sketch->rows) <= kNear * golden.norm;
 }
 
+// The ranks that hold each content.
+std::map<std::string, std::set<size_t>> HoldersOf(
+    std::span<const std::vector<StepWeight>> of_ranks) {
+  std::map<std::string, std::set<size_t>> holders;
+  for (size_t i = 0; i < of_ranks.size(); ++i) {
+    for (const StepWeight& weight : of_ranks[i]) {
+      const bool constant = weight.max == weight.min;
+      if (!weight.fingerprint.empty() && !constant) holders[weight.fingerprint].insert(i);
+    }
+  }
+  return holders;
+}
+
 }  // namespace
 
 std::vector<StepWeight> WholeWeights(std::span<const RankRun> target,
@@ -140,7 +153,8 @@ DividedWeights CompareDivisions(std::span<const std::string> target,
     return weights;
   };
   const std::vector<RankRun> target_runs(target.size()), golden_runs(golden.size());
-  const WeightParts a(target_runs, read(target)), b(golden_runs, read(golden));
+  const std::vector<std::vector<StepWeight>> of_target = read(target), of_golden = read(golden);
+  const WeightParts a(target_runs, of_target), b(golden_runs, of_golden);
   DividedWeights divided;
   for (const auto& [name, parts] : a.parts()) {
     const auto found = b.parts().find(name);
@@ -148,7 +162,20 @@ DividedWeights CompareDivisions(std::span<const std::string> target,
     ++divided.all;
     const HeldParts x = a.facts().Summarize(parts), y = b.facts().Summarize(found->second);
     const bool filled = !(x.shape == y.shape) && WholeOf(x, y, {}).known;
-    divided.otherwise += filled || parts.size() != found->second.size();
+    // Another stage of a pipeline holds it, or more ranks do.
+    const bool elsewhere = !std::equal(
+        parts.begin(), parts.end(), found->second.begin(), found->second.end(),
+        [](const ValuePart& mine, const ValuePart& other) { return mine.run == other.run; });
+    divided.otherwise += filled || elsewhere;
+  }
+  // Stages that count their layers in other ways have no names in common.
+  const std::map<std::string, std::set<size_t>> mine = HoldersOf(of_target),
+                                                other = HoldersOf(of_golden);
+  for (const auto& [content, holders] : mine) {
+    const auto found = other.find(content);
+    if (found == other.end()) continue;
+    ++divided.all;
+    divided.otherwise += holders != found->second;
   }
   return divided;
 }

@@ -31,7 +31,7 @@ std::vector<StepWeight> WholeWeights(std::span<const RankRun> target,
                                      bool one_way);
 
 // How many of the weights that the ranks of two runs have in common are divided in another way between them:
-// other shapes that fill the same whole, or held by another number of ranks.
+// other shapes that fill the same whole, or held by other ranks.
 struct DividedWeights {
   int64_t all = 0, otherwise = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "engine/compare/layouts/joined_dump.h"
 #include "engine/compare/layouts/joined_weights.h"
 #include "engine/compare/layouts/whole_shape.h"
+#include "engine/compare/measure/exchange.h"
 #include "engine/compare/measure/run_start.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/weights_file.h"
@@ -58,6 +60,27 @@ bool HaveOtherParts(const Dump& target, const Dump& golden, int64_t ranks) {
   return IsEnough(otherwise, all, kShareOfValues);
 }
 
+// Whether the stages of two pipelines take turns in another way: a rank sends and receives in another order.
+bool HaveOtherSchedules(const Dump& target, const Dump& golden) {
+  const auto transfers_of = [](const Dump& dump) {
+    std::vector<std::pair<bool, int32_t>> transfers;  // whether it sends, and to whom
+    for (const Record& record : dump.records) {
+      const std::optional<Exchange> exchange = ExchangeOf(dump, record);
+      if (!exchange || !IsPointToPoint(*exchange)) continue;
+      for (const Exchange::Part& part : exchange->parts)
+        transfers.emplace_back(part.sends, part.peer);
+      if (exchange->parts.empty())
+        transfers.emplace_back(exchange->role == ProcessGroup::Role::kSource, exchange->peer);
+    }
+    return transfers;
+  };
+  auto a = transfers_of(target), b = transfers_of(golden);
+  if (a == b) return false;
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  return a == b;
+}
+
 Result<std::vector<RankRun>> ReadRuns(std::span<const std::string> paths) {
   ReadOptions options;
   options.tensor_folder = "";
@@ -101,6 +124,7 @@ Result<bool> AreOtherLayouts(std::span<const std::string> target,
   if (ProcessesOf(a) != ranks || ProcessesOf(b) != ranks) return false;
   const DividedWeights weights = CompareDivisions(target, golden);
   if (IsEnough(weights.otherwise, weights.all, kShareOfWeights)) return true;
+  if (HaveOtherSchedules(a, b)) return true;
   if (!HaveOtherParts(a, b, static_cast<int64_t>(ranks))) return false;
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<RankRun> all, ReadRuns(target));
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<RankRun> others, ReadRuns(golden));

@@ -88,7 +88,7 @@ class Exposure {
 
   std::vector<Sink> SinksOf(const Graph& run) const;
   static bool FillsNewMemory(const Graph& run, CallId call);
-  static void AddGiven(const Graph& run, CallId call, std::vector<Sink>* out);
+  void AddGiven(const Graph& run, CallId call, std::vector<Sink>* out) const;
   // From the unlikeliest: as what code without records may have taken a value to make another one.
   enum class Lead : uint8_t { kNone, kIndex, kBeside, kPart };
   static Lead LeadOf(const Value& part, const Value& whole);

@@ -178,6 +178,9 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   like = (like && !apart.proven) || (apart.proven && same_rows);
   r.strength = near ? Strength::kNear : like ? Strength::kSame : Strength::kNone;
   r.error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
+  // The mean of two sums over ranks does not show that what is added up is right.
+  if (IsOfTwoJoined() && a.moments.mean_only && b.moments.mean_only && IsOfWrong(v))
+    r.strength = Strength::kNone;
   // Every bit of another framework is another one.
   r.like = like && a.dtype.dtype() == b.dtype.dtype() && !(near && of_two_frameworks);
   r.proven = r.strength != Strength::kNone &&

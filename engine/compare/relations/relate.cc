@@ -412,11 +412,15 @@ int32_t Relations::LogStep(ValueId v, const Relation& r, std::span<const ValueId
   return static_cast<int32_t>(log->steps.size()) - 1;
 }
 
-Relation Relations::OfOpen(ValueId v, ValueId w, double bound) const {
+bool Relations::IsOfWrong(ValueId v) const {
   const std::vector<ValueId> inputs = t.InputsOf(v, /*saved=*/true);
-  const bool wrong = std::any_of(inputs.begin(), inputs.end(), [this](ValueId u) {
+  return std::any_of(inputs.begin(), inputs.end(), [this](ValueId u) {
     return of(u).strength == Strength::kNone && of(u).proof != Proof::kNotTried;
   });
+}
+
+Relation Relations::OfOpen(ValueId v, ValueId w, double bound) const {
+  const bool wrong = IsOfWrong(v);
   return {.strength = wrong ? Strength::kNone : Strength::kNear,
           .proof = Proof::kNotRecorded,
           .golden = wrong ? kNoId : w,

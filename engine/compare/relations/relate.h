@@ -171,6 +171,7 @@ class Relations {
   void RelateConstant(ValueId value, ValueId w);
   Relation CompareWith(ValueId value, ValueId w, double bound, bool exact, Proof proof) const;
   // Of a value without numbers where both runs were joined: it is as right as what it is made of.
+  bool IsOfWrong(ValueId value) const;  // it is made of something wrong
   Relation OfOpen(ValueId value, ValueId w, double bound) const;
   Relation Search(ValueId value, double bound, bool exact) const;
   double TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others, double terms,

@@ -40,10 +40,11 @@ bool Exposure::FillsNewMemory(const Graph& run, CallId id) {
 }
 
 // What other ranks receive is a result of this one.
-void Exposure::AddGiven(const Graph& run, CallId id, std::vector<Sink>* out) {
+void Exposure::AddGiven(const Graph& run, CallId id, std::vector<Sink>* out) const {
   const Record& record = run.dump.records[run.calls[id].record];
   const std::optional<Exchange> exchange = ExchangeOf(run.dump, record);
   if (!exchange) return;
+  if (r_.IsOfTwoJoined()) return;  // the ranks of a joined run give nothing to anybody else
   for (const Port& port : run.Takes(id)) {
     if (PartOf(*exchange, record, run.dump.leaves[port.leaf]) == ExchangePart::kGiven)
       out->push_back({id, port.value, port.leaf, false, true});
