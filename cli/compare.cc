@@ -25,6 +25,7 @@
 #include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/judge/operation_facts.h"
+#include "engine/compare/layouts/declared_layout.h"
 #include "engine/compare/layouts/join_both.h"
 #include "engine/compare/layouts/join_ranks.h"
 #include "engine/compare/measure/measure_tensors.h"
@@ -105,12 +106,16 @@ class CompareVerb : public Verb {
                                compare::OperationTable::Read(operations_));
       options_.operations = std::make_shared<compare::OperationTable>(std::move(table));
     }
+    if (!layout_.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(declared_, compare::layouts::DeclaredLayout::Read(layout_));
+    }
     MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, Memory());
     const bool checkpoints =
         checkpoint::LooksLikeCheckpoint(target_) && checkpoint::LooksLikeCheckpoint(golden_);
     MSPROBE_ASSIGN_OR_RETURN(const compare::FailOn limits, reports_.Limits());
     MSPROBE_ASSIGN_OR_RETURN(PairOptions selection, ranks_.Options());
     selection.join = true;
+    selection.join_always = declared_.has_value();
     MSPROBE_ASSIGN_OR_RETURN(
         const PairedDumps paired,
         checkpoints ? PairCheckpoints() : PairDumps(target_, golden_, selection));
@@ -198,6 +203,11 @@ class CompareVerb : public Verb {
         .Common();
     ranks_.Add(flags);
     dumps_.Add(flags);
+    flags
+        .Text("--layout", &layout_,
+              "yaml file that says how the values of several ranks lie, where the recording does "
+              "not tell: meshes, dimensions, names of modules; the ranks of each side are joined")
+        .TypeName("FILE");
     flags.Switch("--match-shapes", &options_.same_shapes,
                  "calls whose values have different shapes are not paired");
     flags
@@ -316,8 +326,11 @@ class CompareVerb : public Verb {
 
   // What cannot be asked of ranks that are joined.
   Status CheckJoined(const std::vector<DumpPair>& pairs) const {
-    if (std::none_of(pairs.begin(), pairs.end(), std::mem_fn(&DumpPair::is_joined)))
-      return Status::Ok();
+    if (std::none_of(pairs.begin(), pairs.end(), std::mem_fn(&DumpPair::is_joined))) {
+      if (!declared_) return Status::Ok();
+      return InvalidArgument("--layout applies to ranks that are joined, and none are")
+          .Hint("pass the folder of a run or of a step, and neither --rank nor --common");
+    }
     if (exact_) {
       return InvalidArgument("--exact cannot be combined with ranks that are joined")
           .Hint("leave --exact out: another layout adds numbers up in another order");
@@ -338,6 +351,10 @@ class CompareVerb : public Verb {
     if (!repeats_.empty() || explain_.given() || why_.given()) {
       return Unsupported("--noise, --explain and --why apply to dumps, not to checkpoints")
           .Hint("leave the flag out");
+    }
+    if (declared_) {
+      return Unsupported("--layout applies to dumps, not to checkpoints")
+          .Hint("leave the flag out; the shares of all ranks are joined");
     }
     if (ranks_.given()) {
       return Unsupported("--rank, --step and --common apply to dumps, not to checkpoints")
@@ -388,15 +405,18 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(auto golden_ranks, DumpFlags::ReadRanks(pair.golden_ranks, memory));
     if (!target_ranks.empty() && !golden_ranks.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(auto joined, JoinBoth({pair.target, std::move(target_ranks)},
-                                                     {pair.golden, std::move(golden_ranks)}));
+                                                     {pair.golden, std::move(golden_ranks)},
+                                                     declared_ ? &*declared_ : nullptr));
       *notes = std::move(joined.notes);
       return std::pair(std::move(joined.target), std::move(joined.golden));
     }
     const bool joins_target = !target_ranks.empty();
     MSPROBE_ASSIGN_OR_RETURN(Dump one, dumps_.Read(!joins_target, pair, memory));
-    MSPROBE_ASSIGN_OR_RETURN(auto joined,
-                             JoinRanks(std::move(joins_target ? target_ranks : golden_ranks), one,
-                                       joins_target ? pair.target : pair.golden));
+    MSPROBE_ASSIGN_OR_RETURN(
+        auto joined,
+        JoinRanks(std::move(joins_target ? target_ranks : golden_ranks), one,
+                  joins_target ? pair.target : pair.golden,
+                  {.declared = declared_ ? &*declared_ : nullptr, .joins_target = joins_target}));
     *notes = std::move(joined.notes);
     return joins_target ? std::pair(std::move(joined.dump), std::move(one))
                         : std::pair(std::move(one), std::move(joined.dump));
@@ -517,6 +537,8 @@ class CompareVerb : public Verb {
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
                                 generation_ = "26", suffix_, thresholds_, operations_, memory_,
                                 table_file_;
+  std::string layout_;
+  std::optional<compare::layouts::DeclaredLayout> declared_;
   compare::CompareOptions options_;
   bool exact_ = false, tolerant_ = false;
   bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;

@@ -245,6 +245,7 @@ class Pairing {
   Result<bool> IsOtherLayout(const std::vector<dump::DumpLocation>& a,
                              const std::vector<dump::DumpLocation>& b) {
     if (a.size() != b.size()) return true;
+    if (options_.join_always && a.size() > 1) return true;
     if (!other_layout_) {
       const auto paths_of = [](const std::vector<dump::DumpLocation>& dumps) {
         std::vector<std::string> paths;

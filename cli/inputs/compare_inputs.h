@@ -41,6 +41,7 @@ struct PairOptions {
   bool common = false;    // steps and ranks that only one side has are left out; false: an error
   // Sides that do not have as many ranks: these are joined (compare/layouts); false: an error.
   bool join = false;
+  bool join_always = false;  // also those that have as many
 };
 
 // Each path is a dump.json (debug.json), the folder that holds it, a step folder, or a folder with

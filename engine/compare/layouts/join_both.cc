@@ -10,6 +10,7 @@
 
 #include "engine/base/text.h"
 #include "engine/compare/align/align.h"
+#include "engine/compare/layouts/declared_layout.h"
 #include "engine/compare/layouts/joined_weights.h"
 #include "engine/compare/layouts/joining.h"
 #include "engine/compare/layouts/whole_shape.h"
@@ -64,18 +65,27 @@ class BothSides {
   using Kind = ValueLayout::Kind;
 
  public:
-  BothSides(Side target, Side golden)
+  BothSides(Side target, Side golden, const DeclaredLayout* declared)
       : target_(std::move(target)),
         golden_(std::move(golden)),
         target_facts_(target_.runs),
         golden_facts_(golden_.runs),
-        one_way_(target_.IsDividedOneWay() && golden_.IsDividedOneWay()) {
+        one_way_(target_.IsDividedOneWay() && golden_.IsDividedOneWay()),
+        declared_(declared) {
     weights_ = WholeWeights(target_.runs, target_.before, golden_.runs, golden_.before, one_way_);
     const std::vector<StepWeight> of_golden = JoinWeights(golden_.runs, golden_.before, weights_);
     reordered_ = ReorderedModules(target_.runs, target_.before, of_golden);
   }
 
-  JoinedSides Run() {
+  Result<JoinedSides> Run() {
+    if (declared_ != nullptr) {
+      target_side_.emplace(declared_->target_mesh, *declared_);
+      golden_side_.emplace(declared_->golden_mesh, *declared_);
+      if (!declared_->dims.empty()) {
+        MSPROBE_RETURN_IF_ERROR(target_side_->Check(target_.runs.size(), target_.path));
+        MSPROBE_RETURN_IF_ERROR(golden_side_->Check(golden_.runs.size(), golden_.path));
+      }
+    }
     const Dump none;
     // Stages of other pipelines send other values: the golden is compared as one process, which sends none.
     JoinedDump golden(golden_.runs, WithoutTransfers(golden_.runs, JoinCalls(golden_.runs)), none,
@@ -88,8 +98,8 @@ class BothSides {
     // First calls find their partners by the shapes and numbers of parts, then by those of the whole.
     JoinedSides sides{.target = target.Take(), .golden = golden.Take(), .notes = {}};
     for (int pass = 0; pass < 2; ++pass) {
-      Agree(sides.target, sides.golden);
-      sides = JoinOnce(sides);
+      MSPROBE_RETURN_IF_ERROR(Agree(sides.target, sides.golden));
+      MSPROBE_ASSIGN_OR_RETURN(sides, JoinOnce(sides));
     }
     sides.target.began_with = JoinWeights(target_.runs, target_.before, weights_);
     sides.target.left_behind = JoinWeights(target_.runs, target_.after, weights_);
@@ -100,7 +110,7 @@ class BothSides {
 
  private:
   // What both sides say of each value that has a partner.
-  void Agree(const Dump& target, const Dump& golden) {
+  Status Agree(const Dump& target, const Dump& golden) {
     of_target_.assign(target.leaves.size(), {});
     of_golden_.assign(golden.leaves.size(), {});
     for (const Row& row : AlignDumps(target, golden, CompareOptions()).rows) {
@@ -112,6 +122,8 @@ class BothSides {
       if (target.leaves[row.target].kind != LeafKind::kTensor ||
           golden.leaves[row.golden].kind != LeafKind::kTensor)
         continue;
+      MSPROBE_RETURN_IF_ERROR(AskUser(target, row.target, golden, row.golden));
+      if (a.dims != nullptr) continue;
       const Direction direction = target.records[target.leaves[row.target].record].direction;
       const WholeShape whole = WholeOf(target_facts_.Summarize(target_parts_[row.target]),
                                        golden_facts_.Summarize(golden_parts_[row.golden]),
@@ -128,6 +140,25 @@ class BothSides {
       a.summed |= other == Kind::kSum;
       b.summed |= mine == Kind::kSum;
     }
+    return Status::Ok();
+  }
+
+  // What the user says of a value. Both sides must be parts of one whole.
+  Status AskUser(const Dump& target, int32_t mine, const Dump& golden, int32_t other) {
+    if (declared_ == nullptr) return Status::Ok();
+    AgreedValue& a = of_target_[mine];
+    AgreedValue& b = of_golden_[other];
+    std::vector<std::string> names = NamesOfValue(golden, other);
+    for (std::string& name : NamesOfValue(target, mine)) names.push_back(std::move(name));
+    a.ignored = b.ignored = declared_->Ignores(names);
+    const DeclaredDims* dims = declared_->DimsOf(names);
+    if (dims == nullptr) return Status::Ok();
+    MSPROBE_ASSIGN_OR_RETURN(
+        const std::vector<int64_t> whole,
+        golden_side_->WholeOf(*dims, golden_parts_[other], golden_.runs, names.front()));
+    a.whole = b.whole = shapes_.Of(whole);
+    a.dims = b.dims = dims;
+    return Status::Ok();
   }
 
   Joining::Given Given(const std::vector<AgreedValue>& agreed, const Dump& names,
@@ -138,18 +169,31 @@ class BothSides {
             .transfers = &agreed != &of_golden_,
             .divided = divided_,
             .averages = averages_,
-            .scales = scales};
+            .scales = scales,
+            .side = &agreed == &of_golden_ ? OrNull(golden_side_) : OrNull(target_side_),
+            .declared = declared_,
+            .factor = FactorOf(agreed, scales)};
   }
 
-  JoinedSides JoinOnce(const JoinedSides& before) {
+  static const DeclaredSide* OrNull(const std::optional<DeclaredSide>& side) {
+    return side ? &*side : nullptr;
+  }
+
+  // The factor that the user says is the target's; the golden's gradients are then not scaled.
+  std::optional<double> FactorOf(const std::vector<AgreedValue>& agreed, bool scales) const {
+    if (declared_ == nullptr || !declared_->gradient_factor || !scales) return std::nullopt;
+    return &agreed == &of_target_ ? *declared_->gradient_factor : 1;
+  }
+
+  Result<JoinedSides> JoinOnce(const JoinedSides& before) {
     divided_ = averages_ = false;
-    JoinedSides sides = JoinWith(before, /*scales_golden=*/false);
+    MSPROBE_ASSIGN_OR_RETURN(JoinedSides sides, JoinWith(before, /*scales_golden=*/false));
     // Gradients may be multiples of the other side's on either side; then losses are those of parts, too.
     const double factor = target_factor_;
     if (factor == 1) {
       Joining other(golden_.runs, sides.target, golden_.path,
                     Given(of_golden_, before.golden, /*scales=*/true));
-      other.Run();
+      MSPROBE_RETURN_IF_ERROR(other.Run().status());
       if (other.factor() == 1) return sides;
     }
     averages_ = true;
@@ -157,14 +201,14 @@ class BothSides {
   }
 
   // The golden first, by the shapes of `before`, then the target by the numbers of the golden.
-  JoinedSides JoinWith(const JoinedSides& before, bool scales_golden) {
+  Result<JoinedSides> JoinWith(const JoinedSides& before, bool scales_golden) {
     Joining golden(golden_.runs, before.target, golden_.path,
                    Given(of_golden_, before.golden, scales_golden));
-    JoinedRun of_golden = golden.Run();
+    MSPROBE_ASSIGN_OR_RETURN(JoinedRun of_golden, golden.Run());
     divided_ = divided_ || golden.divided();
     Joining target(target_.runs, of_golden.dump, target_.path,
                    Given(of_target_, of_golden.dump, !scales_golden));
-    JoinedRun of_target = target.Run();
+    MSPROBE_ASSIGN_OR_RETURN(JoinedRun of_target, target.Run());
     target_factor_ = target.factor();
     if (target.divided() && !divided_) {  // then the golden's gradients may be addends, too
       divided_ = true;
@@ -200,7 +244,7 @@ class BothSides {
       };
       const bool one_whole = (a == Kind::kWhole && b == Kind::kDivergent) ||
                              (b == Kind::kWhole && a == Kind::kDivergent);
-      if ((!is_open(a) && !is_open(b)) || one_whole) continue;
+      if ((!is_open(a) && !is_open(b)) || one_whole || of_target_[i].ignored) continue;
       ++open;
       open_target[i] = open_golden[partner] = 1;
       // No shape is right: one says the least.
@@ -282,6 +326,8 @@ class BothSides {
   Side target_, golden_;
   const LayoutFacts target_facts_, golden_facts_;
   const bool one_way_;
+  const DeclaredLayout* declared_;
+  std::optional<DeclaredSide> target_side_, golden_side_;
   std::vector<StepWeight> weights_;  // names and shapes of the whole
   std::set<std::string> reordered_;
   std::vector<std::vector<ValuePart>> target_parts_, golden_parts_;  // of each leaf
@@ -308,15 +354,19 @@ Status CheckAllRanks(const Side& side) {
 
 }  // namespace
 
-Result<JoinedSides> JoinBoth(RanksOfSide target, RanksOfSide golden) {
+Result<JoinedSides> JoinBoth(RanksOfSide target, RanksOfSide golden,
+                             const DeclaredLayout* declared) {
   Side a(std::move(target)), b(std::move(golden));
   MSPROBE_RETURN_IF_ERROR(CheckAllRanks(a));
   MSPROBE_RETURN_IF_ERROR(CheckAllRanks(b));
   MSPROBE_RETURN_IF_ERROR(CheckStatistics(a.runs, a.path));
   MSPROBE_RETURN_IF_ERROR(CheckStatistics(b.runs, b.path));
   const std::vector<StepWeight> weights = b.Weights();
-  for (size_t i = 0; i < a.runs.size(); ++i) a.runs[i].modules = ModuleNames(a.before[i], weights);
-  return BothSides(std::move(a), std::move(b)).Run();
+  for (size_t i = 0; i < a.runs.size(); ++i) {
+    a.runs[i].modules = ModuleNames(a.before[i], weights);
+    if (declared != nullptr) a.runs[i].modules.Declare(declared->modules);
+  }
+  return BothSides(std::move(a), std::move(b), declared).Run();
 }
 
 }  // namespace msprobe::compare::layouts

@@ -27,7 +27,8 @@ struct JoinedSides {
   std::vector<std::string> notes;  // as JoinedRun has them, for both sides
 };
 
-// Errors: as JoinRanks.
-Result<JoinedSides> JoinBoth(RanksOfSide target, RanksOfSide golden);
+// `declared`: what the user says, or null. Errors: as JoinRanks; not all ranks of a run are there.
+Result<JoinedSides> JoinBoth(RanksOfSide target, RanksOfSide golden,
+                             const DeclaredLayout* declared = nullptr);
 
 }  // namespace msprobe::compare::layouts

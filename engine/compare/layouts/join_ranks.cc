@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "engine/base/file.h"
+#include "engine/compare/layouts/declared_layout.h"
 #include "engine/compare/layouts/joined_weights.h"
 #include "engine/compare/layouts/joining.h"
 #include "engine/compare/measure/run_start.h"
@@ -15,8 +17,22 @@
 
 namespace msprobe::compare::layouts {
 
-Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden,
-                            const std::string& path) {
+namespace {
+
+// The names of the ranks' modules come first.
+std::vector<std::pair<std::string, std::string>> ModulesOf(const DeclaredLayout& declared,
+                                                           bool joins_target) {
+  std::vector<std::pair<std::string, std::string>> modules = declared.modules;
+  if (!joins_target) {
+    for (auto& [target, golden] : modules) std::swap(target, golden);
+  }
+  return modules;
+}
+
+}  // namespace
+
+Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden, const std::string& path,
+                            const JoinOptions& options) {
   // A run of one process has a folder without a number, or says that it was alone.
   const size_t processes = ProcessesOf(golden);
   const bool has_number = NumberAfter(BaseName(golden.folder), "rank") >= 0;
@@ -40,13 +56,26 @@ Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden,
     runs.push_back({.rank = rank.rank,
                     .dump = std::make_shared<const Dump>(std::move(rank.dump)),
                     .modules = ModuleNames(before.back(), of_golden)});
+    if (options.declared != nullptr)
+      runs.back().modules.Declare(ModulesOf(*options.declared, options.joins_target));
   }
   MSPROBE_RETURN_IF_ERROR(CheckStatistics(runs, path));
   const std::set<std::string> reordered = ReorderedModules(runs, before, of_golden);
   // First calls find their partners by the shapes and numbers of parts, then by those of the whole.
-  const JoinedRun first = Joining(runs, golden, path, {.reordered = &reordered}).Run();
-  JoinedRun joined =
-      Joining(runs, golden, path, {.reordered = &reordered, .joined_before = &first.dump}).Run();
+  std::optional<DeclaredSide> side;
+  Joining::Given given{.reordered = &reordered, .declared = options.declared};
+  if (const DeclaredLayout* declared = options.declared) {
+    side.emplace(options.joins_target ? declared->target_mesh : declared->golden_mesh, *declared);
+    if (!declared->dims.empty()) {
+      MSPROBE_RETURN_IF_ERROR(side->Check(runs.size(), path));
+      given.side = &*side;
+    }
+    given.factor = declared->gradient_factor;
+    if (given.factor && !options.joins_target) given.factor = 1 / *given.factor;
+  }
+  MSPROBE_ASSIGN_OR_RETURN(const JoinedRun first, Joining(runs, golden, path, given).Run());
+  given.joined_before = &first.dump;
+  MSPROBE_ASSIGN_OR_RETURN(JoinedRun joined, Joining(runs, golden, path, given).Run());
   joined.dump.began_with = JoinWeights(runs, before, of_golden);
   joined.dump.left_behind = JoinWeights(runs, after, of_golden);
   return joined;

@@ -20,6 +20,8 @@
 
 namespace msprobe::compare::layouts {
 
+struct DeclaredLayout;
+
 struct RankDump {
   int32_t rank = 0;
   Dump dump;
@@ -32,9 +34,15 @@ struct JoinedRun {
   std::vector<std::string> notes;
 };
 
+struct JoinOptions {
+  const DeclaredLayout* declared = nullptr;  // what the user says (declared_layout.h)
+  bool joins_target = true;                  // false: the ranks are the golden's
+};
+
 // `path`: of the run, for reports. Errors: kInvalidArgument where the dumps have no statistics, or are
-// of a tool that does not say how their calls belong together.
-Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden,
-                            const std::string& path);
+// of a tool that does not say how their calls belong together; kInvalidConfig where what the user says
+// is not what was recorded.
+Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden, const std::string& path,
+                            const JoinOptions& options = {});
 
 }  // namespace msprobe::compare::layouts

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
@@ -306,6 +307,34 @@ void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, doubl
     dump_.rests.push_back(n.rest);
     dump_.rests.back().leaf = at;
   }
+}
+
+void JoinedDump::Close(size_t index, Shape whole, std::string_view how) {
+  Leaf& leaf = dump_.leaves[index];
+  leaf.shape = dump_.shapes.Of(whole.view());
+  leaf.has_stats = false;
+  leaf.max = leaf.min = leaf.mean = leaf.norm = std::string_view();
+  leaf.max_value = leaf.min_value = leaf.mean_value = leaf.norm_value = NAN;
+  JoinedLeaf joined{.leaf = static_cast<uint32_t>(index), .how = arena_.Copy(how)};
+  uint64_t content = HashText("closed");
+  for (const ValuePart& part : values_[index]) {
+    content = (content ^ ContentKey(runs_[part.run].dump->leaves[part.leaf])) * 0x9e3779b97f4a7c15;
+    joined.parts.push_back({runs_[part.run].rank, part.run, part.leaf});
+  }
+  std::string text;
+  AppendHex(&text, content, 16);
+  leaf.fingerprint = arena_.Copy(text);
+  dump_.joined.push_back(std::move(joined));
+}
+
+std::vector<std::string> NamesOfValue(const Dump& dump, size_t leaf) {
+  const Record& record = dump.records[dump.leaves[leaf].record];
+  std::vector<std::string> names = {std::string(dump.leaves[leaf].name.view())};
+  const std::string_view around =
+      record.parent.empty() ? record.module.view() : WithoutCall(record.parent);
+  if (!record.is_module && !around.empty())
+    names.push_back(fmt::format("{}.{}", PathOfModule(around), names.front()));
+  return names;
 }
 
 Dump JoinedDump::Take() {

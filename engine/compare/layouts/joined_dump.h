@@ -33,6 +33,8 @@ class JoinedDump {
   // `adds_up`: the sum of the parts, which nothing adds up, would be the golden's.
   void Set(size_t leaf, const ValueLayout& layout, Shape whole, double factor,
            bool adds_up = false);
+  // The leaf has no numbers: it is not compared. Its fingerprint tells where it goes.
+  void Close(size_t leaf, Shape whole, std::string_view how);
   // The leaf keeps the elements of its first part: nothing is joined.
   void Keep(size_t leaf);
 
@@ -56,5 +58,9 @@ class JoinedDump {
   TextArena arena_;
   Dump dump_;
 };
+
+// The names by which a pattern finds a value: as tables have it, and after the module of its call:
+// "layers.0.attn.Functional.linear.3.forward.output.0".
+std::vector<std::string> NamesOfValue(const Dump& dump, size_t leaf);
 
 }  // namespace msprobe::compare::layouts

@@ -69,8 +69,9 @@ Joining::Joining(std::span<const RankRun> runs, const Dump& golden, const std::s
              });
 }
 
-JoinedRun Joining::Run() {
+Result<JoinedRun> Joining::Run() {
   LayOut();
+  if (!status_.ok()) return status_;
   for (size_t i = 0; i < layouts_.size(); ++i) Fill(i);
   JoinedRun run;
   Describe(&run.notes);
@@ -84,7 +85,7 @@ void Joining::LayOut() {
     if (partner_[i] >= 0) layouts_[i] = LayoutOf(i, /*again=*/false);
   }
   factor_ = FactorOfGradients();
-  divided_ = divided_ || factor_ > 1;
+  divided_ = divided_ || factor_ != 1;
   for (size_t i = 0; i < layouts_.size(); ++i) {
     if (partner_[i] < 0 || !IsTensor(i)) continue;
     const uint64_t content = ContentOf(i);
@@ -124,6 +125,17 @@ bool Joining::TakesParts(size_t i) {
   return false;
 }
 
+const DeclaredDims* Joining::DimsOf(size_t i) {
+  if (given_.agreed != nullptr) return (*given_.agreed)[i].dims;
+  if (given_.side == nullptr || partner_[i] < 0) return nullptr;
+  return given_.declared->DimsOf(NamesOfValue(golden_, partner_[i]));
+}
+
+bool Joining::IsIgnored(size_t i) {
+  if (given_.agreed != nullptr) return (*given_.agreed)[i].ignored;
+  return given_.declared != nullptr && given_.declared->Ignores(NamesOfValue(joined_.dump(), i));
+}
+
 Shape Joining::WholeOf(size_t i) const {
   return given_.agreed != nullptr ? (*given_.agreed)[i].whole : golden_.leaves[partner_[i]].shape;
 }
@@ -132,7 +144,15 @@ Shape Joining::WholeOf(size_t i) const {
 // losses of its part, and gradients of parameters, of which each rank has an addend.
 ValueLayout Joining::LayoutOf(size_t i, bool again) {
   if (!IsTensor(i)) return {};
-  const bool means = factor_ > 1 || given_.averages;
+  if (const DeclaredDims* dims = DimsOf(i)) {
+    const std::string name(golden_.leaves[partner_[i]].name.view());
+    Result<ValueLayout> declared =
+        given_.side->LayoutOf(*dims, joined_.values()[i], runs_, WholeOf(i), name);
+    if (declared.ok()) return *std::move(declared);
+    if (status_.ok()) status_ = declared.status();
+    return {};
+  }
+  const bool means = factor_ != 1 || given_.averages;
   ValueLayout layout =
       facts_.Of(joined_.values()[i],
                 {.whole = WholeOf(i),
@@ -222,6 +242,7 @@ bool Joining::PassesGradients(size_t i, const ValueLayout& layout) {
 // What each gradient is a multiple of: a rank that computes the mean over its part of the batch has
 // as many times the golden's gradients as there are parts. 1: they are as the golden's.
 double Joining::FactorOfGradients() {
+  if (given_.factor) return *given_.factor;
   if (!given_.scales) return 1;
   std::vector<double> ratios;
   size_t parts = 1;
@@ -263,6 +284,11 @@ double Joining::FactorAt(size_t i, const ValueLayout& layout) {
 void Joining::Fill(size_t i) {
   if (!IsTensor(i)) {
     joined_.Keep(i);
+    return;
+  }
+  if (IsIgnored(i)) {
+    const Shape whole = partner_[i] >= 0 ? golden_.leaves[partner_[i]].shape : LeafAt(i).shape;
+    joined_.Close(i, whole, "not compared: --layout ignores it");
     return;
   }
   ValueLayout& layout = layouts_[i];

@@ -2,13 +2,14 @@
 // which of theirs, and what shape the whole of it has.
 //
 //   Joining joining(runs, golden, path, {.reordered = &modules});
-//   JoinedRun run = joining.Run();
+//   MSPROBE_ASSIGN_OR_RETURN(JoinedRun run, joining.Run());
 //   joining.layouts()[leaf].kind;   // how each of its values lies
 //
 // join_ranks.h and join_both.h are the doors.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "engine/compare/layouts/declared_layout.h"
 #include "engine/compare/layouts/join_ranks.h"
 #include "engine/compare/layouts/joined_dump.h"
 
@@ -27,6 +29,8 @@ struct AgreedValue {
   Shape whole;           // "": not known
   bool ordered = true;   // false: nothing tells along which dimension the shards stand
   bool summed = false;   // the sum over ranks is the same on both sides, whatever the parts are
+  bool ignored = false;  // the user says so
+  const DeclaredDims* dims = nullptr;  // how it lies, as the user says
 };
 
 // An error: of `path` no rank has numbers.
@@ -45,11 +49,15 @@ class Joining {
     bool divided = false;         // each rank has a part of the batch, as the other side knows
     bool averages = false;        // and the loss of a rank is the mean of its part
     bool scales = true;           // whether gradients may be multiples of the golden's
+    const DeclaredSide* side = nullptr;        // what the user says of these ranks
+    const DeclaredLayout* declared = nullptr;  // and of values
+    std::optional<double> factor;              // of gradients
   };
   Joining(std::span<const RankRun> runs, const Dump& golden, const std::string& path,
           const Given& given);
 
-  JoinedRun Run();
+  // Errors: what the user says is not what was recorded.
+  Result<JoinedRun> Run();
   // After Run(). Of each value of the joined dump.
   const std::vector<ValueLayout>& layouts() const { return layouts_; }
   double factor() const { return factor_; }
@@ -65,6 +73,8 @@ class Joining {
   bool IsLoss(size_t i);
   bool TakesParts(size_t i);
   Shape WholeOf(size_t i) const;
+  const DeclaredDims* DimsOf(size_t i);
+  bool IsIgnored(size_t i);
   ValueLayout LayoutOf(size_t i, bool again);
   uint64_t ContentOf(size_t i) const;
   bool IsReordered(size_t i);
@@ -81,6 +91,7 @@ class Joining {
   const Given given_;
   const LayoutFacts facts_;
   JoinedDump joined_;
+  Status status_ = Status::Ok();
   std::vector<ValueLayout> layouts_;
   std::vector<int32_t> partner_;  // of each leaf: the golden's
   // A leaf with a partner, by the contents of all ranks.

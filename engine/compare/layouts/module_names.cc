@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/compare/layouts/name_pattern.h"
 #include "engine/model/names.h"
 
 namespace msprobe::compare::layouts {
@@ -59,9 +60,28 @@ ModuleNames::ModuleNames(const std::vector<StepWeight>& own,
   }
 }
 
+void ModuleNames::Declare(std::vector<std::pair<std::string, std::string>> modules) {
+  declared_ = std::move(modules);
+}
+
 std::string ModuleNames::Of(std::string_view path) const {
   std::string room;
   path = WithoutWrappers(path, &room);
+  for (const auto& [own, golden] : declared_) {
+    for (size_t end = path.size(); end != path.npos && end > 0; end = path.rfind('.', end - 1)) {
+      std::vector<std::string> stars;
+      if (!MatchesPattern(own, path.substr(0, end), &stars)) continue;
+      std::string renamed;
+      size_t star = 0;
+      for (const char c : golden) {
+        if (c == '*')
+          renamed += star < stars.size() ? stars[star++] : "";
+        else
+          renamed += c;
+      }
+      return renamed + std::string(path.substr(end));
+    }
+  }
   const std::pair<const std::string, std::string>* longest = nullptr;
   for (const auto& item : renamed_) {
     if (IsInside(path, item.first) &&

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/dump/read/weights_file.h"
@@ -20,6 +21,9 @@ class ModuleNames {
   // Only contents that the golden has once tell: biases of zeros say nothing.
   ModuleNames(const std::vector<StepWeight>& own, const std::vector<StepWeight>& golden);
 
+  // What the user says goes before what contents tell: patterns of own names, and the golden's.
+  void Declare(std::vector<std::pair<std::string, std::string>> modules);
+
   // The golden's path of a module or parameter of this rank, both without wrappers.
   std::string Of(std::string_view path) const;
 
@@ -28,6 +32,7 @@ class ModuleNames {
 
  private:
   std::map<std::string, std::string, std::less<>> renamed_;
+  std::vector<std::pair<std::string, std::string>> declared_;
 };
 
 }  // namespace msprobe::compare::layouts
