@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import json
 import struct
 import sys
 import zipfile
@@ -75,6 +76,12 @@ NAMES = (
     b"fc.Dense: fc.Linear\nnet: net\n",
     b"TopLayer:\n  net: net\nDense:\n  fc: fc\n",
     b"Functional.add.0.forward.input.0: Torch.add.0.forward.input.0\n",
+)
+LAYOUTS = (
+    b"target_mesh: {tp: 2}\ngolden_mesh: {tp: 2}\ndims:\n  '*.gelu.*': 'b (h/tp d)'\n"
+    b"  '*.linear.1.*output*': 'b d +tp'\norder: {tp: zigzag}\nmodules: {'a.*': 'b.*'}\n"
+    b"gradient_factor: 2\nignore: ['*.drop.*']\n",
+    b"target_mesh: {dp: 2}\n",
 )
 COMPARE_INPUTS = (
     b'{"npu_path":"b/dump.json","bench_path":"a/dump.json","stack_path":"","rank_id":"0",'
@@ -176,6 +183,56 @@ def pairs():
         yield one + APART + other
 
 
+def tensor(shape, largest, print_):
+    """What a dump says of a tensor of random numbers."""
+    return {
+        "type": "torch.Tensor",
+        "dtype": "torch.float32",
+        "shape": shape,
+        "Max": largest,
+        "Min": -1.5,
+        "Mean": 0.125,
+        "Norm": largest * 3,
+        "requires_grad": True,
+        "fp": print_,
+    }
+
+
+def rank_dump(rank, parts, cut):
+    """A layer of which a rank has a part: hidden units, or rows of the batch."""
+    rows, units = (4 // parts, 6) if cut == "batch" else (4, 6 // parts)
+    hidden = tensor([rows, units], 2.5 + rank, f"hidden{rank}{cut}")
+    made = tensor([rows, 5], 1.5 + rank, f"made{rank}{cut}")
+    whole = tensor([4, 5], 3.5, "whole")
+    group = {"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": "0"}
+    loss = tensor([], 0.5 + rank * (cut == "batch"), f"loss{rank}{cut}")
+
+    def call(taken, made):
+        return {"input_args": taken, "input_kwargs": {}, "output": made}
+
+    calls = {
+        "Functional.gelu.0.forward": call([hidden], [hidden]),
+        "Functional.linear.1.forward": call([hidden], [made]),
+        "Distributed.all_reduce.0.forward": call([made, group], [whole]),
+        "Functional.mse_loss.0.forward": call([whole], [loss]),
+        "Functional.gelu.0.backward": {"input": [hidden], "output": [hidden]},
+    }
+    layout = {"groups": [{"ranks": [0, 1], "backend": "gloo", "name": "0"}]}
+    head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+    head |= {"tool": "msprobe 27.0.0", "provenance": {"parallel": layout}, "data": calls}
+    return json.dumps(head).encode()
+
+
+def joined_ranks():
+    """A layout, weights.json, and the dumps of two ranks of two runs; see layouts_fuzz.cc."""
+    weights = json.dumps({"a.weight": tensor([3, 4], 1.0, "weight")}).encode()
+    for layout, (mine, other) in zip(
+        itertools.cycle(LAYOUTS), [("units", "units"), ("units", "batch"), ("batch", "units")]
+    ):
+        ranks = [rank_dump(rank, 2, cut) for cut in (mine, other) for rank in (0, 1)]
+        yield APART.join([layout, weights, *ranks])
+
+
 def gradients():
     """A table, an array of booleans and an archive of the same bits; see gradients_fuzz.cc."""
     folder = recorded("gradients/target/rank0")
@@ -271,6 +328,7 @@ SEEDS = {
     ],
     "mapping": lambda: list(MAPPINGS),
     "names": lambda: [*NAMES, *MAPPINGS],
+    "layouts": lambda: list(joined_ranks()),
     "compare_input": lambda: list(COMPARE_INPUTS),
     "thresholds": lambda: [
         (ROOT / "engine/compare/model/thresholds.yaml").read_bytes(),
