@@ -37,6 +37,20 @@ WRONG = {
         [2],
     ),
 }
+# Both sides with several ranks: right ones, and the first wrong call.
+RIGHT_PAIRS = [
+    ("dtensor_tp.sp2", "dtensor_tp.tp2"),
+    ("fsdp_llama.fsdp4", "fsdp_llama.fsdp2"),
+    ("gpt_tp.tp2", "gpt_tp.tp4"),
+    ("mlp_grid.dp2tp2", "mlp_grid.dp4"),
+    ("mlp_grid.tp4", "mlp_grid.dp4"),
+    ("pipe_by_hand.pp4", "pipe_by_hand.pp2"),
+]
+WRONG_PAIRS = {
+    ("gpt_tp.tp4.fc1_scaled", "gpt_tp.tp2"): ("Tensor.__mul__.0.forward", [3]),
+    ("mlp_grid.dp2.rows_reversed", "mlp_grid.dp4"): ("Functional.embedding.0.forward", None),
+    ("mlp_grid.tp2.hidden_times", "mlp_grid.dp4"): ("Tensor.__mul__.0.forward", [1]),
+}
 
 
 def record(out, names):
@@ -50,12 +64,13 @@ def record(out, names):
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory):
     out = tmp_path_factory.mktemp("layouts") / "open"
-    record(out, [*RIGHT, *WRONG])
+    pairs = [name for pair in (*RIGHT_PAIRS, *WRONG_PAIRS) for name in pair]
+    record(out, [*RIGHT, *WRONG, *pairs])
     return out
 
 
-def compare(recordings, name):
-    golden = recordings / f"{name.split('.')[0]}.one"
+def compare(recordings, name, golden=None):
+    golden = recordings / (golden or f"{name.split('.')[0]}.one")
     command = [MSPROBE, "compare", recordings / name, golden]
     command += ["-o", recordings.parent / "out", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -82,10 +97,36 @@ def test_a_bug_is_named_with_its_rank(recordings, name):
     assert pair["first_divergence"].get("ranks") == ranks
 
 
+@pytest.mark.parametrize(("name", "golden"), RIGHT_PAIRS)
+def test_two_right_layouts_are_calm(recordings, name, golden):
+    document = compare(recordings, name, golden)
+    assert document["first"] is None
+    for step in document["steps"].values():
+        (pair,) = step["ranks"].values()
+        assert pair["first_divergence"] is None
+        assert pair["not_observed"][0].startswith("target: ")
+        assert any(note.startswith("golden: ") for note in pair["not_observed"])
+
+
+@pytest.mark.parametrize(("name", "golden"), WRONG_PAIRS)
+def test_a_bug_in_one_of_two_layouts_is_named(recordings, name, golden):
+    document = compare(recordings, name, golden)
+    (pair,) = document["steps"]["0"]["ranks"].values()
+    call, ranks = WRONG_PAIRS[name, golden]
+    assert pair["first_divergence"]["target_name"] == call
+    assert pair["first_divergence"].get("ranks") == ranks
+
+
+def test_runs_of_one_layout_are_compared_rank_by_rank(recordings):
+    document = compare(recordings, "gpt_tp.tp4.fc1_scaled", "gpt_tp.tp4")
+    assert sorted(document["steps"]["0"]["ranks"]) == ["0", "1", "2", "3"]
+
+
 def test_every_proof_holds(recordings):
     """What relates joined values is checked by code that does not prove."""
-    for name in (*RIGHT, *WRONG):
-        golden = recordings / f"{name.split('.')[0]}.one"
+    alone = [(name, f"{name.split('.')[0]}.one") for name in (*RIGHT, *WRONG)]
+    for name, golden in (*alone, *RIGHT_PAIRS, *WRONG_PAIRS):
+        golden = recordings / golden
         command = [MSPROBE, "compare", recordings / name / "step0", golden / "step0", "--why", "."]
         command += ["-o", recordings.parent / "out"]
         done = subprocess.run(command, capture_output=True, text=True)

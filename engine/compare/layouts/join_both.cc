@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -86,17 +88,11 @@ class BothSides {
         MSPROBE_RETURN_IF_ERROR(golden_side_->Check(golden_.runs.size(), golden_.path));
       }
     }
-    const Dump none;
-    // Stages of other pipelines send other values: the golden is compared as one process, which sends none.
-    JoinedDump golden(golden_.runs, WithoutTransfers(golden_.runs, JoinCalls(golden_.runs)), none,
-                      golden_.path);
-    golden.PassThrough();
-    JoinedDump target(target_.runs, JoinCalls(target_.runs), golden.dump(), target_.path);
-    target.PassThrough();
-    golden_parts_ = golden.values();
-    target_parts_ = target.values();
+    JoinedSides sides = Draft();
+    MSPROBE_RETURN_IF_ERROR(Agree(sides.target, sides.golden));
+    FindUnrelated(sides);
+    if (!unrelated_.empty()) sides = Draft();
     // First calls find their partners by the shapes and numbers of parts, then by those of the whole.
-    JoinedSides sides{.target = target.Take(), .golden = golden.Take(), .notes = {}};
     for (int pass = 0; pass < 2; ++pass) {
       MSPROBE_RETURN_IF_ERROR(Agree(sides.target, sides.golden));
       MSPROBE_ASSIGN_OR_RETURN(sides, JoinOnce(sides));
@@ -109,6 +105,52 @@ class BothSides {
   }
 
  private:
+  // Stages of other pipelines send other values, and exchanges that stand at one place may have nothing in common
+  // but their name. The golden is compared as one process, which makes no such calls.
+  bool IsLeftOut(const JoinedCall& call) const {
+    const RankCall& of = call.of.front();
+    const Dump& dump = *golden_.runs[of.run].dump;
+    const std::optional<Exchange> exchange = ExchangeOf(dump, dump.records[of.record]);
+    return exchange && (IsPointToPoint(*exchange) ||
+                        unrelated_.contains(LineOf(dump, dump.records[of.record])));
+  }
+
+  // Both sides with the numbers of parts.
+  JoinedSides Draft() {
+    const Dump none;
+    const auto left_out = [this](const JoinedCall& call) { return IsLeftOut(call); };
+    JoinedDump golden(golden_.runs, Without(JoinCalls(golden_.runs), left_out), none, golden_.path);
+    golden.PassThrough();
+    JoinedDump target(target_.runs, JoinCalls(target_.runs), golden.dump(), target_.path);
+    target.PassThrough();
+    golden_parts_ = golden.values();
+    target_parts_ = target.values();
+    return {.target = target.Take(), .golden = golden.Take(), .notes = {}};
+  }
+
+  // The API and the line of a call.
+  static std::string LineOf(const Dump& dump, const Record& record) {
+    const bool known = record.stack >= 0 && !dump.stacks[record.stack].empty();
+    return fmt::format("{} {}", record.api.view(),
+                       known ? dump.stacks[record.stack].front() : std::string_view());
+  }
+
+  // Lines of exchanges of which no tensor is a part of what its partner's is: one side exchanges activations, and the
+  // other one gradients.
+  void FindUnrelated(const JoinedSides& sides) {
+    std::map<std::string, bool> related;  // by line
+    for (const Record& record : sides.golden.records) {
+      if (!ExchangeOf(sides.golden, record)) continue;
+      for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
+        if (of_golden_[i].partner < 0 || sides.golden.leaves[i].kind != LeafKind::kTensor) continue;
+        related[LineOf(sides.golden, record)] |= !of_golden_[i].whole.empty();
+      }
+    }
+    for (const auto& [line, any] : related) {
+      if (!any) unrelated_.insert(line);
+    }
+  }
+
   // What both sides say of each value that has a partner.
   Status Agree(const Dump& target, const Dump& golden) {
     of_target_.assign(target.leaves.size(), {});
@@ -166,13 +208,18 @@ class BothSides {
     return {.reordered = &reordered_,
             .agreed = &agreed,
             .names = &names,
-            .transfers = &agreed != &of_golden_,
+            .left_out = LeftOut(agreed),
             .divided = divided_,
             .averages = averages_,
             .scales = scales,
             .side = &agreed == &of_golden_ ? OrNull(golden_side_) : OrNull(target_side_),
             .declared = declared_,
             .factor = FactorOf(agreed, scales)};
+  }
+
+  std::function<bool(const JoinedCall&)> LeftOut(const std::vector<AgreedValue>& agreed) const {
+    if (&agreed != &of_golden_) return nullptr;
+    return [this](const JoinedCall& call) { return IsLeftOut(call); };
   }
 
   static const DeclaredSide* OrNull(const std::optional<DeclaredSide>& side) {
@@ -332,6 +379,7 @@ class BothSides {
   std::set<std::string> reordered_;
   std::vector<std::vector<ValuePart>> target_parts_, golden_parts_;  // of each leaf
   std::vector<AgreedValue> of_target_, of_golden_;
+  std::set<std::string> unrelated_;  // lines of the golden's exchanges
   ShapePool shapes_;
   double target_factor_ = 1;
   bool divided_ = false, averages_ = false;

@@ -223,15 +223,12 @@ std::string_view PathOfModule(std::string_view api) {
                                             : api.substr(first + 1, last - first - 1);
 }
 
-std::vector<JoinedCall> WithoutTransfers(std::span<const RankRun> runs,
-                                         std::vector<JoinedCall> calls) {
+std::vector<JoinedCall> Without(std::vector<JoinedCall> calls,
+                                const std::function<bool(const JoinedCall&)>& is_left_out) {
   std::vector<int32_t> place(calls.size(), -1);
   std::vector<JoinedCall> kept;
   for (size_t i = 0; i < calls.size(); ++i) {
-    const RankCall& of = calls[i].of.front();
-    const Dump& dump = *runs[of.run].dump;
-    const std::optional<Exchange> exchange = ExchangeOf(dump, dump.records[of.record]);
-    if (exchange && IsPointToPoint(*exchange)) continue;
+    if (is_left_out(calls[i])) continue;
     place[i] = static_cast<int32_t>(kept.size());
     kept.push_back(std::move(calls[i]));
   }

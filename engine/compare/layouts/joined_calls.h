@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -38,9 +39,9 @@ struct JoinedCall {
 // disagree on an order, the lower rank's is kept.
 std::vector<JoinedCall> JoinCalls(std::span<const RankRun> runs);
 
-// Those that send nothing from one process to another: a single process makes no such calls.
-std::vector<JoinedCall> WithoutTransfers(std::span<const RankRun> runs,
-                                         std::vector<JoinedCall> calls);
+// Those that are not left out.
+std::vector<JoinedCall> Without(std::vector<JoinedCall> calls,
+                                const std::function<bool(const JoinedCall&)>& is_left_out);
 
 // "layers.0.fc" of "Module.layers.0.fc.Linear".
 std::string_view PathOfModule(std::string_view api);

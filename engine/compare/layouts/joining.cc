@@ -53,7 +53,7 @@ Joining::Joining(std::span<const RankRun> runs, const Dump& golden, const std::s
       golden_(golden),
       given_(given),
       facts_(runs),
-      joined_(runs, given.transfers ? JoinCalls(runs) : WithoutTransfers(runs, JoinCalls(runs)),
+      joined_(runs, given.left_out ? Without(JoinCalls(runs), given.left_out) : JoinCalls(runs),
               given.names == nullptr ? golden : *given.names, path) {
   joined_.PassThrough();
   if (given.agreed != nullptr) {

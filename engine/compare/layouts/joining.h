@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -45,10 +46,10 @@ class Joining {
     // Of each value of the joined dump, where both sides have several ranks. Null: the golden is one process.
     const std::vector<AgreedValue>* agreed = nullptr;
     const Dump* names = nullptr;  // whose names the calls get; null: the golden's
-    bool transfers = true;        // false: without what one process sends another
-    bool divided = false;         // each rank has a part of the batch, as the other side knows
-    bool averages = false;        // and the loss of a rank is the mean of its part
-    bool scales = true;           // whether gradients may be multiples of the golden's
+    std::function<bool(const JoinedCall&)> left_out;  // calls that the joined run does not make
+    bool divided = false;   // each rank has a part of the batch, as the other side knows
+    bool averages = false;  // and the loss of a rank is the mean of its part
+    bool scales = true;     // whether gradients may be multiples of the golden's
     const DeclaredSide* side = nullptr;        // what the user says of these ranks
     const DeclaredLayout* declared = nullptr;  // and of values
     std::optional<double> factor;              // of gradients
