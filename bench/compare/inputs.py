@@ -1,9 +1,9 @@
 """Generates the inputs of the comparison benchmarks: statistics, tensors, ranks, pkl files."""
 
 import base64
+import hashlib
 import json
 import random
-import zlib
 from pathlib import Path
 
 LEAVES_PER_CALL = 4
@@ -115,11 +115,11 @@ def calls_of(entries, fused):
 
 def leaf_of(value, noise):
     """The text of a leaf: numbers that the value's name decides, off by `noise`."""
-    seed = zlib.crc32(repr(value).encode())
+    seed = int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest())
     top, low, mean, norm = (
-        (1 + noise) * (1 + (seed * factor % 65521) / 65521) for factor in (1, 31, 1009, 30011)
+        (1 + noise) * (1 + (seed >> shift) % 2**24 / 2**24) for shift in (0, 13, 26, 40)
     )
-    fingerprint = (seed * 0x9E3779B97F4A7C15 + int(noise * 1e9)) % 2**64
+    fingerprint = (seed + int(noise * 1e9)) % 2**64
     short = base64.urlsafe_b64encode(fingerprint.to_bytes(8, "big")).decode()[:11]
     return (
         '{"type":"torch.Tensor","dtype":"torch.float32","shape":[8,128,256],'
