@@ -22,6 +22,7 @@
 #include "engine/compare/compare.h"
 #include "engine/compare/proofs/words.h"
 #include "engine/model/table.h"
+#include "tests/compare/settled.h"
 
 namespace msprobe::compare::test {
 
@@ -190,7 +191,7 @@ inline Dump OneOutput(const Tensor& t) {
   return DumpBuilder().Call("Torch.f.0.forward").Out(t).Take();
 }
 
-// All proofs of the comparison must hold.
+// All proofs of the comparison must hold, and nothing may be left out of a round that would change it.
 inline Comparison MustCompare(Dump target, Dump golden, CompareOptions options = {}) {
   const bool keeps = std::exchange(options.keep_proofs, true);
   Result<Comparison> result = Compare(std::move(target), std::move(golden), options);
@@ -200,6 +201,7 @@ inline Comparison MustCompare(Dump target, Dump golden, CompareOptions options =
   }
   Comparison& c = *result;
   EXPECT_EQ(RefusalOf(c), "");
+  EXPECT_EQ(UnsettledOf(c), "");
   if (!keeps) c.decided->proofs = nullptr;
   return std::move(c);
 }

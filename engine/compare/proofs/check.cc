@@ -475,8 +475,8 @@ class Checker {
       const bool moves = a.maker == kNoId ? t_.MovedFrom(step.value) != kNoId
                                           : t_.calls[a.maker].facts->kind == OperationClass::kKeeps;
       const bool views = moves && inputs.size() == 1 &&
-                         Figures::IsComplex(t_.values[inputs[0]]) != Figures::IsComplex(a);
-      const ProofStep* known = views ? StepOf(*PremiseOf(step, inputs[0])) : nullptr;
+                         Figures::IsComplex(t_.values[*inputs.begin()]) != Figures::IsComplex(a);
+      const ProofStep* known = views ? StepOf(*PremiseOf(step, *inputs.begin())) : nullptr;
       if (known == nullptr || known->strength < Strength::kNear || known->golden != step.golden)
         return "it is no view of pairs that are the golden's";
     }

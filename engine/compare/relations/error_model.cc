@@ -43,7 +43,7 @@ double Moved(const Moments& a, const Moments& b) {
 Relations::Bound Relations::BoundOf(ValueId v) const {
   const Value& value = t.values[v];
   const Call* call = value.maker == kNoId ? nullptr : &t.calls[value.maker];
-  const std::vector<ValueId> inputs = t.InputsOf(v, /*saved=*/true);
+  const Inputs inputs = t.InputsOf(v, /*saved=*/true);
   const bool moves = call != nullptr && call->kind == CallKind::kOperation && call->facts->Moves();
   const bool equal = std::all_of(inputs.begin(), inputs.end(),
                                  [&](ValueId w) { return of(w).strength == Strength::kEqual; });
@@ -176,7 +176,7 @@ double Relations::ReachOf(ValueId v, CallId id) const {
 
 // Whether code without records, of any number of calls, made a value; or what was added to the gradient
 // before.
-bool Relations::IsUnseen(ValueId v, std::span<const ValueId> inputs) const {
+bool Relations::IsUnseen(ValueId v, const Inputs& inputs) const {
   const CallId made = t.values[v].maker;
   if (made == kNoId) return inputs.empty() || (!t.PartsOf(v).empty() && !t.AddsUp(v));
   return t.calls[made].kind == CallKind::kGradients &&
@@ -353,7 +353,10 @@ double Relations::NotHiding(ValueId v, double bound, double roundoff, double* wr
 
 double Relations::ErrorOf(ValueId v) const {
   const double error = MeasuredOrBound(v);
-  if (of(v).strength == Strength::kNear) noise_ = std::max(noise_, std::min(error, kCap));
+  if (of(v).strength == Strength::kNear && std::min(error, kCap) > noise_) {
+    noise_ = std::min(error, kCap);
+    noise_now_ = now_ + 1;  // it may have been used before
+  }
   return error;
 }
 

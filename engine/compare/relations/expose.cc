@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <ranges>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_names.h"
@@ -13,6 +15,9 @@ bool IsView(std::string_view api) {
   const std::string_view base = BaseApi(api);
   return base == "narrow" || base == "split" || base == "view" || base == "chunk";
 }
+
+// Code without records makes a value of what was made lately: of so many results.
+constexpr std::ptrdiff_t kMostLoose = 4096;
 
 // Whether rows of two values may belong together: those of one batch.
 bool MayMeet(const Value& a, const Value& b) {
@@ -129,7 +134,7 @@ void Exposure::Spread(const std::vector<ValueId>& from, Next next, Causes* out) 
 std::vector<ValueId> Exposure::CausesOf(ValueId v) {
   const Graph& t = r_.t;
   const Value& value = t.values[v];
-  std::vector<ValueId> inputs = t.InputsOf(v, false);
+  std::vector<ValueId> inputs = t.InputsOf(v, false).Copy();
   const auto right = [this](ValueId w) { return r_.IsRight(w); };
   const auto all_right = [&] { return std::all_of(inputs.begin(), inputs.end(), right); };
   if (left_.count(v) > 0 && !t.PartsOf(v).empty() && all_right()) return {};
@@ -152,7 +157,7 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
     Append(&inputs, GradientsOfAll(maker.record));  // it may divide by the norm of all
   } else if (t.calls[value.maker].IsBackward() && t.calls[value.maker].forward != kNoId &&
              all_right()) {
-    inputs = t.InputsOf(v, /*saved=*/true);
+    inputs = t.InputsOf(v, /*saved=*/true).Copy();
   }
   std::vector<ValueId> wrong;
   // What a call wrote into new memory is right if all that it was given is: who reads the rest errs.
@@ -167,7 +172,7 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
                [&](ValueId w) { return !right(w) && !only_new(w); });
   if (IsScaledOnly(v, wrong)) {
     wrong.clear();
-    const std::vector<ValueId> saved = t.InputsOf(v, /*saved=*/true);
+    const Inputs saved = t.InputsOf(v, /*saved=*/true);
     std::copy_if(saved.begin(), saved.end(), std::back_inserter(wrong), [&](ValueId w) {
       return !right(w) && std::find(inputs.begin(), inputs.end(), w) == inputs.end();
     });
@@ -256,7 +261,7 @@ bool Exposure::IsMiswired(ValueId v) const {
 std::vector<ValueId> Exposure::GoldenCausesOf(ValueId w) const {
   const Graph& g = r_.g;
   const Value& value = g.values[w];
-  std::vector<ValueId> inputs = g.InputsOf(w, false);
+  std::vector<ValueId> inputs = g.InputsOf(w, false).Copy();
   const auto found = [this](ValueId x) { return Found(x); };
   const bool all = std::all_of(inputs.begin(), inputs.end(), found);
   if (value.maker == kNoId && all) {
@@ -267,7 +272,7 @@ std::vector<ValueId> Exposure::GoldenCausesOf(ValueId w) const {
     }
   } else if (value.maker != kNoId && g.calls[value.maker].IsBackward() &&
              g.calls[value.maker].forward != kNoId && all) {
-    inputs = g.InputsOf(w, /*saved=*/true);
+    inputs = g.InputsOf(w, /*saved=*/true).Copy();
   }
   std::erase_if(inputs, found);
   return inputs;
@@ -298,6 +303,7 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
       }
     }
   }
+  const auto made_by = [&t](ValueId w) { return t.values[w].maker; };
   if (!loose_) {
     loose_.emplace();
     std::unordered_set<ValueId> taken;  // by a backward pass
@@ -307,14 +313,17 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
           taken.count(w) == 0 && (modules_only_ || t.IsLoose(w)))
         loose_->push_back(w);
     }
+    std::ranges::stable_sort(*loose_, {}, made_by);
   }
   std::vector<std::pair<Lead, ValueId>> near, far;
   const bool exchange = user.facts->exchanges;
   const bool backward = user.IsBackward() || (lists == kNoId && r_.MayBeGradient(v));
-  for (const ValueId w : *loose_) {
+  const auto last = std::ranges::lower_bound(*loose_, end, {}, made_by);
+  const auto first = last - std::min(last - loose_->begin(), kMostLoose);
+  for (const ValueId w : std::ranges::subrange(first, last)) {
     const Value& other = t.values[w];
     const Call& maker = t.calls[other.maker];
-    if (w == v || other.maker >= end || (maker.IsBackward() != backward && !exchange)) continue;
+    if (w == v || (maker.IsBackward() != backward && !exchange)) continue;
     if (modules_only_) {
       const auto makers = t.MakersOf(w);
       if (std::any_of(makers.begin(), makers.end(),
@@ -329,9 +338,11 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
   const auto& from = near.empty() ? far : near;
   Lead best = Lead::kNone;
   for (const auto& [lead, w] : from) best = std::max(best, lead);
+  const size_t known = out.size();
   for (const auto& [lead, w] : from) {
     if (lead == best) out.push_back(w);
   }
+  std::sort(out.begin() + static_cast<std::ptrdiff_t>(known), out.end());
   return out;
 }
 

@@ -153,7 +153,8 @@ class Exposure {
   std::vector<ValueId> Explained(const Candidate& candidate, const Lists<ValueId>& of_target,
                                  const Lists<ValueId>& of_golden,
                                  std::span<const ValueId> contradictions) const;
-  Candidate WhereCut(const Candidate& candidate) const;
+  Candidate WhereCut(const Candidate& candidate);
+  Candidate FirstCut(bool with) const;
 
   bool SamePolicy() const;
   std::optional<Candidate> UnderOtherPolicy(CallId call) const;
@@ -177,6 +178,7 @@ class Exposure {
   std::unordered_map<ValueId, Candidate> left_;  // of gradients of parameters
   std::vector<std::pair<ValueId, ValueId>> other_losses_;
   std::optional<std::vector<ValueId>> loose_;
+  std::optional<Candidate> cut_, cut_with_;  // FirstCut without and with a gradient, once asked for
   std::unordered_map<int32_t, std::vector<ValueId>> gradients_of_;  // of an optimizer's record
   Causes exposed_, exposed_golden_;
 };

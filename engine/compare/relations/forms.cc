@@ -74,7 +74,7 @@ Circle CircleOf(const Graph& run, ValueId angle) {
 bool Relations::IsMadeOfPadded(ValueId v) const {
   const CallId maker = t.values[v].maker;
   if (maker == kNoId || !Alike(maker)) return false;
-  const std::vector<ValueId> inputs = t.InputsOf(v, false);
+  const Inputs inputs = t.InputsOf(v, false);
   return std::any_of(inputs.begin(), inputs.end(),
                      [this](ValueId u) { return of(u).proof == Proof::kPadded; }) &&
          std::all_of(inputs.begin(), inputs.end(),
@@ -141,12 +141,13 @@ std::optional<Relation> Relations::AsPairs(ValueId v, ValueId w, double bound) c
     r.proven = true;
   } else {
     const CallId maker = t.values[v].maker;
-    const std::vector<ValueId> inputs = t.InputsOf(v, false);
+    const Inputs inputs = t.InputsOf(v, false);
     const bool views = maker == kNoId ? t.MovedFrom(v) != kNoId
                                       : t.calls[maker].facts->kind == OperationClass::kKeeps;
-    if (!views || inputs.size() != 1 || IsComplex(t.values[inputs[0]]) == IsComplex(a) ||
-        of(inputs[0]).golden != w || of(inputs[0]).strength < Strength::kNear ||
-        of(inputs[0]).doubtful)
+    if (!views || inputs.size() != 1) return std::nullopt;
+    const ValueId from = *inputs.begin();
+    if (IsComplex(t.values[from]) == IsComplex(a) || of(from).golden != w ||
+        of(from).strength < Strength::kNear || of(from).doubtful)
       return std::nullopt;
   }
   return r.error <= r.bound ? std::optional(r) : std::nullopt;
@@ -235,10 +236,10 @@ bool Relations::RelateCircles(std::span<const ValueId> mine, std::span<const Val
           {.strength = Strength::kNear, .proof = Proof::kPolar, .error = error, .bound = bounds[i]},
           {{angle}}, together);
     }
-    wrong_[mine[i]] = 0;
-    part_[mine[i]] = 1;
+    Keep(&wrong_[mine[i]], 0.0, mine[i]);
+    Keep<char>(&part_[mine[i]], 1, mine[i]);
   }
-  for (const ValueId w : others) covered_[w] = 1;
+  Cover(others);
   return true;
 }
 
@@ -314,7 +315,7 @@ void Relations::SetTransposed(ValueId v, ValueId w, double error, double bound,
        .bound = bound},
       more);
   transposed_[v] = 1;
-  wrong_[v] = 0;
+  Keep(&wrong_[v], 0.0, v);
 }
 
 }  // namespace msprobe::compare::relations

@@ -199,7 +199,7 @@ bool Relations::IsMadeReordered(ValueId v, ValueId w) const {
   if (value.maker == kNoId || AtPartner(t.made[value.port]) != w || !Alike(value.maker) ||
       !SameElements(value.moments, g.values[w].moments))
     return false;
-  const std::vector<ValueId> inputs = t.InputsOf(v, false);
+  const Inputs inputs = t.InputsOf(v, false);
   const auto reordered = [this](ValueId u) { return of(u).strength == Strength::kSame; };
   return std::any_of(inputs.begin(), inputs.end(), reordered) &&
          std::all_of(inputs.begin(), inputs.end(),

@@ -191,7 +191,10 @@ std::vector<Relations::Group> Relations::GroupsOf(CallId call) {
   Place& place = places_[number];
   const size_t m = place.mine.size(), k = place.others.size();
   if (k == 0) return out;
-  if (m == k && t.Makes(call).size() + g.Makes(place.others[index]).size() > 2)
+  const auto makes = t.Makes(call);
+  const bool known = std::all_of(makes.begin(), makes.end(),
+                                 [this](const Port& port) { return IsKnown(port.value); });
+  if (m == k && !known && makes.size() + g.Makes(place.others[index]).size() > 2)
     out.push_back({{call}, {place.others[index]}});  // one call that divides
   const size_t most = std::gcd(m, k);
   const size_t least = std::max<size_t>((std::max(m, k) + kMostParts - 1) / kMostParts, 1);

@@ -256,10 +256,17 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
            .proven = proven},
           {}, together);
     }
-    part_[v] = 1;
+    Keep<char>(&part_[v], 1, v);
   }
-  for (const ValueId w : others) covered_[w] = 1;
+  Cover(others);
   return 0;
+}
+
+void Relations::Cover(std::span<const ValueId> golden) {
+  for (const ValueId w : golden) {
+    if (covered_[w] == 0) covered_now_ = ++now_;
+    covered_[w] = 1;
+  }
 }
 
 void Relations::RelateDivided(CallId call) {
@@ -273,7 +280,8 @@ void Relations::RelateDivided(CallId call) {
       std::vector<ValueId> all;
       for (const Group& group : groups) {
         // One call may divide its argument into its results.
-        const bool any = made && group.mine.size() == 1 && group.others.size() == 1;
+        const bool one = group.mine.size() == 1 && group.others.size() == 1, any = made && one;
+        if (one && !made) continue;
         const std::vector<ValueId> mine = InSlot(t, group.mine, port.place, made, any, like);
         if (std::all_of(mine.begin(), mine.end(), known)) continue;
         const std::vector<ValueId> others = InSlot(g, group.others, port.place, made, any, like);
@@ -284,7 +292,7 @@ void Relations::RelateDivided(CallId call) {
       if (best == 0 || std::isinf(best)) continue;
       for (const ValueId v : all) {
         if (known(v) || !(best > kSurely * of(v).bound)) continue;
-        wrong_[v] = best;
+        Keep(&wrong_[v], best, v);
         Relation apart = of(v);  // together, not from its partner
         apart.proof = Proof::kNotFound;
         if (log != nullptr) Log(v, apart, {}, -1);

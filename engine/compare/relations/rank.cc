@@ -165,7 +165,7 @@ void Exposure::PreferBirth(bool alike) {
     const ValueId v = todo.back();
     todo.pop_back();
     if (!known.insert(v).second) continue;
-    const std::vector<ValueId> inputs = r_.t.InputsOf(v, /*saved=*/true);
+    const Inputs inputs = r_.t.InputsOf(v, /*saved=*/true);
     todo.insert(todo.end(), inputs.begin(), inputs.end());
   }
   if (known.count(births[0].value) > 0) candidates.insert(candidates.begin(), births[0]);
@@ -173,7 +173,7 @@ void Exposure::PreferBirth(bool alike) {
 
 // Whether a value carries a gradient is part of it: where gradients differ, a call that takes a value
 // without one, where its partner takes it with one, takes something else.
-Candidate Exposure::WhereCut(const Candidate& candidate) const {
+Candidate Exposure::WhereCut(const Candidate& candidate) {
   const Graph &t = r_.t, &g = r_.g;
   // Or a gradient that an optimizer takes, which no recorded call made.
   const bool arrives = candidate.cause == Cause::kNoCallMadeIt && candidate.call != kNoId &&
@@ -182,35 +182,44 @@ Candidate Exposure::WhereCut(const Candidate& candidate) const {
                         : candidate.golden != kNoId ? g.calls[candidate.golden].IsBackward()
                                                     : false;
   if (!backward || candidate.cause == Cause::kLeftGradient) return candidate;
-  Candidate best = candidate;
   // A gradient that only the target computes.
   const bool only_here = candidate.call != kNoId && candidate.golden != kNoId &&
                          t.values[candidate.value].maker == candidate.call &&
                          r_.AtPartner(t.made[t.values[candidate.value].port]) == kNoId;
+  std::optional<Candidate>& cut = only_here ? cut_with_ : cut_;
+  if (!cut) cut = FirstCut(only_here);
+  return cut->call == kNoId ? candidate : *cut;
+}
+
+// The first call of the forward pass that takes a right value without its gradient, or `with` one that
+// the golden's does not carry; without a call: there is none.
+Candidate Exposure::FirstCut(bool with) const {
+  const Graph& t = r_.t;
+  const std::string_view here = with ? "True" : "False", there = with ? "False" : "True";
+  Candidate first;
   CallId begins = kNoId;
   for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
     const Call& call = t.calls[id];
     if (r_.pair[id] == kNoId || !call.IsForward()) continue;
     for (const Port& port : t.Takes(id)) {
-      const int32_t there = r_.PartnerLeaf(port.leaf);
-      if (there < 0 || !r_.IsRight(port.value)) continue;
-      const std::string_view mine = t.dump.leaves[port.leaf].requires_grad,
-                             other = g.dump.leaves[there].requires_grad;
-      if (mine != (only_here ? "True" : "False") || other != (only_here ? "False" : "True"))
+      const int32_t partner = r_.PartnerLeaf(port.leaf);
+      if (partner < 0 || !r_.IsRight(port.value) ||
+          t.dump.leaves[port.leaf].requires_grad != here ||
+          r_.g.dump.leaves[partner].requires_grad != there)
         continue;
       // The outermost module of those that begin there.
       if (begins == kNoId || call.begins < begins || (call.begins == begins && call.IsModule())) {
         begins = call.begins;
-        best = {.call = id,
-                .golden = r_.pair[id],
-                .value = port.value,
-                .cause = only_here ? Cause::kWithGradient : Cause::kWithoutGradient,
-                .order = static_cast<double>(id),
-                .sure = true};
+        first = {.call = id,
+                 .golden = r_.pair[id],
+                 .value = port.value,
+                 .cause = with ? Cause::kWithGradient : Cause::kWithoutGradient,
+                 .order = static_cast<double>(id),
+                 .sure = true};
       }
     }
   }
-  return best;
+  return first;
 }
 
 // Neither the dtypes of the weights, but for a few, nor autocast and the default dtype differ. Where a
@@ -289,7 +298,7 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
       continue;
     const Value& y = r_.g.values[w];
     if (x.dtype.dtype() != y.dtype.dtype() || x.shape.view() != y.shape.view()) continue;
-    const std::vector<ValueId> inputs = t.InputsOf(port.value, false);
+    const Inputs inputs = t.InputsOf(port.value, false);
     // Others that it was made of are named in its place, or came from outside.
     const auto other = [&](ValueId v) { return t.values[v].IsFloat() || !r_.IsRight(v); };
     if (std::any_of(inputs.begin(), inputs.end(), other)) continue;
@@ -345,13 +354,14 @@ std::optional<Candidate> Exposure::FinerBetweenCasts(CallId id) const {
   const auto before_cast = [&](ValueId w) {
     const CallId maker = g.values[w].maker;
     if (maker == kNoId || g.calls[maker].kind != t.calls[id].kind) return w;
-    const std::vector<ValueId> inputs = g.InputsOf(w, false);
+    const Inputs inputs = g.InputsOf(w, false);
     if (inputs.size() != 1) return w;
-    const Value &made = g.values[w], &taken = g.values[inputs[0]];
+    const ValueId from = *inputs.begin();
+    const Value &made = g.values[w], &taken = g.values[from];
     const bool casts = made.dtype != taken.dtype && made.shape.view() == taken.shape.view() &&
                        std::abs(made.moments.Rms() - taken.moments.Rms()) <=
                            kOwnRoundings * made.roundoff * taken.moments.Rms();
-    return casts ? inputs[0] : w;
+    return casts ? from : w;
   };
   const auto takes = t.Takes(id);
   for (const Port& port : t.Makes(id)) {

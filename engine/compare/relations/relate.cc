@@ -74,6 +74,9 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       of_two_frameworks(OfTwoFrameworks(target.dump, golden.dump)),
       pair(target.calls.size(), kNoId),
       partner(golden.calls.size(), kNoId),
+      changed_(target.values.size(), 0),
+      related_taken_(target.taken.size(), 0),
+      related_made_(target.made.size(), 0),
       relations_(target.values.size()),
       wrong_(target.values.size(), 0),
       terms_(target.values.size(), -1),
@@ -165,7 +168,7 @@ bool Relations::RelateAsLeft(ValueId v) {
           .error = left.error,
           .bound = left.bound,
           .proven = true});
-  if (left.golden == 0) part_[v] = 1;
+  if (left.golden == 0) Keep<char>(&part_[v], 1, v);
   return true;
 }
 
@@ -218,6 +221,7 @@ void Relations::RelateAll() {
     const int64_t before = count();
     all_gradients_ = {};
     for (const CallId call : order) RelateCall(call);
+    ++now_;
     RelateHolders();
     if (round > 0 && count() == before) break;
   }
@@ -232,20 +236,52 @@ void Relations::RelateAll() {
 }
 
 void Relations::RelateCall(CallId call) {
+  const auto related_before = [this](ValueId v, uint64_t* related) {
+    if (!MayChange(v, *related)) return true;
+    *related = ++now_;
+    return false;
+  };
   for (const Port& port : t.Takes(call)) {
-    const Relation& r = of(port.value);
+    const ValueId v = port.value;
+    if (related_before(v, &related_taken_[&port - t.taken.data()])) continue;
+    const Relation& r = of(v);
     if (r.proof == Proof::kNotTried || r.strength < Strength::kNear)
-      Relate(port.value, AtPartner(port), false);
-    Settle(port.value);
+      Relate(v, AtPartner(port), false);
+    Settle(v);
   }
   for (const Port& port : t.Makes(call)) {
+    if (related_before(port.value, &related_made_[&port - t.made.data()])) continue;
     Relate(port.value, AtPartner(port), false);
     Settle(port.value);
   }
+  ++now_;
   RelateDivided(call);
   RelateIndices(call);
   RelateTransposed(call);
   RelatePolar(call);
+}
+
+// Whether a value could be related otherwise than at `since`: what it was made of is known better, or its
+// error is another one. Proofs are logged each time.
+bool Relations::MayChange(ValueId v, uint64_t since) const {
+  if (since == 0 || log != nullptr || changed_[v] > since) return true;
+  const Value& value = t.values[v];
+  const CallKind kind = value.maker == kNoId ? CallKind::kOperation : t.calls[value.maker].kind;
+  // An optimizer's call may ask for all gradients of its entry, a module's for what arrives at it.
+  if (kind == CallKind::kUpdate || (kind == CallKind::kGradients && !t.HasOperations()))
+    return true;
+  const bool seen = value.maker != kNoId && kind != CallKind::kGradients;
+  if (!seen && noise_now_ > since) return true;
+  if (value.maker == kNoId && of(v).strength == Strength::kSame) return true;  // taken_
+  for (const ValueId w : t.InputsOf(v, /*saved=*/true)) {
+    if (changed_[w] > since || (part_[w] != 0 && covered_now_ > since)) return true;
+    if (of(w).strength != Strength::kEqual) continue;
+    const Inputs before = t.InputsOf(w, /*saved=*/false);  // IsMadeReordered
+    if (std::any_of(before.begin(), before.end(),
+                    [this](ValueId u) { return of(u).strength == Strength::kSame; }))
+      return true;
+  }
+  return false;
 }
 
 // Integers that a call takes as indices, of a result that has the rows of its partner's: they name the
@@ -290,7 +326,7 @@ void Relations::RelateIndex(const Port& port, CallId call) {
   for (const ValueId made_of : t.InputsOf(port.value, false)) {
     if (!IsKnown(made_of) && !t.values[made_of].plain) return;  // they may be others for that
   }
-  wrong_[port.value] = 0;
+  Keep(&wrong_[port.value], 0.0, port.value);
   std::vector<ValueId> beside;
   for (const auto ports : {t.Takes(call), t.Makes(call)}) {
     for (const Port& other : ports) {
@@ -350,7 +386,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
     best.proven = true;
     wrong = 0;
   }
-  wrong_[v] = best.strength == Strength::kNone ? wrong : 0;
+  Keep(&wrong_[v], best.strength == Strength::kNone ? wrong : 0, v);
   best.doubtful = IsDoubtful(v, best);
   best.like = best.like || wrong > 0;
   if (best.strength == Strength::kNone) best.factor = factor;
@@ -366,14 +402,14 @@ void Relations::Set(ValueId v, const Relation& r, std::span<const ValueId> more,
     Log(v, r, more, together);
     log->values[v].step = step_of_[v];
   }
-  relations_[v] = r;
+  Keep(&relations_[v], r, v);
   const bool tells = !t.values[v].plain;  // any constant is near any other one of its number
   if (tells && r.strength >= Strength::kNear && r.golden != kNoId) taken_[r.golden] = 1;
 }
 
 void Relations::Log(ValueId v, const Relation& r, std::span<const ValueId> more, int32_t together) {
   std::vector<ValueId> used;
-  if (r.proof != Proof::kSameContent) used = t.InputsOf(v, /*saved=*/true);
+  if (r.proof != Proof::kSameContent) used = t.InputsOf(v, /*saved=*/true).Copy();
   used.insert(used.end(), more.begin(), more.end());
   std::sort(used.begin(), used.end());
   used.erase(std::unique(used.begin(), used.end()), used.end());
@@ -413,7 +449,7 @@ int32_t Relations::LogStep(ValueId v, const Relation& r, std::span<const ValueId
 }
 
 bool Relations::IsOfWrong(ValueId v) const {
-  const std::vector<ValueId> inputs = t.InputsOf(v, /*saved=*/true);
+  const Inputs inputs = t.InputsOf(v, /*saved=*/true);
   return std::any_of(inputs.begin(), inputs.end(), [this](ValueId u) {
     return of(u).strength == Strength::kNone && of(u).proof != Proof::kNotTried;
   });
@@ -537,7 +573,7 @@ bool Relations::IsDoubtful(ValueId v, const Relation& r) const {
                                   [](const RowSketch& sketch) { return sketch.rows == 1; });
   if (!r.proven && !vector) return true;
   if (value.maker == kNoId) return r.golden != kNoId && taken_[r.golden] != 0;
-  const std::vector<ValueId> inputs = t.InputsOf(v, false);
+  const Inputs inputs = t.InputsOf(v, false);
   const auto doubtful = [this](ValueId w) { return of(w).doubtful; };
   const auto in_order = [this](ValueId w) {
     return part_[w] == 0 && (t.values[w].plain || of(w).strength >= Strength::kNear);
@@ -561,7 +597,7 @@ bool Relations::IsReordered(ValueId v, ValueId w) const {
            Fits(from, there);
   }
   if (!Alike(value.maker) || !t.calls[value.maker].IsForward()) return false;
-  const std::vector<ValueId> inputs = t.InputsOf(v, false);
+  const Inputs inputs = t.InputsOf(v, false);
   return std::any_of(inputs.begin(), inputs.end(), reordered) &&
          std::all_of(inputs.begin(), inputs.end(), [&](ValueId u) {
            return t.values[u].plain || (IsKnown(u) && !of(u).doubtful);
@@ -570,7 +606,7 @@ bool Relations::IsReordered(ValueId v, ValueId w) const {
 
 // The same operation, called alike with related arguments, keeps the order of elements.
 bool Relations::Follows(ValueId v) const {
-  const std::vector<ValueId> inputs = t.InputsOf(v, false);
+  const Inputs inputs = t.InputsOf(v, false);
   for (const ValueId w : inputs) {
     if (of(w).strength < Strength::kNear || of(w).doubtful) return false;
   }

@@ -38,6 +38,8 @@ struct Relation {
   bool proven = false;
   // Of a value that is not related: it is this number times that at its partner; 0: it is not.
   double factor = 0;
+
+  bool operator==(const Relation&) const = default;
 };
 
 // A weight or buffer, as the next step of both runs finds it: code without records may have written it.
@@ -202,7 +204,7 @@ class Relations {
     bool exact = false;  // nothing explains other bits
   };
   Bound BoundOf(ValueId value) const;
-  bool IsUnseen(ValueId value, std::span<const ValueId> inputs) const;
+  bool IsUnseen(ValueId value, const Inputs& inputs) const;
   bool IsOfAnyDtype(ValueId value) const;
   double ScaleOf(ValueId value) const;
   double BoundOfUpdate(ValueId value, const Call& call) const;
@@ -235,11 +237,28 @@ class Relations {
   bool TakesTheSameBits(CallId call) const;
   void Settle(ValueId value);
 
+  void Cover(std::span<const ValueId> golden);  // by values of the target together
+
+  // Rounds: what cannot have changed is not related again.
+  bool MayChange(ValueId value, uint64_t since) const;
+  template <typename T>
+  void Keep(T* place, T now, ValueId value) {
+    if (*place == now) return;
+    *place = now;
+    changed_[value] = now_;
+  }
+
   struct Norm {
     double norm, high, low;
     ValueId value;
     std::optional<DType> dtype;
   };
+  // What is done has a number, so that it is not done again before something has changed.
+  uint64_t now_ = 0;
+  std::vector<uint64_t> changed_;                       // of each value: when it did
+  std::vector<uint64_t> related_taken_, related_made_;  // of each port: when its value was related
+  uint64_t covered_now_ = 0;        // when a value of the golden was covered last
+  mutable uint64_t noise_now_ = 0;  // when noise_ grew last
   std::vector<Relation> relations_;
   std::vector<double> wrong_;             // of each value the error that rounding cannot explain; 0
   std::vector<double> terms_, coarse_;    // -1: not known yet

@@ -22,7 +22,7 @@ double Relations::CoarseOf(ValueId v) const {
   double coarse = t.values[v].roundoff;
   if (r.strength == Strength::kEqual) return coarse;
   if (r.golden != kNoId) coarse = std::max(coarse, g.values[r.golden].roundoff);
-  const std::vector<ValueId> inputs = t.InputsOf(v, /*saved=*/true);
+  const Inputs inputs = t.InputsOf(v, /*saved=*/true);
   if (coarsest_ > coarse && IsUnseen(v, inputs) && IsOfAnyDtype(v)) return coarsest_;
   for (const ValueId w : inputs) {
     if (of(w).proof != Proof::kNotTried) coarse = std::max(coarse, Coarse(w));
@@ -32,8 +32,11 @@ double Relations::CoarseOf(ValueId v) const {
 
 // What is known of a value now is used by those that are made of it.
 void Relations::Settle(ValueId v) {
-  terms_[v] = std::max(Rms(v), TermsOf(v));
-  coarse_[v] = CoarseOf(v);
+  // Where nothing was known, the size and the rounding of the value itself were used.
+  const double terms = std::max(Rms(v), TermsOf(v)), coarse = CoarseOf(v);
+  if (terms != Terms(v) || coarse != Coarse(v)) changed_[v] = ++now_;
+  terms_[v] = terms;
+  coarse_[v] = coarse;
 }
 
 // The size of the terms that were added up to a value, beside its own size: much larger where terms

@@ -397,6 +397,16 @@ void Graph::Index() {
     }
     for (const Port& port : Makes(id)) makers.emplace_back(port.value, id);
   }
+  for (const Port& port : taken) taken_values_.push_back(port.value);
+  for (const Port& port : made) made_values_.push_back(port.value);
+  std::vector<std::pair<int32_t, ValueId>> inside;
+  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    if (!calls[id].IsModule()) continue;
+    for (const CallId child : ChildrenOf(id)) {
+      for (const Port& port : Makes(child)) inside.emplace_back(id, port.value);
+    }
+  }
+  inside_.Build(calls.size(), inside);
   uses_.Build(values.size(), uses);
   makers_.Build(values.size(), makers);
   std::stable_sort(seen_.begin(), seen_.end(), [](const auto& a, const auto& b) {
@@ -485,32 +495,30 @@ void Graph::FindViewed() {
   }
 }
 
-std::vector<ValueId> Graph::InputsOf(ValueId v, bool saved) const {
-  std::vector<ValueId> out;
+Inputs Graph::InputsOf(ValueId v, bool saved) const {
   const Value& value = values[v];
+  Inputs out(v);
   const std::span<const ValueId> parts = PartsOf(v);
   if (!parts.empty() || value.maker == kNoId) {
-    out.assign(parts.begin(), parts.end());
-    if (const ValueId from = MovedFrom(v); from != kNoId) out.push_back(from);
+    out.Add(parts);
+    if (const auto from = moved_from_.find(v); from != moved_from_.end())
+      out.Add({&from->second, 1});
     return out;
   }
   const Call& call = calls[value.maker];
-  const auto add = [&](std::span<const Port> ports) {
-    for (const Port& port : ports) {
-      if (port.value != v) out.push_back(port.value);
-    }
+  const auto add_takes = [&](const Call& of) {
+    out.Add({taken_values_.data() + of.first_take, of.takes});
   };
-  add(Takes(value.maker));
-  if (call.IsModule()) {  // it made the value itself, in code between the calls inside of it
-    for (const CallId child : ChildrenOf(value.maker)) add(Makes(child));
-  }
+  const auto add_both = [&](const Call& of) {
+    add_takes(of);
+    out.Add({made_values_.data() + of.first_make, of.makes});
+  };
+  add_takes(call);
+  // It made the value itself, in code between the calls inside of it.
+  if (call.IsModule()) out.Add(inside_.Of(value.maker));
   if (saved && call.IsBackward() && call.forward != kNoId) {
-    add(Takes(call.forward));
-    add(Makes(call.forward));
-    if (call.again != kNoId) {
-      add(Takes(call.again));
-      add(Makes(call.again));
-    }
+    add_both(calls[call.forward]);
+    if (call.again != kNoId) add_both(calls[call.again]);
   }
   return out;
 }

@@ -14,7 +14,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -109,6 +111,69 @@ class Paths {
   std::unordered_map<std::string_view, int32_t> numbers_;  // views into the dumps
 };
 
+// The values that a value was made of (Graph::InputsOf): a view of arrays of the graph.
+class Inputs {
+ public:
+  class Iterator {
+   public:
+    using iterator_category = std::forward_iterator_tag;
+    using value_type = ValueId;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const ValueId*;
+    using reference = const ValueId&;
+
+    Iterator() = default;
+    const ValueId& operator*() const { return *at_; }
+    Iterator& operator++() {
+      ++at_;
+      Settle();
+      return *this;
+    }
+    Iterator operator++(int) {
+      Iterator before = *this;
+      ++*this;
+      return before;
+    }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    friend class Inputs;
+    explicit Iterator(const Inputs* of) : of_(of) { Enter(0); }
+    void Enter(size_t piece) {
+      piece_ = piece;
+      at_ = piece < of_->count_ ? of_->pieces_[piece].data() : nullptr;
+      if (at_ != nullptr) Settle();
+    }
+    void Settle() {  // at the end of a piece, or at what is left out
+      const std::span<const ValueId> piece = of_->pieces_[piece_];
+      while (at_ != piece.data() + piece.size() && *at_ == of_->without_) ++at_;
+      if (at_ == piece.data() + piece.size()) Enter(piece_ + 1);
+    }
+
+    const Inputs* of_ = nullptr;
+    size_t piece_ = 0;
+    const ValueId* at_ = nullptr;  // null: the end
+  };
+
+  explicit Inputs(ValueId without) : without_(without) {}
+
+  Iterator begin() const { return Iterator(this); }
+  Iterator end() const { return {}; }
+  bool empty() const { return begin() == end(); }
+  size_t size() const { return static_cast<size_t>(std::distance(begin(), end())); }
+  std::vector<ValueId> Copy() const { return {begin(), end()}; }
+
+ private:
+  friend class Graph;
+  void Add(std::span<const ValueId> piece) {
+    if (!piece.empty()) pieces_[count_++] = piece;
+  }
+
+  std::array<std::span<const ValueId>, 6> pieces_;  // see Graph::InputsOf
+  size_t count_ = 0;
+  ValueId without_;  // is left out: what a value was made of is never itself
+};
+
 class Graph {
  public:
   // Keeps a reference to the dump of the comparison.
@@ -146,8 +211,8 @@ class Graph {
     return found == moved_from_.end() ? kNoId : found->second;
   }
   // The values that a value was made of. `saved`: and, of a gradient, what the forward call of its
-  // maker took and made. Of a module: and what the calls inside of it made.
-  std::vector<ValueId> InputsOf(ValueId value, bool saved) const;
+  // maker took and made. Of a module: and what the calls inside of it made. Valid as long as the graph.
+  Inputs InputsOf(ValueId value, bool saved) const;
   // No recorded call makes anything of what the last call returned.
   bool IsLeft(ValueId value) const;
   // No recorded operation takes what the last call returned: code without records may.
@@ -203,6 +268,8 @@ class Graph {
   std::unordered_map<ValueId, ValueId> moved_from_;
   Lists<Taker> uses_;
   Lists<CallId> makers_, children_;
+  std::vector<ValueId> taken_values_, made_values_;  // of the ports
+  Lists<ValueId> inside_;                            // of a module what the calls inside of it made
   Lists<ValueId> gradients_, parts_;
   std::vector<std::pair<ValueId, RowSketch>> seen_;  // until they are in sketches_
   Lists<RowSketch> sketches_;
