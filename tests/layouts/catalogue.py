@@ -8,6 +8,8 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
 TABLES = ("LAYOUTS", "VARIANTS", "BUGS", "PAIRS", "NEEDS", "ROUNDING")
+LATER = {"channel_conv", "gan_ddp", "gqa_dtensor", "hsdp_clip", "lora_fsdp", "lstm_dp"}
+LATER |= {"moe_top2", "recsys", "ring_attention", "sync_norm", "unet_pipe"}
 ROUNDING = 1e-8  # largest relative difference of a right layout from the golden in float64
 
 
@@ -50,13 +52,19 @@ class Case:
         return [at for at, hit in found if hit and self.bug in re.split(r", *", hit[1])]
 
     @property
+    def looked_at(self):
+        """Programs that were written later: they were looked at after their first comparison."""
+        return self.script.stem in LATER
+
+    @property
     def program_held_out(self):
-        return choice(self.program.split("-")[0]) % 3 == 0
+        return not self.looked_at and choice(self.program.split("-")[0]) % 3 == 0
 
     @property
     def held_out(self):
         """A third of the programs, and of the bugs of the others a tenth, by a fixed hash."""
-        return self.program_held_out or (bool(self.bug) and choice(self.name) % 10 == 0)
+        some = bool(self.bug) and choice(self.name) % 10 == 0
+        return self.program_held_out or (some and not self.looked_at)
 
 
 def choice(name):

@@ -147,6 +147,41 @@ TEST(JoinRanks, ACallThatOneRankMakesIsNamedWithTheRank) {
   }
 }
 
+// Of a half of the weight of queries nothing but its shape says that it is the weight of keys.
+TEST(JoinRanks, ModulesAreKnownByTheirNamesNotByShapesOfParts) {
+  const Array weights[] = {Array::Random({8, 6}, 11), Array::Random({4, 6}, 12)};
+  const Array results[] = {Array::Random({4, 8}, 13), Array::Random({4, 4}, 14)};
+  const auto run = [&](int ranks, int rank) {
+    DumpBuilder b;
+    for (const int i : {0, 1}) {
+      const std::string name = i == 0 ? "wq" : "wk", line = "q, k = (w(x) for w in (wq, wk))";
+      const std::string module = "Module.a." + name + ".Linear.forward.0";
+      const int64_t rows = weights[i].shape[0] / ranks;
+      const Array weight = weights[i].Part(0, rank * rows, (rank + 1) * rows),
+                  result = results[i].Part(1, rank * rows, (rank + 1) * rows);
+      b.Call("Functional.linear." + std::to_string(i) + ".forward").At("net.py", 5, line);
+      b.Parent(module);
+      In(b, kX), In(b, weight), Out(b, result);
+      b.Call(module).At("net.py", 5, line);
+      In(b, kX), Parameter(b, "weight", weight), Out(b, result);
+    }
+    return b.Take();
+  };
+  std::deque<RankDump> ranks;
+  ranks.push_back({0, run(2, 0)});
+  ranks.push_back({1, run(2, 1)});
+  Dump golden = run(1, 0);
+  Result<JoinedRun> joined = JoinRanks(std::move(ranks), golden, "runs/target");
+  ASSERT_TRUE(joined.ok()) << joined.status().ToString();
+  const Comparison c = test::MustCompare(std::move(joined->dump), std::move(golden));
+  ASSERT_EQ(c.pairs.size(), 4U);
+  for (const RecordPair& pair : c.pairs) {
+    ASSERT_TRUE(pair.matched());
+    EXPECT_EQ(c.target.records[pair.target].name, c.golden.records[pair.golden].name);
+  }
+  EXPECT_EQ(c.first.pair, -1);
+}
+
 TEST(JoinRanks, TheReportListsTheRanks) {
   Block a = OfRank(0), b = OfRank(1);
   a.result = kX.Plus(kAddend0);

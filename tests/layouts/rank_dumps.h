@@ -84,6 +84,7 @@ struct Array {
     t.shape += "]";
     std::string print;
     AppendHex(&print, hash, 16);
+    if (x.empty()) t.NoStats();
     return t.Print(print);
   }
   TensorView View() const {
@@ -96,6 +97,7 @@ struct Array {
 
 // Records the sketch of the last value, too.
 inline void Sketched(DumpBuilder& b, const Array& a) {
+  if (a.x.empty()) return;
   std::string text;
   AppendSketch(&text, kernels::ComputeSketch(a.View()).value());
   b.dump().sketches.push_back(

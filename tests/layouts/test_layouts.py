@@ -23,6 +23,7 @@ RIGHT = [
     "experts.masked2",
     "fsdp_llama.fsdp2",
     "gpt_tp.tp2",
+    "lora_fsdp.fsdp4",
     "mesh_gpt-blocked_qkv.tp2",
     "pipe_by_hand.pp2",
 ]
@@ -30,6 +31,7 @@ RIGHT = [
 WRONG = {
     "ddp_classifier.ddp4.other_head": ("Functional.linear.5.forward", [2]),
     "fsdp_llama.fsdp2.rotary_from_one": ("Torch.arange.0.forward", [1]),
+    "gan_ddp.ddp2.average_of_one_step": ("Tensor.lerp_.0.forward", None),
     "gpt_tp.tp2.proj_not_reduced": ("Functional.linear.5.forward", None),
     "gpt_tp.tp4.fc1_scaled": ("Tensor.__mul__.0.forward", [3]),
     "pipe_by_hand.pp4.layer_of_other_seed": (

@@ -326,7 +326,8 @@ std::vector<Partner> AlignCalls(const Dump& target, const Dump& golden,
   const bool files = FactsOf(target.dialect).has_no_calls && FactsOf(golden.dialect).has_no_calls;
   if (options.alignment == Alignment::kNames || files)
     return PairByName(target, golden, options.mapping);
-  const KeyEvidence evidence = CommonEvidence(target, golden);
+  KeyEvidence evidence = CommonEvidence(target, golden);
+  evidence.shapes = !options.shapes_of_parts;
   const RecordKeys target_keys(target, evidence, &options.mapping);
   const RecordKeys golden_keys(golden, evidence, nullptr);
   ThreadPool& pool = PoolOf(options);

@@ -155,7 +155,9 @@ class BothSides {
   Status Agree(const Dump& target, const Dump& golden) {
     of_target_.assign(target.leaves.size(), {});
     of_golden_.assign(golden.leaves.size(), {});
-    for (const Row& row : AlignDumps(target, golden, CompareOptions()).rows) {
+    CompareOptions options;
+    options.shapes_of_parts = true;
+    for (const Row& row : AlignDumps(target, golden, options).rows) {
       if (row.target < 0 || row.golden < 0) continue;
       AgreedValue& a = of_target_[row.target];
       AgreedValue& b = of_golden_[row.golden];

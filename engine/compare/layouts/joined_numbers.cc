@@ -36,6 +36,7 @@ double Smaller(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN
 
 void AddShard(const Dump& dump, int32_t index, Totals* t) {
   const Leaf& leaf = dump.leaves[index];
+  if (leaf.shape.elements() == 0) return;  // fewer rows than ranks: it has no numbers
   t->known &= leaf.has_stats;
   t->max = Larger(t->max, leaf.max_value);
   t->min = Smaller(t->min, leaf.min_value);
@@ -96,6 +97,7 @@ std::optional<Known> OfPart(const Dump& dump, int32_t index) {
   const Leaf& leaf = dump.leaves[index];
   if (const std::optional<kernels::Sketch> sketch = dump.SketchOf(index))
     return Known{.sums = *sketch, .grid = sketch->grid.has_value()};
+  if (leaf.shape.elements() == 0) return Known{.sums = {.grid = std::complex<double>(0)}};
   const double x = leaf.max_value;
   if (leaf.shape.elements() != 1 || !std::isfinite(x)) return std::nullopt;
   const bool deep = leaf.shape.extents().size() >= 3;

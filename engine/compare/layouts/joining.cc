@@ -59,7 +59,7 @@ Joining::Joining(std::span<const RankRun> runs, const Dump& golden, const std::s
   if (given.agreed != nullptr) {
     for (const AgreedValue& value : *given.agreed) partner_.push_back(value.partner);
   } else {
-    FindPartners(given.joined_before == nullptr ? joined_.dump() : *given.joined_before);
+    FindPartners(given.joined_before);
   }
   FindBackward();
   // What wraps a model for that (DistributedDataParallel, fully_shard) is in the header.
@@ -99,10 +99,12 @@ void Joining::LayOut() {
   }
 }
 
-// `target` has the calls and leaves of the joined dump.
-void Joining::FindPartners(const Dump& target) {
+// `whole`: the joined dump with the shapes of whole values; null: they are not known yet.
+void Joining::FindPartners(const Dump* whole) {
   partner_.assign(joined_.values().size(), -1);
   CompareOptions options;
+  options.shapes_of_parts = whole == nullptr;
+  const Dump& target = whole == nullptr ? joined_.dump() : *whole;
   for (const Row& row : AlignDumps(target, golden_, options).rows) {
     if (row.target >= 0 && row.golden >= 0) partner_[row.target] = row.golden;
   }
@@ -157,7 +159,7 @@ ValueLayout Joining::LayoutOf(size_t i, bool again) {
       facts_.Of(joined_.values()[i],
                 {.whole = WholeOf(i),
                  .golden = &golden_.leaves[partner_[i]],
-                 .averaged = again && means && IsLoss(i) && LeafAt(i).record < first_backward_,
+                 .averaged = again && means && IsLoss(i) && IsInForwardPass(LeafAt(i).record),
                  .added = again && (IsLoss(i) || IsBackward(RecordAt(i).direction))});
   if (given_.agreed == nullptr) return layout;
   if (!layout.padded.empty()) return {};  // of two divided vocabularies nobody knows the whole one
@@ -209,6 +211,16 @@ void Joining::FindBackward() {
     return record.direction == Direction::kBackward;
   });
   first_backward_ = static_cast<uint32_t>(first - records.begin());
+  for (const Record& record : records) {
+    if (record.direction == Direction::kBackward)
+      goes_backward_.emplace(record.api.view(), record.call);
+  }
+}
+
+// Not what is computed of gradients, or of the next weights.
+bool Joining::IsInForwardPass(uint32_t record) {
+  const Record& of = joined_.dump().records[record];
+  return record < first_backward_ || goes_backward_.contains({of.api.view(), of.call});
 }
 
 double Joining::RatioOf(size_t i, const ValueLayout& layout) {

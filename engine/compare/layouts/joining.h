@@ -14,8 +14,10 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "engine/compare/layouts/declared_layout.h"
@@ -65,8 +67,9 @@ class Joining {
   bool divided() const { return divided_; }
 
  private:
-  void FindPartners(const Dump& target);
+  void FindPartners(const Dump* whole);
   void FindBackward();
+  bool IsInForwardPass(uint32_t record);
   void LayOut();
   const Leaf& LeafAt(size_t i) { return joined_.dump().leaves[i]; }
   const Record& RecordAt(size_t i) { return joined_.dump().records[LeafAt(i).record]; }
@@ -100,6 +103,7 @@ class Joining {
   std::unordered_set<uint64_t> unordered_;  // contents of all ranks
   double factor_ = 1;
   uint32_t first_backward_ = 0;  // record
+  std::set<std::pair<std::string_view, int64_t>> goes_backward_;  // calls
   bool divided_ = false;         // each rank has a part of the batch
 };
 

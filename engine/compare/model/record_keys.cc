@@ -224,7 +224,7 @@ uint64_t RecordKeys::Key(uint32_t index, KeyLevel level) const {
     if (IsChangedInPlace(leaf, r)) continue;  // older dumps have no such values
     h = Mix(h, HashText(LeafPlace(leaf, r),
                         static_cast<uint64_t>(leaf.kind) * 8 + SlotClass(leaf.slot)));
-    h = Mix(h, leaf.shape.key_without_ones());
+    if (evidence_.shapes) h = Mix(h, leaf.shape.key_without_ones());
   }
   if (level == KeyLevel::kStructure) return h;
   return Mix(h, Stack(r));

@@ -30,6 +30,7 @@ inline constexpr int kKeyLevels = 6;
 // must not make equal calls look different.
 struct KeyEvidence {
   bool stacks = false, parents = false;
+  bool shapes = true;            // false: those of one side are shapes of parts
   bool cross_framework = false;  // one dump is of MindSpore: class names and prefixes differ
 };
 KeyEvidence CommonEvidence(const Dump& target, const Dump& golden);
