@@ -70,6 +70,27 @@ TEST(Memory, AWeightThatIsChangedAndChangedBackIsWhatItWas) {
   EXPECT_EQ(First(c), "none");
 }
 
+// A model and a copy of it hold one weight, and different calls write to each of them.
+Dump Copied(float rounding) {
+  const Elements weight = Random(32, 1);
+  DumpBuilder b;
+  for (const char* module : {"Module.online.Norm.forward.0", "Module.teacher.Norm.forward.0"}) {
+    b.Call(module).In(Recorded(Random(32, 3))).Out(Recorded(Random(32, 4)));
+    b.Parameter("weight", Recorded(weight));
+  }
+  for (const unsigned i : {0U, 1U}) {
+    const Elements moved = Sum(Random(32, 5 + i), Random(32, 9), rounding);
+    b.Call("Tensor.add_." + std::to_string(i) + ".forward").In(Recorded(weight));
+    b.In(Recorded(moved)).Out(Recorded(Sum(weight, moved)));
+  }
+  return b.Take();
+}
+
+TEST(Memory, TwoThatBeginWithOneContentAreToldApartByTheirCalls) {
+  EXPECT_EQ(FirstOf(Copied(1e-7F), Copied(0)), "none");
+  EXPECT_EQ(FirstOf(Copied(1), Copied(0)), "Tensor.add_.0.forward");
+}
+
 // A cache that held zeros before the step, written by a call whose result nobody takes.
 Dump Cached(float factor) {
   DumpBuilder b;

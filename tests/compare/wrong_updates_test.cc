@@ -270,7 +270,8 @@ TEST_F(StepsTest, WhatTheProgramMovesMayRoundAndNotBeReordered) {
     RankResult r = Step(run, number, 0, 1, 1, true);
     for (const bool is_target : {true, false}) {
       const double norm = 2 + (is_target ? by : 0);
-      const char print = is_target && (by != 0 || reordered) ? 'B' : 'A';
+      const char moved = by != 0 ? 'C' : 'A';  // by the golden
+      const char print = is_target && (by != 0 || reordered) ? 'B' : moved;
       folder_.Write(
           Place(run, is_target, number, 0) + "/weights.json",
           fmt::format("{{\n\"mean\": {{\"dtype\":\"torch.float32\",\"shape\":[2],\"Max\":1.0,"

@@ -102,9 +102,9 @@ class Joining {
   std::unordered_map<uint64_t, size_t> known_;
   std::unordered_set<uint64_t> unordered_;  // contents of all ranks
   double factor_ = 1;
-  uint32_t first_backward_ = 0;  // record
+  uint32_t first_backward_ = 0;                                   // record
   std::set<std::pair<std::string_view, int64_t>> goes_backward_;  // calls
-  bool divided_ = false;         // each rank has a part of the batch
+  bool divided_ = false;  // each rank has a part of the batch
 };
 
 }  // namespace msprobe::compare::layouts

@@ -81,12 +81,16 @@ bool Differs(const Limits& limits, const StepWeight& a, const StepWeight& b, boo
   const auto apart = [&](double x, double y, double size) {
     return !SameNumber(x, y) && !(std::abs(x - y) <= limit * size);
   };
-  return apart(a.max, b.max, scale) || apart(a.min, b.min, scale) ||
-         apart(a.norm, b.norm, std::max(std::abs(a.norm), std::abs(b.norm)));
-}
-
-bool SameStatistics(const StepWeight& a, const StepWeight& b) {
-  return SameNumber(a.max, b.max) && SameNumber(a.min, b.min) && SameNumber(a.norm, b.norm);
+  const double norm = std::max(std::abs(a.norm), std::abs(b.norm));
+  // Sketches know the order of elements; an error shows in them as up to eight times its size.
+  const auto other_elements = [&] {
+    constexpr double kInSketch = 8;
+    const double most = kInSketch * limit * norm;
+    return !(std::abs(a.sketch->rows - b.sketch->rows) <= most &&
+             std::abs(a.sketch->wave - b.sketch->wave) <= most);
+  };
+  return apart(a.max, b.max, scale) || apart(a.min, b.min, scale) || apart(a.norm, b.norm, norm) ||
+         (a.sketch && b.sketch && other_elements());
 }
 
 // The update moved the weights of both runs alike, in the median: rounding that an optimizer has
@@ -234,27 +238,16 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
   }
   const bool one_update = same_bits && later.step == earlier.step + 1;
   const Limits limits = LimitsOf(later);
-  const auto each = [&](auto use) {
-    for (const std::string& name : order) {
-      const auto a = before.find(name), b = golden_before.find(name), c = after.find(name),
-                 d = golden_after.find(name);
-      if (a == before.end() || b == golden_before.end() || d == golden_after.end()) continue;
-      use(a, b, c, d, c->second.trained || d->second.trained);
-    }
-  };
-  // The program may compute what no optimizer moves, such as a moving average of the weights, and
-  // may do it with another rounding: then statistics of some differ.
-  bool computed = false;
-  each([&](auto, auto, auto c, auto d, bool trained) {
-    computed |= !trained && !SameStatistics(c->second, d->second) &&
-                !Differs(limits, c->second, d->second, bits, one_update);
-  });
   std::vector<WeightUpdate> updates;
-  each([&](auto a, auto b, auto c, auto d, bool trained) {
-    // What no optimizer moves has the same bits behind a step that has. An optimizer may round
-    // differently.
-    const bool exact = bits || (same_bits && !trained && !computed);
-    const std::string& name = c->first;
+  for (const std::string& name : order) {
+    const auto a = before.find(name), b = golden_before.find(name), c = after.find(name),
+               d = golden_after.find(name);
+    if (a == before.end() || b == golden_before.end() || d == golden_after.end()) continue;
+    const bool trained = c->second.trained || d->second.trained;
+    // What nobody moves has the same bits after a step that has. An optimizer may round differently, and
+    // so may code that is not recorded: a moving average of weights.
+    const bool moved = Differs(limits, d->second, b->second, /*bits=*/true, one_update);
+    const bool exact = bits || (same_bits && !trained && !moved);
     const bool by_chance = MovesByChance(earlier.weights, name);
     // Relations know the error with which each weight was left.
     const bool related = !same_bits && IsRelated(later.weights, name, trained);
@@ -273,7 +266,7 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
          .max_after = {c->second.max, d->second.max},
          .min_before = {a->second.min, b->second.min},
          .min_after = {c->second.min, d->second.min}});
-  });
+  }
   return updates;
 }
 

@@ -303,8 +303,12 @@ class Decision {
       return;
     }
     const bool judged = m.verdict == RowVerdict::kNoise || m.verdict == RowVerdict::kDiffers;
-    if (row.target < 0 || row.golden < 0 || !judged || !c_.exact.empty()) return;  // bits decide
+    if (row.target < 0 || row.golden < 0 || !judged) return;
     const ValueId v = target_.ValueOfLeaf(row.target), w = golden_.ValueOfLeaf(row.golden);
+    if (!c_.exact.empty()) {  // bits decide; but equal calls may have changed their places
+      const bool moved = v != kNoId && relations_.of(v).strength == Strength::kEqual;
+      if (!moved || !exposure_.candidates.empty()) return;
+    }
     if (v == kNoId || w == kNoId) {
       if (call_is_exposed || m.verdict == RowVerdict::kNoise) return;
       m.verdict = RowVerdict::kUnknown;

@@ -217,9 +217,10 @@ bool Relations::Fits(ValueId v, ValueId w) const {
     const Beside* beside = BesideOf(v, w);  // what was not recorded is not another value
     return beside == nullptr || beside->by_row != RowVerdict::kDiffers;
   }
-  if (a.plain) {
+  if (a.plain) {  // what rounding leaves of terms that cancel may be a round number, too
     return !a.moments.known || !b.moments.known ||
-           Distance(a.moments, b.moments, 0) <= kOwnRoundings * std::max(a.roundoff, b.roundoff);
+           Distance(a.moments, b.moments, Terms(v)) <=
+               kOwnRoundings * std::max(a.roundoff, b.roundoff);
   }
   if (r.strength < Strength::kSame) return false;
   if (r.strength == Strength::kEqual && a.dtype.dtype() == b.dtype.dtype()) {

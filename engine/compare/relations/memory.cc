@@ -128,13 +128,26 @@ std::vector<Memory> MemoriesOf(const Graph& run) {
 
 std::vector<MemoryPair> PairMemories(const Relations& r) {
   const std::vector<Memory> mine = MemoriesOf(r.t), others = MemoriesOf(r.g);
-  std::unordered_map<ValueId, size_t> of_root, of_last;
+  std::unordered_map<ValueId, size_t> of_last;
+  std::unordered_map<ValueId, std::vector<size_t>> of_root;
   for (size_t i = 0; i < others.size(); ++i) {
-    if (others[i].root != kNoId && !r.g.values[others[i].root].plain) of_root[others[i].root] = i;
+    if (others[i].root != kNoId && !r.g.values[others[i].root].plain)
+      of_root[others[i].root].push_back(i);
     of_last[others[i].last] = i;
   }
   std::vector<MemoryPair> out;
   std::vector<char> paired(others.size(), 0);
+  // Several may begin with one content, those of a model and of its copy: then the partner of the call that
+  // writes to it, or the first one that is left.
+  const auto choose = [&](const Memory& memory, const std::vector<size_t>& among) {
+    const auto by_call = std::find_if(among.begin(), among.end(), [&](size_t i) {
+      return others[i].call != kNoId && others[i].call == r.pair[memory.call];
+    });
+    if (by_call != among.end()) return *by_call;
+    const auto left =
+        std::find_if(among.begin(), among.end(), [&](size_t i) { return paired[i] == 0; });
+    return left != among.end() ? *left : among.back();
+  };
   for (const Memory& memory : mine) {
     MemoryPair pair{.mine = memory};
     // Constants do not tell one memory from another.
@@ -143,8 +156,9 @@ std::vector<MemoryPair> PairMemories(const Relations& r) {
     const ValueId there = r.AtPartner({.value = memory.last, .leaf = memory.leaf});
     if (const auto found = root == kNoId ? of_root.end() : of_root.find(root);
         found != of_root.end()) {
-      pair.golden = others[found->second];
-      paired[found->second] = 1;
+      const size_t chosen = choose(memory, found->second);
+      pair.golden = others[chosen];
+      paired[chosen] = 1;
     } else if (there != kNoId) {  // written by the partner
       const auto last = of_last.find(there);
       // The same constant in both runs: what torch.empty leaves is another one in each.

@@ -435,8 +435,10 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
   };
   if (std::any_of(saved.begin(), saved.end(), adds_up_rows)) return std::nullopt;
   const bool other_rows = made.strength == Strength::kSame && made.error > 0;
+  // A value that the golden makes elsewhere has other bits than this call's because other calls make it.
+  const ValueId here = r_.AtPartner(*other);
   if ((made.strength != Strength::kNear && !other_rows) || made.golden == kNoId ||
-      (!argument && !(coarser && alike)))
+      (here != kNoId && here != made.golden) || (!argument && !(coarser && alike)))
     return std::nullopt;
   return Candidate{.call = id,
                    .golden = r_.pair[id],
