@@ -1,0 +1,63 @@
+// In which order the elements of a related value stand (relate.h).
+#include <algorithm>
+
+#include "engine/compare/relations/relate.h"
+
+namespace msprobe::compare::relations {
+
+// Whether only moments agree; or whether the step has put the rows into another order here. A batch
+// that came in another order keeps it, and nothing of the target has the order of the golden.
+bool Relations::IsDoubtful(ValueId v, const Relation& r) const {
+  if (r.strength != Strength::kSame && r.strength != Strength::kNear) return false;
+  if (r.proof == Proof::kPadded || r.proof == Proof::kPairs) return false;
+  const Value& value = t.values[v];
+  if (!r.proven && (r.strength == Strength::kNear || t.SketchesOf(v).empty())) return !Follows(v);
+  if (r.strength == Strength::kNear) return false;
+  // Of a vector no sketch tells whether its elements stand in another order.
+  const auto sketches = t.SketchesOf(v);
+  const bool vector = std::all_of(sketches.begin(), sketches.end(),
+                                  [](const RowSketch& sketch) { return sketch.rows == 1; });
+  if (!r.proven && !vector) return true;
+  if (value.maker == kNoId) return r.golden != kNoId && taken_[r.golden] != 0;
+  const Inputs inputs = t.InputsOf(v, false);
+  const auto doubtful = [this](ValueId w) { return of(w).doubtful; };
+  const auto in_order = [this](ValueId w) {
+    return part_[w] == 0 && (t.values[w].plain || of(w).strength >= Strength::kNear);
+  };
+  return std::any_of(inputs.begin(), inputs.end(), doubtful) ||
+         std::all_of(inputs.begin(), inputs.end(), in_order);
+}
+
+// Columns that stand in another order, of which sketches of rows do not tell: the numbers are the same,
+// and so are those of what it was made of, in another order.
+bool Relations::IsReordered(ValueId v, ValueId w) const {
+  const Value& value = t.values[v];
+  if (!value.IsFloat() || !value.moments.known || !SameElements(value.moments, g.values[w].moments))
+    return false;
+  const auto reordered = [this](ValueId u) {
+    return of(u).strength == Strength::kSame && !of(u).doubtful;
+  };
+  if (value.maker == kNoId) {
+    const ValueId from = t.MovedFrom(v), there = g.MovedFrom(w);
+    return from != kNoId && there != kNoId && IsKnown(from) && !of(from).doubtful &&
+           Fits(from, there);
+  }
+  if (!Alike(value.maker) || !t.calls[value.maker].IsForward()) return false;
+  const Inputs inputs = t.InputsOf(v, false);
+  return std::any_of(inputs.begin(), inputs.end(), reordered) &&
+         std::all_of(inputs.begin(), inputs.end(), [&](ValueId u) {
+           return t.values[u].plain || (IsKnown(u) && !of(u).doubtful);
+         });
+}
+
+// The same operation, called alike with related arguments, keeps the order of elements.
+bool Relations::Follows(ValueId v) const {
+  const Inputs inputs = t.InputsOf(v, false);
+  for (const ValueId w : inputs) {
+    if (of(w).strength < Strength::kNear || of(w).doubtful) return false;
+  }
+  if (!t.PartsOf(v).empty() || t.values[v].maker == kNoId) return !inputs.empty();
+  return Alike(t.values[v].maker);
+}
+
+}  // namespace msprobe::compare::relations
