@@ -186,6 +186,40 @@ class FollowsByForeach(Follows):
         torch._foreach_lerp_(slow, fast, self.share)
 
 
+class FollowsByLerp(Follows):
+    @torch.no_grad()
+    def after(self):
+        for slow, fast in zip(self.slow.parameters(), self.net.parameters(), strict=True):
+            slow.lerp_(fast, self.share)
+
+
+class Copied(Program):
+    """A student and a copy of it begin with the same weights and the same running statistics."""
+
+    steps = 2
+    order = (0, 1)
+
+    def __init__(self):
+        super().__init__()
+        self.net[2], self.slow[2] = nn.BatchNorm1d(16), nn.BatchNorm1d(16)
+        self.slow.load_state_dict(self.net.state_dict())
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def backward(self):
+        views = (self.data, self.data.flip(1))
+        mine = [self.net(view) for view in views]
+        with torch.no_grad():
+            wanted = [self.slow(view) for view in views]
+        first, second = (F.mse_loss(mine[i], wanted[1 - i]) for i in self.order)
+        (first + second).backward()
+
+
+class CopiedTurned(Copied):
+    """The two losses are computed in the other order."""
+
+    order = (1, 0)
+
+
 class Teaches(Program):
     """A student learns what a teacher says, which is no part of the step."""
 
@@ -410,6 +444,9 @@ def test_the_call_that_errs_is_named(first, target, golden, name, level):
         (Rotary, RotaryComplex),
         (FollowsByForeach, FollowsInPlace),
         (FollowsInPlace, FollowsByForeach),
+        (Follows, FollowsByLerp),
+        (FollowsByLerp, Follows),
+        (CopiedTurned, Copied),
     ],
 )
 def test_the_same_in_other_calls_is_not_blamed(first, target, golden, level):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/relations/memory.h"
@@ -39,6 +40,18 @@ double GradientNoiseOf(const Relations& r, ValueId weight) {
   return noise;
 }
 
+// What memory holds in the end that recorded calls wrote to.
+std::unordered_set<ValueId> WrittenBy(const Graph& run) {
+  std::unordered_set<ValueId> out;
+  for (const Memory& memory : MemoriesOf(run)) out.insert(memory.last);
+  for (const Call& call : run.calls) {
+    if (call.kind != CallKind::kUpdate) continue;
+    for (const Port& port : run.Makes(static_cast<CallId>(&call - run.calls.data())))
+      out.insert(port.value);
+  }
+  return out;
+}
+
 }  // namespace
 
 Carried LeaveBehind(const Relations& r) {
@@ -71,8 +84,11 @@ Carried LeaveBehind(const Relations& r) {
   for (ValueId w = 0; w < static_cast<ValueId>(r.g.values.size()); ++w) {
     if (r.IsCovered(w) && IsLeft(r.g, w)) out.covered.insert(KeyOf(r.g, w));
   }
+  // What only one run's recorded calls wrote. The other may have copied a recorded result into it.
+  const std::unordered_set<ValueId> mine = WrittenBy(r.t), golden = WrittenBy(r.g);
   for (const NextWeight& each : r.NextWeights()) {
-    if (each.agrees && (each.mine == kNoId) != (each.golden == kNoId))
+    const bool one_made = (each.mine == kNoId) != (each.golden == kNoId);
+    if (each.agrees && (one_made || mine.contains(each.mine) != golden.contains(each.golden)))
       out.elsewhere.insert(each.name);
   }
   if (updates) return out;
