@@ -143,6 +143,13 @@ def judge(case, into, out):
     return f"{off:.1e} off at {where}" + ("" if good else "  NOT AS IT SHOULD BE"), good
 
 
+def is_installed(package):
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # what it lies in
+        return False
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
@@ -172,7 +179,7 @@ def main():
         golden = golden_of(case, options.out)
         if case.name in done and not (golden / "result.pt").exists():
             continue  # of a further pair that was not chosen
-        absent = [name for name in case.needs if not importlib.util.find_spec(name)]
+        absent = [name for name in case.needs if not is_installed(name)]
         if absent:
             print(f"{case.name}: not recorded, it needs {', '.join(absent)}", flush=True)
             continue
