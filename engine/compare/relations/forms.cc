@@ -186,6 +186,8 @@ std::optional<Relation> Relations::AsAnyPairs(ValueId v, ValueId w, double bound
 // the two halves of one run from the pairs of the other.
 void Relations::RelatePolar(CallId call) {
   if (t.calls[call].kind != CallKind::kOperation || !c.exact.empty()) return;
+  const std::string_view name = BaseApi(t.ApiOf(call));
+  if (name != "cos" && name != "sin" && name != "polar") return;
   for (const Port& port : t.Takes(call)) {
     const Relation& angle = of(port.value);
     if (angle.golden == kNoId || angle.strength < Strength::kNear || angle.doubtful ||
