@@ -82,7 +82,8 @@ bool Differs(const Limits& limits, const StepWeight& a, const StepWeight& b, boo
     return !SameNumber(x, y) && !(std::abs(x - y) <= limit * size);
   };
   const double norm = std::max(std::abs(a.norm), std::abs(b.norm));
-  // Sketches know the order of elements; an error shows in them as up to eight times its size.
+  // Sketches know the order of elements; an error shows in them as up to eight times its size. An optimizer
+  // that divides a gradient by its own size enlarges the rounding of single elements.
   const auto other_elements = [&] {
     constexpr double kInSketch = 8;
     const double most = kInSketch * limit * norm;
@@ -90,7 +91,8 @@ bool Differs(const Limits& limits, const StepWeight& a, const StepWeight& b, boo
              std::abs(a.sketch->wave - b.sketch->wave) <= most);
   };
   return apart(a.max, b.max, scale) || apart(a.min, b.min, scale) || apart(a.norm, b.norm, norm) ||
-         (a.sketch && b.sketch && other_elements());
+         (!a.trained && !b.trained && a.sketch && b.sketch && std::isfinite(norm) &&
+          other_elements());
 }
 
 // The update moved the weights of both runs alike, in the median: rounding that an optimizer has
