@@ -177,6 +177,26 @@ TEST(ExactBitsTest, PlainValuesThatDifferSaySo) {
   EXPECT_EQ(c.measures[1].reason, Reason::kValueDiffers);
 }
 
+// Two calls of one line, in either order, whose results are added up to one and the same.
+Comparison CompareInOrder(double apart) {
+  const auto run = [apart](bool turned) {
+    const Tensor results[] = {Value(2).Print("a"), Scaled(Value(2), apart).Print("b")};
+    DumpBuilder b;
+    b.Call("Functional.linear.0.forward").In(Value(1).Print("x")).Out(results[turned ? 1 : 0]);
+    b.Call("Functional.linear.1.forward").In(Value(1).Print("x")).Out(results[turned ? 0 : 1]);
+    b.Call("Torch.add.0.forward").In(results[0]).In(results[1]).Out(Value(5).Print("y"));
+    b.dump().provenance = kHere;
+    return b.Take();
+  };
+  return MustCompare(run(true), run(false), {.exactness = Exactness::kExact});
+}
+
+TEST(ExactBitsTest, TwoCallsMayHaveChangedTheirPlaces) {
+  EXPECT_EQ(Summarize(CompareInOrder(0.5)).verdict, RunVerdict::kStructure);
+  // What is rounded differently is no other call: bits decide.
+  EXPECT_EQ(Summarize(CompareInOrder(kRounding)).verdict, RunVerdict::kDiffers);
+}
+
 TEST(FirstBitsTest, StandBesideTheFirstDivergence) {
   const auto run = [](double rounding, double wrong) {
     DumpBuilder b;

@@ -305,8 +305,10 @@ class Decision {
     const bool judged = m.verdict == RowVerdict::kNoise || m.verdict == RowVerdict::kDiffers;
     if (row.target < 0 || row.golden < 0 || !judged) return;
     const ValueId v = target_.ValueOfLeaf(row.target), w = golden_.ValueOfLeaf(row.golden);
-    if (!c_.exact.empty()) {  // bits decide; but equal calls may have changed their places
-      const bool moved = v != kNoId && relations_.of(v).strength == Strength::kEqual;
+    if (!c_.exact.empty()) {  // bits decide; but two calls may have changed their places
+      const bool moved = v != kNoId && w != kNoId &&
+                         relations_.of(v).strength == Strength::kEqual && relations_.Has(w) &&
+                         !relations_.Fits(v, w);  // what is only rounded differently has not
       if (!moved || !exposure_.candidates.empty()) return;
     }
     if (v == kNoId || w == kNoId) {
