@@ -97,22 +97,20 @@ Status Console::Flush() {
   return failed_;
 }
 
-void Console::Line(std::string_view key, const std::string& text) {
-  LineAsIs(key, Translated(text));
-}
+void Console::Line(const Message& key, const Message& text) { LineAsIs(key, text.Shown()); }
 
-void Console::LineAsIs(std::string_view key, std::string_view text) {
+void Console::LineAsIs(const Message& key, std::string_view text) {
   if (text.empty()) return;
   constexpr int kColumns = 9;
-  const std::string shown = Translated(std::string(key));
+  const std::string shown = key.Shown();
   const int missing = std::max(0, kColumns - DisplayWidth(shown));
   Print("  {}{} {}\n", shown, std::string(static_cast<size_t>(missing), ' '), MakePrintable(text));
 }
 
-void Console::Warn(std::string_view text) {
+void Console::Warn(const Message& text) {
   (void)Flush();
   ClearProgress();
-  (void)WriteAll(STDERR_FILENO, Translated(std::string(text)));
+  (void)WriteAll(STDERR_FILENO, text.Shown());
 }
 
 void Console::Error(const Status& status) {
@@ -125,12 +123,13 @@ void Console::Interrupted(int signal) {
   if (progress_) progress_->Clear();
   const char* name = ::strsignal(signal);
   const std::lock_guard lock(last_words_mutex_);
-  (void)WriteAll(STDERR_FILENO,
-                 Translated(fmt::format("stopped ({}): {}\n", name == nullptr ? "signal" : name,
-                                        last_words_)));
+  (void)WriteAll(
+      STDERR_FILENO,
+      "stopped ({}): {}"_t(std::string(name == nullptr ? "signal" : name), last_words_).Shown() +
+          '\n');
 }
 
-void Console::SetLastWords(std::string text) {
+void Console::SetLastWords(Message text) {
   const std::lock_guard lock(last_words_mutex_);
   last_words_ = std::move(text);
 }

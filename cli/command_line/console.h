@@ -44,26 +44,31 @@ class Console {
   void Tell(fmt::format_string<Args...> format, Args&&... args) {
     Write(Translated(fmt::format(format, std::forward<Args>(args)...)));
   }
+  // A line for people, in their language. What a program may parse is printed with Print or Write.
+  void Tell(const Message& line) { Write(line.Shown() + '\n'); }
   // A line of a result, in the reader's language: "  reason    run 1 ended with exit code 1".
   // Nothing is printed for an empty text.
-  void Line(std::string_view key, const std::string& text);
+  void Line(const Message& key, const Message& text);
   // The same with a text of the program that is looked at, which stays as it is: a name, a line.
-  void LineAsIs(std::string_view key, std::string_view text);
+  void LineAsIs(const Message& key, std::string_view text);
   template <typename... Args>
   void Progress(fmt::format_string<Args...> format, Args&&... args) {
     if (progress_) progress_->Show(Translated(fmt::format(format, std::forward<Args>(args)...)));
   }
-  void ProgressOf(std::string_view label, uint64_t done, uint64_t all) {
-    if (progress_) progress_->Show(Translated(std::string(label)), done, all);
+  void Progress(const Message& text) {
+    if (progress_) progress_->Show(text.Shown());
+  }
+  void ProgressOf(const Message& label, uint64_t done, uint64_t all) {
+    if (progress_) progress_->Show(label.Shown(), done, all);
   }
   void ClearProgress();
   // Prints to standard error, after the text that was printed before, in the reader's language.
-  void Warn(std::string_view text);
+  void Warn(const Message& text);
   void Error(const Status& status);
   // The last words when a signal ends the program. Called on another thread.
   void Interrupted(int signal);
   // What Interrupted says of the work that was stopped, without an end of line.
-  void SetLastWords(std::string text);
+  void SetLastWords(Message text);
 
   Status Flush();
 
@@ -78,7 +83,7 @@ class Console {
   bool is_terminal_, colors_;
   int width_ = 100, height_ = 24;
   std::mutex last_words_mutex_;
-  std::string last_words_ = "files that were not complete are removed";
+  Message last_words_ = "files that were not complete are removed"_t;
   std::unique_ptr<ProgressLine> progress_;  // null: nobody is watching
 };
 

@@ -493,7 +493,7 @@ Status CompareOutput::CheckSomethingWasJudged() const {
   if (results_.size() == 1) return results_[0].judged;
   return InvalidArgument(fmt::format("none of {} pairs of dumps could be judged; the first: {}",
                                      results_.size(), results_[0].judged.message()))
-      .Hint(results_[0].judged.hint());
+      .Hint(results_[0].judged.HintAsMessage());
 }
 
 bool CompareOutput::complete() const {

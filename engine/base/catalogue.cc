@@ -28,21 +28,6 @@ std::string Unescaped(std::string_view text) {
   return out;
 }
 
-// Where a place of a format begins at or after `from`; {{ and }} are braces.
-size_t NextPlace(std::string_view format, size_t from, std::string* literal) {
-  for (size_t i = from; i < format.size(); ++i) {
-    const bool twice = i + 1 < format.size() && format[i + 1] == format[i];
-    if ((format[i] == '{' || format[i] == '}') && twice) {
-      *literal += format[i++];
-    } else if (format[i] == '{') {
-      return i;
-    } else {
-      *literal += format[i];
-    }
-  }
-  return std::string_view::npos;
-}
-
 // train.py:12 in f: x = y
 bool IsCode(std::string_view text) {
   const size_t blank = text.find(' ');
@@ -115,6 +100,35 @@ std::vector<size_t> PlacesOf(std::string_view separator, std::string_view text) 
     if (depth == 0 && !quoted && text.substr(i).starts_with(separator)) places.push_back(i);
   }
   return places;
+}
+
+}  // namespace
+
+size_t NextPlace(std::string_view format, size_t from, std::string* literal) {
+  for (size_t i = from; i < format.size(); ++i) {
+    const bool twice = i + 1 < format.size() && format[i + 1] == format[i];
+    if ((format[i] == '{' || format[i] == '}') && twice) {
+      *literal += format[i++];
+    } else if (format[i] == '{') {
+      return i;
+    } else {
+      *literal += format[i];
+    }
+  }
+  return std::string_view::npos;
+}
+
+namespace {
+
+// The sentence with {} for each of its places.
+std::string WithPlainPlaces(std::string_view sentence) {
+  std::string plain;
+  for (size_t at = 0;;) {
+    const size_t place = NextPlace(sentence, at, &plain);
+    if (place == sentence.npos) return plain;
+    plain += "{}";
+    at = std::min(sentence.find('}', place), sentence.size() - 1) + 1;
+  }
 }
 
 }  // namespace
@@ -207,6 +221,7 @@ const Catalogue& Catalogue::Chinese() {
 
 Catalogue::Catalogue(std::string_view po) {
   for (auto& [english, chinese] : Read(po)) {
+    all_.emplace(WithPlainPlaces(english), chinese);
     Pattern pattern{.chinese = chinese};
     size_t at = 0;
     while (true) {
@@ -229,6 +244,11 @@ Catalogue::Catalogue(std::string_view po) {
   }
   std::stable_sort(patterns_.begin(), patterns_.end(),
                    [](const Pattern& a, const Pattern& b) { return a.size > b.size; });
+}
+
+std::string_view Catalogue::Find(std::string_view sentence) const {
+  const auto found = all_.find(WithPlainPlaces(sentence));
+  return found == all_.end() ? std::string_view() : found->second;
 }
 
 namespace {

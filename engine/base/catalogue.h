@@ -26,6 +26,10 @@ namespace msprobe {
 extern const std::array<std::string_view, 7> kTerminalTranslations;
 extern const std::array<std::string_view, 3> kPageTranslations;
 
+// Where a place of a format begins at or after `from`, npos if there is none; the text before it is appended
+// to `literal`, in which {{ and }} are braces.
+size_t NextPlace(std::string_view format, size_t from, std::string* literal);
+
 // Appends a part of a sentence: no blank stays between two Chinese characters, and no English comma
 // after one.
 void AppendClosed(std::string_view text, std::string* out);
@@ -38,6 +42,10 @@ class Catalogue {
   static const Catalogue& Chinese();
 
   explicit Catalogue(std::string_view po);
+
+  // The translation of a sentence of the program (message.h); "": it has none. What a place says beside
+  // its number does not count: "{:.2g} of {}" is "{} of {}".
+  std::string_view Find(std::string_view sentence) const;
 
   // nullopt: no part of the text has a translation.
   std::optional<std::string> Translate(std::string_view text) const;
@@ -64,6 +72,7 @@ class Catalogue {
   std::optional<std::string> Filled(const Pattern& pattern,
                                     const std::vector<std::string_view>& found, int depth) const;
 
+  std::unordered_map<std::string, std::string> all_;        // by their sentence with plain places
   std::unordered_map<std::string, std::string> sentences_;  // entries without places
   std::vector<Pattern> patterns_;                           // those with most literal text first
 };

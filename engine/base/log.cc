@@ -8,8 +8,6 @@
 #include <ctime>
 #include <string>
 
-#include "engine/base/language.h"
-
 namespace msprobe {
 namespace {
 
@@ -30,7 +28,7 @@ LogLevel Threshold() {
 
 void SetLogRank(int rank) { log_rank = rank; }
 
-void Log(LogLevel level, std::string_view message) {
+void Log(LogLevel level, const Message& message) {
   if (level < Threshold() || level == LogLevel::kSilent) return;
   const std::time_t now = std::time(nullptr);
   std::tm local;
@@ -40,7 +38,7 @@ void Log(LogLevel level, std::string_view message) {
   std::string line = fmt::format("{} ({}) ", time, ::getpid());
   if (const int rank = log_rank; rank >= 0) line += fmt::format("[rank {}] ", rank);
   line += fmt::format("[{}] ", kNames[static_cast<int>(level)]);
-  for (const char c : Translated(std::string(message)))
+  for (const char c : message.Shown())
     line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '_' : c;
   line += '\n';
   (void)!::write(STDERR_FILENO, line.data(), line.size());

@@ -4,36 +4,41 @@
 
 #include <cstring>
 
-#include "engine/base/catalogue.h"
 #include "engine/base/file.h"
-#include "engine/base/language.h"
 
 namespace msprobe {
 namespace {
 const std::string kEmpty;
+const Message kNoMessage;
 }  // namespace
 
-std::string_view ErrorCodeName(ErrorCode code) {
+namespace {
+
+Message ErrorCodeMessage(ErrorCode code) {
   switch (code) {
     case ErrorCode::kOk:
-      return "ok";
+      return "ok"_t;
     case ErrorCode::kInvalidArgument:
-      return "invalid argument";
+      return "invalid argument"_t;
     case ErrorCode::kInvalidConfig:
-      return "invalid configuration";
+      return "invalid configuration"_t;
     case ErrorCode::kInvalidDump:
-      return "invalid dump";
+      return "invalid dump"_t;
     case ErrorCode::kNotFound:
-      return "not found";
+      return "not found"_t;
     case ErrorCode::kIo:
-      return "input/output error";
+      return "input/output error"_t;
     case ErrorCode::kUnsupported:
-      return "not supported";
+      return "not supported"_t;
     case ErrorCode::kInternal:
-      return "internal error";
+      return "internal error"_t;
   }
-  return "unknown";
+  return "unknown"_t;
 }
+
+}  // namespace
+
+std::string ErrorCodeName(ErrorCode code) { return ErrorCodeMessage(code).English(); }
 
 Status::Status(ErrorCode code) : rep_(std::make_shared<Rep>()) { rep_->code = code; }
 
@@ -47,68 +52,60 @@ Status&& Status::At(std::string_view path, std::optional<uint64_t> offset) && {
   rep_->offset = offset;
   return std::move(*this);
 }
-Status&& Status::Says(std::string_view message) && {
+Status&& Status::Says(Message message) && {
   OwnRep();
-  rep_->says = message;
+  rep_->says = std::move(message);
   return std::move(*this);
 }
-Status&& Status::Expected(std::string_view what) && {
+Status&& Status::Expected(Message what) && {
   OwnRep();
-  rep_->expected = what;
+  rep_->expected = std::move(what);
   return std::move(*this);
 }
-Status&& Status::Found(std::string_view what) && {
+Status&& Status::Found(Message what) && {
   OwnRep();
-  rep_->found = what;
+  rep_->found = std::move(what);
   return std::move(*this);
 }
-Status&& Status::Hint(std::string_view what_to_type_next) && {
+Status&& Status::Hint(Message what_to_type_next) && {
   OwnRep();
-  rep_->hint = what_to_type_next;
+  rep_->hint = std::move(what_to_type_next);
   return std::move(*this);
 }
 
 const std::string& Status::path() const { return rep_ ? rep_->path : kEmpty; }
 std::optional<uint64_t> Status::offset() const { return rep_ ? rep_->offset : std::nullopt; }
-const std::string& Status::hint() const { return rep_ ? rep_->hint : kEmpty; }
+std::string Status::hint() const { return HintAsMessage().English(); }
+const Message& Status::HintAsMessage() const { return rep_ ? rep_->hint : kNoMessage; }
 
-std::string Status::message() const {
-  return Compose([](std::string text) { return text; });
-}
-std::string Status::ShownMessage() const { return Compose(Translated); }
+std::string Status::message() const { return AsMessage().English(); }
+std::string Status::ShownMessage() const { return AsMessage().Shown(); }
 
-std::string Status::Compose(std::string (*in_language)(std::string)) const {
-  if (ok()) return "ok";
-  std::string text;
-  if (!rep_->path.empty()) {
-    text = rep_->path;
-    // ":0" would be read as a line; the beginning of a file needs no number.
-    if (rep_->offset.value_or(0) > 0) text += fmt::format(":{}", *rep_->offset);
-    text += ": ";
-  }
-  const size_t start = text.size();
-  text += in_language(rep_->says);
-  if (!rep_->expected.empty()) {
-    text += in_language(text.size() > start ? "; expected " : "expected ");
-    AppendClosed(in_language(rep_->expected), &text);
-  }
-  if (!rep_->found.empty()) {
-    text += in_language(text.size() > start ? ", found " : "found ");
-    AppendClosed(in_language(rep_->found), &text);
-  }
-  if (text.size() == start) text += in_language(std::string(ErrorCodeName(rep_->code)));
-  return text;
+Message Status::AsMessage() const {
+  if (ok()) return "ok"_t;
+  Message expected, found;
+  if (!rep_->expected.empty()) expected = "expected {}"_t(rep_->expected);
+  if (!rep_->found.empty()) found = "found {}"_t(rep_->found);
+  Message text = Message::Joined({Message::Joined({rep_->says, expected}, "; "), found}, ", ");
+  if (text.empty()) text = ErrorCodeMessage(rep_->code);
+  if (rep_->path.empty()) return text;
+  // ":0" would be read as a line; the beginning of a file needs no number.
+  const std::string place = rep_->offset.value_or(0) > 0
+                                ? fmt::format("{}:{}: ", rep_->path, *rep_->offset)
+                                : fmt::format("{}: ", rep_->path);
+  return Message::Joined({place, std::move(text)}, "");
 }
 
 std::string Status::ToString() const {
   if (ok()) return "ok";
-  std::string text = fmt::format("{}: {}\n", Translated("error"), ShownMessage());
-  if (!hint().empty()) text += fmt::format("{}:  {}\n", Translated("hint"), Translated(hint()));
+  std::string text = fmt::format("{}: {}\n", "error"_t.Shown(), ShownMessage());
+  const Message& hint = HintAsMessage();
+  if (!hint.empty()) text += fmt::format("{}:  {}\n", "hint"_t.Shown(), hint.Shown());
   return text;
 }
 
-Status InvalidArgument(std::string_view message) {
-  return Status(ErrorCode::kInvalidArgument).Says(message);
+Status InvalidArgument(Message message) {
+  return Status(ErrorCode::kInvalidArgument).Says(std::move(message));
 }
 Status InvalidConfig(std::string_view path, std::optional<uint64_t> line) {
   return Status(ErrorCode::kInvalidConfig).At(path, line);
@@ -120,17 +117,17 @@ Status InvalidDump(std::string_view path, std::optional<uint64_t> offset) {
 Status NotFound(std::string_view path) {
   return Status(ErrorCode::kNotFound)
       .At(path)
-      .Says(Exists(std::string(path)) ? "holds nothing that fits" : "does not exist");
+      .Says(Exists(std::string(path)) ? "holds nothing that fits"_t : "does not exist"_t);
 }
-Status IoError(std::string_view path, std::string_view operation, int error_number) {
+Status IoError(std::string_view path, Message operation, int error_number) {
   return Status(ErrorCode::kIo)
       .At(path)
-      .Says(fmt::format("cannot {}: {}", operation, std::strerror(error_number)));
+      .Says("cannot {}: {}"_t(std::move(operation), std::string(std::strerror(error_number))));
 }
-Status Unsupported(std::string_view message) {
-  return Status(ErrorCode::kUnsupported).Says(message);
+Status Unsupported(Message message) {
+  return Status(ErrorCode::kUnsupported).Says(std::move(message));
 }
-Status Internal(std::string_view message) { return Status(ErrorCode::kInternal).Says(message); }
+Status Internal(Message message) { return Status(ErrorCode::kInternal).Says(std::move(message)); }
 
 std::string Excerpt(std::string_view text, size_t max) {
   std::string out = "\"";

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/base/message.h"
+
 namespace msprobe {
 
 enum class ErrorCode {
@@ -31,7 +33,7 @@ enum class ErrorCode {
 };
 
 // "invalid dump", "not found", ...
-std::string_view ErrorCodeName(ErrorCode code);
+std::string ErrorCodeName(ErrorCode code);
 
 class [[nodiscard]] Status {
  public:
@@ -45,16 +47,19 @@ class [[nodiscard]] Status {
   // The parts of a message. Each returns the status, so that calls can be chained. Copies that were
   // made before do not change.
   Status&& At(std::string_view path, std::optional<uint64_t> offset = std::nullopt) &&;
-  Status&& Says(std::string_view message) &&;  // a sentence, where expected/found does not fit
-  Status&& Expected(std::string_view what) &&;
-  Status&& Found(std::string_view what) &&;
-  Status&& Hint(std::string_view what_to_type_next) &&;
+  Status&& Says(Message message) &&;  // a sentence, where expected/found does not fit
+  Status&& Expected(Message what) &&;
+  Status&& Found(Message what) &&;
+  Status&& Hint(Message what_to_type_next) &&;
 
   const std::string& path() const;  // empty when the error is not about a file
   std::optional<uint64_t> offset() const;
   // "runs/a/dump.json:1048: expected '\"' before an entry name, found end of file"; no hint.
   std::string message() const;
-  const std::string& hint() const;
+  std::string hint() const;
+  // The two as messages: parts of another one.
+  Message AsMessage() const;
+  const Message& HintAsMessage() const;
   // message() in the language of the person who reads it (language.h). Files and programs get
   // message().
   std::string ShownMessage() const;
@@ -64,23 +69,23 @@ class [[nodiscard]] Status {
  private:
   struct Rep {
     ErrorCode code;
-    std::string path, says, expected, found, hint;
+    std::string path;
+    Message says, expected, found, hint;
     std::optional<uint64_t> offset;
   };
-  std::string Compose(std::string (*in_language)(std::string)) const;
   void OwnRep();  // to be called before a change: copies share one Rep
 
   std::shared_ptr<Rep> rep_;  // null when ok, so that passing a success on costs nothing
 };
 
-Status InvalidArgument(std::string_view message = "");
+Status InvalidArgument(Message message = {});
 Status InvalidConfig(std::string_view path, std::optional<uint64_t> line = std::nullopt);
 Status InvalidDump(std::string_view path, std::optional<uint64_t> offset = std::nullopt);
 Status NotFound(std::string_view path);
-Status IoError(std::string_view path, std::string_view operation,
-               int error_number);  // "cannot write: No space left on device"
-Status Unsupported(std::string_view message);
-Status Internal(std::string_view message);
+Status IoError(std::string_view path, Message operation,
+               int error_number);  // "write"_t: "cannot write: No space left on device"
+Status Unsupported(Message message);
+Status Internal(Message message);
 
 // For use in Found(): at most `max` characters of text from a file, with control characters and
 // quotes made visible.

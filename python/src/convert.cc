@@ -67,7 +67,8 @@ void DefineErrors(nb::module_& m) {
 
 void Raise(const Status& status) {
   std::string text = status.ShownMessage();
-  if (!status.hint().empty()) text += "\n" + Translated("hint") + ": " + Translated(status.hint());
+  if (const Message& hint = status.HintAsMessage(); !hint.empty())
+    text += "\n" + "hint"_t.Shown() + ": " + hint.Shown();
   PyErr_SetString(TypeFor(status.code()), text.c_str());
   throw nb::python_error();
 }
