@@ -88,7 +88,7 @@ class ApiPrecisionCompare : public Verb {
     if (c.only_npu > 0) out.Tell("{} outputs are only in {}\n", c.only_npu, npu_);
     if (c.only_gpu > 0) out.Tell("{} outputs are only in {}\n", c.only_gpu, gpu_);
     const std::vector<const ComparedOutput*> worst = c.Worst(kWorst);
-    if (!worst.empty()) out.Tell("\nthe worst:\n");
+    if (!worst.empty()) out.Print("\n{}:\n", "the worst"_t.Shown());
     bool alone = false;  // a standard that does not look at the reference
     for (const ComparedOutput* w : worst) {
       const std::string& reason = w->verdict.reason.empty() ? w->message : w->verdict.reason;

@@ -244,9 +244,9 @@ class Replay : public Verb {
               Cell("dtype", 9), Cell("", 9), Cell("max error", -11), Cell("relative", -11), "ulp");
     PrintOutputs("target", target, out);
     if (golden) PrintOutputs("golden", *golden, out);
-    out.Tell(
-        "\n  errors are those against float64 of the same inputs; ulp: representable numbers of "
-        "the dtype\n");
+    out.Print("\n  {}\n",
+              "errors are those against float64 of the same inputs; ulp: representable "
+              "numbers of the dtype"_t.Shown());
   }
 
   static std::string Json(const Side& side) {

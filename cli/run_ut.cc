@@ -281,7 +281,7 @@ class RunUt : public Verb {
       out.Print("  SKIP {:>4}  {} ({})\n", skips->calls, Translated(MakePrintable(why)),
                 MakePrintable(skips->first));
     }
-    if (most.size() > kReasons) out.Tell("  and others, see the result file\n");
+    if (most.size() > kReasons) out.Print("  {}\n", "and others, see the result file"_t.Shown());
     if (s.unreadable > 0) {
       out.Tell("{} {}, the first: {}\n", s.unreadable,
                s.unreadable == 1 ? "call was not checked" : "calls were not checked",
@@ -304,7 +304,7 @@ class RunUt : public Verb {
       out.Tell("{} {} a process that crashed, hung or took too much memory; it printed: {}\n",
                s.lost, s.lost == 1 ? "call ended" : "calls ended", s.log);
     }
-    if (s.beyond == 1) out.Tell("1 call has results that rounding does not explain\n");
+    if (s.beyond == 1) out.Tell("1 call has results that rounding does not explain"_t);
     if (s.beyond > 1) out.Tell("{} calls have results that rounding does not explain\n", s.beyond);
     std::vector<CheckedCall> told = s.bad;
     told.insert(told.end(), s.only_beyond.begin(), s.only_beyond.end());

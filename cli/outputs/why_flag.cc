@@ -48,7 +48,7 @@ void WhyFlag::PrintLine(const compare::ProofLine& line, Console& out) {
   out.Tell("{}\n", MakePrintable(line.text));
   if (!line.exposed) return;
   out.Print("{}  ", indent);
-  out.Tell("a result of the step is made of it, with nothing right between\n");
+  out.Tell("a result of the step is made of it, with nothing right between"_t);
 }
 
 Status WhyFlag::Print(Console& out) {
@@ -62,7 +62,8 @@ Status WhyFlag::Print(Console& out) {
   if (best == found_.end()) return found_.begin()->second.status;
   const Found& found = best->second;
   out.Tell("\nWHY {}\n", MakePrintable(found.name));
-  if (found.chain.lines.empty()) out.Tell("  the target has no values of this call\n");
+  if (found.chain.lines.empty())
+    out.Print("  {}\n", "the target has no values of this call"_t.Shown());
   for (const compare::ProofLine& line : found.chain.lines) PrintLine(line, out);
   if (found.chain.more)
     out.Tell("  ... the first {} values; ask for one of them to see more\n", kMostValues);

@@ -213,7 +213,7 @@ std::vector<std::pair<std::string, std::string>> Catalogue::Read(std::string_vie
 const Catalogue& Catalogue::Chinese() {
   static const Catalogue catalogue = [] {
     std::string all;
-    for (const std::string_view po : kTerminalTranslations) (all += po) += '\n';
+    for (const std::string_view po : kTranslations) (all += po) += '\n';
     return Catalogue(all);
   }();
   return catalogue;

@@ -21,10 +21,10 @@
 
 namespace msprobe {
 
-// The .po files, as CMake builds them in: of what is shown on a terminal, and of the HTML page, whose
-// script translates it (engine/report_page/page/language.js).
-extern const std::array<std::string_view, 7> kTerminalTranslations;
-extern const std::array<std::string_view, 3> kPageTranslations;
+// The .po files, as CMake builds them in, and that of the HTML page, whose script has texts of its own
+// (engine/report_page/page/language.js).
+extern const std::array<std::string_view, 8> kTranslations;
+extern const std::string_view kPageTranslations;
 
 // Where a place of a format begins at or after `from`, npos if there is none; the text before it is appended
 // to `literal`, in which {{ and }} are braces.
@@ -38,7 +38,7 @@ class Catalogue {
  public:
   // The entries of a file of gettext's format, of which msgid and msgstr are used.
   static std::vector<std::pair<std::string, std::string>> Read(std::string_view po);
-  // Of kTerminalTranslations; read at the first call.
+  // Of kTranslations; read at the first call.
   static const Catalogue& Chinese();
 
   explicit Catalogue(std::string_view po);

@@ -24,8 +24,8 @@ constexpr double kGrown = 4;  // times; a sum of a few numbers does not grow
 
 struct Call {
   size_t record = 0;
-  double sort = 0;   // the largest first
-  std::string said;  // after the name of the call
+  double sort = 0;  // the largest first
+  Message said;     // after the name of the call
 };
 
 // The `kMostCalls` largest.
@@ -89,52 +89,53 @@ void Answers::Take(const Dump& dump, size_t index) {
     }
   }
   if (wrong != nullptr && ++non_finite_calls <= static_cast<int64_t>(kMostCalls)) {
-    const std::string_view side = wrong->slot == Slot::kOutput ? "in a result: " : "it gets: ";
-    non_finite.push_back({index, 0, std::string(side) + anomaly::DescribeNonfinite(*wrong)});
+    const Message numbers(anomaly::DescribeNonfinite(*wrong));
+    non_finite.push_back(
+        {index, 0,
+         wrong->slot == Slot::kOutput ? "in a result: {}"_t(numbers) : "it gets: {}"_t(numbers)});
   }
   if (record.is_module && !of_modules) return;
   if (out >= kMasking) {
     ++masking_calls;
     return;
   }
-  if (out > 0) largest.Add({index, out, fmt::format("largest value {:.4g}", out)});
+  if (out > 0) largest.Add({index, out, "largest value {:.4g}"_t(out)});
   if (is_known && wrong == nullptr && out / in >= kGrown)
-    growing.Add(
-        {index, out / in, fmt::format("{:.3g} times: {:.4g} becomes {:.4g}", out / in, in, out)});
+    growing.Add({index, out / in, "{:.3g} times: {:.4g} becomes {:.4g}"_t(out / in, in, out)});
 }
 
 std::string List(const Dump& dump, const std::vector<Call>& calls) {
   std::string html = "<ol>\n";
   for (const Call& call : calls) {
-    html += fmt::format("<li><a translate=\"no\" href=\"#call={}\">{}</a> <span>{}</span></li>\n",
-                        call.record, HtmlText(dump.records[call.record].name, 300),
-                        HtmlText(call.said));
+    html +=
+        fmt::format("<li><a translate=\"no\" href=\"#call={}\">{}</a> {}</li>\n", call.record,
+                    HtmlText(dump.records[call.record].name, 300), Tagged("span", "", call.said));
   }
   return html + "</ol>\n";
 }
 
-std::string Card(std::string_view title, const std::string& content) {
-  return "<div><h2>" + HtmlText(title) + "</h2>\n" + content + "</div>\n";
+std::string Card(const Message& title, const std::string& content) {
+  return "<div>" + Tagged("h2", "", title) + "\n" + content + "</div>\n";
 }
 
 std::string More(int64_t all) {
   const int64_t more = all - static_cast<int64_t>(kMostCalls);
-  return more > 0 ? Element("p", "quiet", fmt::format("and {} more calls", more)) : "";
+  return more > 0 ? Element("p", "quiet", "and {} more calls"_t(more)) : "";
 }
 
 std::string NotRecorded(const Dump& dump, int64_t not_measured) {
   std::string html;
-  const auto line = [&](std::string_view text) { html += Element("li", "", text); };
+  const auto line = [&](const Message& text) { html += Element("li", "", text); };
   if (!dump.complete) line(dump.note);
   if (const Result<dump::Coverage> coverage =
           dump::ReadCoverage(JoinPath(dump.folder, dump::kCoverageFile));
       coverage.ok()) {
     for (const std::string& text : dump::CoverageLines(*coverage, kMostOperations)) line(text);
   }
-  if (not_measured > 0) line(fmt::format("{} tensors have no numbers", not_measured));
+  if (not_measured > 0) line("{} tensors have no numbers"_t(not_measured));
   const bool has_stacks = !dump.stacks.empty();
-  if (!has_stacks) line("the lines of the program (stack.json)");
-  line("how long a call took: a dump has no times");
+  if (!has_stacks) line("the lines of the program (stack.json)"_t);
+  line("how long a call took: a dump has no times"_t);
   return "<ul>\n" + html + "</ul>\n";
 }
 
@@ -148,24 +149,24 @@ std::string DumpQuestions(const Dump& dump) {
   for (size_t i = 0; i < dump.records.size(); ++i) found.Take(dump, i);
   std::string html = "<section id=\"asked\">\n";
   html +=
-      Card("NaN and infinity", found.non_finite.empty()
-                                   ? Element("p", "", "No NaN and no infinity was recorded.")
-                                   : List(dump, found.non_finite) + More(found.non_finite_calls));
+      Card("NaN and infinity"_t, found.non_finite.empty()
+                                     ? Element("p", "", "No NaN and no infinity was recorded."_t)
+                                     : List(dump, found.non_finite) + More(found.non_finite_calls));
   std::string largest = found.largest.calls().empty()
-                            ? Element("p", "", "No numbers were recorded.")
+                            ? Element("p", "", "No numbers were recorded."_t)
                             : List(dump, found.largest.calls());
   if (found.masking_calls > 0) {
-    largest += Element("p", "quiet",
-                       fmt::format("{} calls return 1e30 and more, as masks have it; they are not "
-                                   "in this list",
-                                   found.masking_calls));
+    largest +=
+        Element("p", "quiet",
+                "{} calls return 1e30 and more, as masks have it; they are not in this list"_t(
+                    found.masking_calls));
   }
-  html += Card("Largest values", largest);
-  html += Card("Where values grow",
+  html += Card("Largest values"_t, largest);
+  html += Card("Where values grow"_t,
                found.growing.calls().empty()
-                   ? Element("p", "", "No call makes its largest value four times as large.")
+                   ? Element("p", "", "No call makes its largest value four times as large."_t)
                    : List(dump, found.growing.calls()));
-  html += Card("What is recorded, and what is not", NotRecorded(dump, found.not_measured));
+  html += Card("What is recorded, and what is not"_t, NotRecorded(dump, found.not_measured));
   return html + "</section>\n";
 }
 

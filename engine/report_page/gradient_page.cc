@@ -21,12 +21,10 @@ using gradients::GradientVerdict;
 using gradients::RankSimilarity;
 using gradients::Similarity;
 
-// How many elements point elsewhere, between two texts; "": a table does not say.
-std::string PointElsewhere(std::string_view before, const GradientFall& fall,
-                           std::string_view after) {
-  if (fall.count < 0) return "";
-  return fmt::format("{}{} of {} elements point elsewhere{}", before, fall.changed, fall.count,
-                     after);
+// How many elements point elsewhere; "": a table does not say.
+Message PointElsewhere(const GradientFall& fall) {
+  return fall.count < 0 ? Message()
+                        : "{} of {} elements point elsewhere."_t(fall.changed, fall.count);
 }
 
 // The first line of the finding; the page opens at the cell of this parameter, rank and step.
@@ -40,20 +38,20 @@ std::string Section(std::string_view kind, std::string_view parameter, int64_t s
 }
 
 // The words of the banner, and its class.
-std::pair<std::string, std::string_view> BannerOf(const GradientComparison& c) {
+std::pair<Message, std::string_view> BannerOf(const GradientComparison& c) {
   switch (gradients::VerdictOf(c)) {
     case GradientVerdict::kFalls:
-      return {fmt::format("FALLS in step {}", c.fall->step), "differs"};
+      return {"FALLS in step {}"_t(c.fall->step), "differs"};
     case GradientVerdict::kUnreadable:
-      return {"UNKNOWN", "unknown"};
+      return {"UNKNOWN"_t, "unknown"};
     case GradientVerdict::kMayBeRounding:
-      return {"UNKNOWN: rounding, nothing else falls", "unknown"};
+      return {"UNKNOWN: rounding, nothing else falls"_t, "unknown"};
     case GradientVerdict::kSimilar:
-      return {"SIMILAR, nothing falls", "equal"};
+      return {"SIMILAR, nothing falls"_t, "equal"};
     case GradientVerdict::kSame:
-      return {"SAME directions", "equal"};
+      return {"SAME directions"_t, "equal"};
   }
-  return {"", "unknown"};
+  return {Message(), "unknown"};
 }
 
 // The parameter and the step that the finding names; "": none.
@@ -74,40 +72,40 @@ std::pair<std::string, int64_t> NamedIn(const GradientComparison& c) {
 
 std::string Finding(const GradientComparison& c) {
   if (!c.fall) {
-    if (!c.first_difference) return Element("h1", "calm", "All directions are the same.");
+    if (!c.first_difference) return Element("h1", "calm", "All directions are the same."_t);
     if (!c.may_be_rounding.empty()) {
-      return Element("h1", "calm", "No similarity falls, but of gradients that may be rounding.") +
+      return Element("h1", "calm",
+                     "No similarity falls, but of gradients that may be rounding."_t) +
              NameElement("p", "", c.may_be_rounding[0]);
     }
     return Element("h1", "calm",
-                   fmt::format("No similarity falls. The first direction differs in step {}.",
-                               c.first_difference->step)) +
+                   "No similarity falls. The first direction differs in step {}."_t(
+                       c.first_difference->step)) +
            NameElement("p", "", c.first_difference->parameter);
   }
   const GradientFall& fall = *c.fall;
   const int64_t rank = c.ranks[c.fall_rank].rank;
   std::string html =
       Element("p", "label",
-              fmt::format("The similarity first falls in step {}{}", fall.step,
-                          rank < 0 ? std::string() : fmt::format(", on rank {}", rank)));
+              rank < 0 ? "The similarity first falls in step {}"_t(fall.step)
+                       : "The similarity first falls in step {}, on rank {}"_t(fall.step, rank));
   html += NameElement("h1", "", fall.parameter);
-  html += Element(
-      "p", "why",
-      fmt::format("{}{:.4g}{}",
-                  fall.before ? fmt::format("{:.4g} before, now ", *fall.before) : std::string(),
-                  fall.similarity, PointElsewhere(": ", fall, ".")));
+  const Message now = fall.before ? "{:.4g} before, now {:.4g}"_t(*fall.before, fall.similarity)
+                                  : Message(fmt::format("{:.4g}", fall.similarity));
+  html += Element("p", "why", Message::Joined({now, PointElsewhere(fall)}, ": "));
   html += Element("p", "next", fall.why);
   if (c.fall_norms) {
     html += Element("p", "quiet",
-                    fmt::format("The norm is {:.6g} in the target, {:.6g} in the golden.",
-                                c.fall_norms->target, c.fall_norms->golden));
+                    "The norm is {:.6g} in the target, {:.6g} in the golden."_t(
+                        c.fall_norms->target, c.fall_norms->golden));
   }
   if (!c.first_difference || c.first_difference->step == fall.step) return html;
   const GradientFall& first = *c.first_difference;
   return html +
          Element("p", "quiet",
-                 fmt::format("The first direction differs in step {}{}", first.step,
-                             PointElsewhere(": ", first, "."))) +
+                 Message::Joined({"The first direction differs in step {}"_t(first.step),
+                                  PointElsewhere(first)},
+                                 ": ")) +
          NameElement("p", "quiet", first.parameter);
 }
 
@@ -163,40 +161,41 @@ Trend OfRanks(const GradientComparison& c) {
 }
 
 // The two lists of a page: what was read, and what could not be.
-std::string GradientFacts(size_t steps, size_t ranks, size_t parameters, std::string_view title,
+std::string GradientFacts(size_t steps, size_t ranks, size_t parameters, const Message& title,
                           const std::vector<std::string>& errors,
                           const std::vector<std::string>& notes) {
-  std::string html = fmt::format("<details id=\"facts\"{}><summary>{}</summary>\n<dl>\n",
-                                 errors.empty() ? "" : " open", HtmlText(title));
-  html += Term("steps", fmt::format("{}", steps));
-  html += Term("ranks", fmt::format("{}", ranks));
-  html += Term("parameters", fmt::format("{}", parameters));
-  for (const std::string& error : errors) html += Term("error", error);
-  for (const std::string& note : notes) html += Term("note", note);
+  std::string html = fmt::format("<details id=\"facts\"{}>{}\n<dl>\n",
+                                 errors.empty() ? "" : " open", Tagged("summary", "", title));
+  html += Term("steps"_t, fmt::format("{}", steps));
+  html += Term("ranks"_t, fmt::format("{}", ranks));
+  html += Term("parameters"_t, fmt::format("{}", parameters));
+  for (const std::string& error : errors) html += Term("error"_t, error);
+  for (const std::string& note : notes) html += Term("note"_t, note);
   return html + "</dl>\n</details>\n";
 }
 
 std::string FindingOfNorms(const gradients::NormFindings& found) {
   const std::optional<gradients::NamedNorm>& named =
       found.first_not_finite ? found.first_not_finite : found.largest;
-  if (!named) return Element("h1", "calm", "No gradient was recorded.");
-  const std::string where =
-      fmt::format("in step {}{}", named->step,
-                  named->rank < 0 ? std::string() : fmt::format(", on rank {}", named->rank));
-  std::string html = Element("p", "label",
-                             found.first_not_finite
-                                 ? fmt::format("The first gradient with NaN or infinity, {}", where)
-                                 : fmt::format("The largest gradient, {}", where));
+  if (!named) return Element("h1", "calm", "No gradient was recorded."_t);
+  const int64_t step = named->step, rank = named->rank;
+  const Message label =
+      found.first_not_finite
+          ? (rank < 0
+                 ? "The first gradient with NaN or infinity, in step {}"_t(step)
+                 : "The first gradient with NaN or infinity, in step {}, on rank {}"_t(step, rank))
+          : (rank < 0 ? "The largest gradient, in step {}"_t(step)
+                      : "The largest gradient, in step {}, on rank {}"_t(step, rank));
+  std::string html = Element("p", "label", label);
   html += NameElement("h1", found.first_not_finite ? "" : "calm", named->parameter);
   if (!found.first_not_finite)
-    return html + Element("p", "why", fmt::format("Its norm is {:.6g}.", named->norm));
+    return html + Element("p", "why", "Its norm is {:.6g}."_t(named->norm));
   return html +
          Element("p", "why",
                  found.not_finite_beside == 0
-                     ? std::string("All other gradients of this step are finite.")
-                     : fmt::format("{} other gradients of this step, too. This one is the last of "
-                                   "the model: the backward pass reached it first.",
-                                   found.not_finite_beside));
+                     ? "All other gradients of this step are finite."_t
+                     : "{} other gradients of this step, too. This one is the last of the "
+                       "model: the backward pass reached it first."_t(found.not_finite_beside));
 }
 
 }  // namespace
@@ -222,10 +221,9 @@ PageText GradientNormsPage(const gradients::Recording& recording) {
     trend.Set(trend.RowOf(std::string(read.parameter)), read.step, read.rank, cell);
   });
   const bool wrong = found.first_not_finite.has_value(), unknown = !found.errors.empty();
-  const std::string verdict =
-      wrong     ? fmt::format("NOT FINITE in step {}", found.first_not_finite->step)
-      : unknown ? "UNKNOWN"
-                : "FINITE";
+  const Message verdict = wrong     ? "NOT FINITE in step {}"_t(found.first_not_finite->step)
+                          : unknown ? "UNKNOWN"_t
+                                    : "FINITE"_t;
   const std::string_view kind = wrong ? "differs" : unknown ? "unknown" : "equal";
   std::string html = HeadOfPage("msprobe: gradients");
   html += Header(verdict, kind, SidesOf(recording.path, ""));
@@ -234,7 +232,7 @@ PageText GradientNormsPage(const gradients::Recording& recording) {
                   named ? named->rank : -1);
   html += FindingOfNorms(found) + "</section>\n";
   html += GradientFacts(recording.steps.size(), recording.ranks.size(), found.parameters,
-                        "What was recorded", found.errors, {});
+                        "What was recorded"_t, found.errors, {});
   html += kRoom;
   PageText trends;
   AppendTrends({&trend, 1}, &trends);
@@ -250,7 +248,7 @@ PageText GradientPage(const GradientComparison& c, std::string_view target,
   html += Section(kind, parameter, step, -1);
   html += Finding(c) + "</section>\n";
   html += GradientFacts(c.all.steps().size(), c.ranks.size(), c.all.parameters().size(),
-                        "What was compared", c.errors, c.notes);
+                        "What was compared"_t, c.errors, c.notes);
   html += kRoom;
   PageText trends;
   AppendTrends(std::vector<Trend>{OfParameters(c), OfRanks(c)}, &trends);

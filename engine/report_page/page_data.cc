@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "engine/base/language.h"
 #include "engine/base/text.h"
 
 namespace msprobe::report_page {
@@ -89,6 +90,16 @@ bool ReordersText(std::string_view valid, size_t at) {
 }
 
 }  // namespace
+
+void AppendMessage(const Message& text, std::string* json) {
+  const std::string english = text.English(), chinese = text.In(Language::kChinese);
+  if (english == chinese) return AppendJsonString(json, english);
+  *json += '[';
+  AppendJsonString(json, english);
+  *json += ',';
+  AppendJsonString(json, chinese);
+  *json += ']';
+}
 
 std::string HtmlText(std::string_view text, size_t most) {
   std::string valid;

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/message.h"
+
 namespace msprobe::report_page {
 
 // The text of a page in pieces, one for each element: a page may have a hundred megabytes, which
@@ -38,6 +40,9 @@ void AppendColumn(std::string_view id, std::string_view type, std::span<const Nu
   AppendElement(id, type, bytes.size(), Gzip(ByteColumns(bytes, sizeof(Number))), html);
 }
 void AppendText(std::string_view id, std::string_view text, PageText* html);
+
+// A text in JSON: "a name", or ["a sentence", "its Chinese"].
+void AppendMessage(const Message& text, std::string* json);
 
 // Text for HTML, in an element or in an attribute in double quotes: no markup, valid UTF-8, no
 // control characters, and no marks that change the direction of the text after them. Longer than

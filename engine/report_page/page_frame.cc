@@ -20,16 +20,14 @@ std::string FromHex(std::string_view digits) {
   return bytes;
 }
 
-// English text to Chinese text of all that a page shows, as JSON.
+// Chinese by the sentences of the script, as JSON.
 std::string ChineseTexts() {
   std::string json = "{";
-  for (const std::string_view po : kPageTranslations) {
-    for (const auto& [english, chinese] : Catalogue::Read(po)) {
-      if (json.size() > 1) json += ',';
-      AppendJsonString(&json, english);
-      json += ':';
-      AppendJsonString(&json, chinese);
-    }
+  for (const auto& [english, chinese] : Catalogue::Read(kPageTranslations)) {
+    if (json.size() > 1) json += ',';
+    AppendJsonString(&json, english);
+    json += ':';
+    AppendJsonString(&json, chinese);
   }
   return json + "}";
 }
@@ -40,10 +38,18 @@ std::string EndOfPage(size_t parts) {
 
 }  // namespace
 
-std::string Element(std::string_view tag, std::string_view kind, std::string_view text) {
+std::string Tagged(std::string_view tag, std::string_view attributes, const Message& text,
+                   size_t most) {
+  const std::string english = HtmlText(text.English(), most),
+                    chinese = HtmlText(text.In(Language::kChinese), most);
+  const std::string other = chinese == english ? "" : fmt::format(" data-zh=\"{}\"", chinese);
+  return fmt::format("<{}{}{}{}>{}</{}>", tag, attributes.empty() ? "" : " ", attributes, other,
+                     english, tag);
+}
+
+std::string Element(std::string_view tag, std::string_view kind, const Message& text) {
   if (text.empty()) return "";
-  const std::string names = kind.empty() ? "" : fmt::format(" class=\"{}\"", kind);
-  return fmt::format("<{}{}>{}</{}>\n", tag, names, HtmlText(text), tag);
+  return Tagged(tag, kind.empty() ? "" : fmt::format("class=\"{}\"", kind), text) + '\n';
 }
 
 std::string NameElement(std::string_view tag, std::string_view kind, std::string_view name) {
@@ -52,9 +58,9 @@ std::string NameElement(std::string_view tag, std::string_view kind, std::string
   return fmt::format("<{}{} translate=\"no\">{}</{}>\n", tag, names, HtmlText(name), tag);
 }
 
-std::string Term(std::string_view label, std::string_view text) {
+std::string Term(const Message& label, const Message& text) {
   if (text.empty()) return "";
-  return fmt::format("<dt>{}</dt><dd>{}</dd>\n", HtmlText(label), HtmlText(text));
+  return Tagged("dt", "", label) + Tagged("dd", "", text) + '\n';
 }
 
 std::string HeadOfPage(std::string_view title) {
@@ -69,18 +75,18 @@ std::string HeadOfPage(std::string_view title) {
       Base64(FromHex(kPageStyleSha256)), HtmlText(title, 200), kPageStyle);
 }
 
-std::string Header(std::string_view verdict, std::string_view kind, std::string_view sides) {
-  return fmt::format(
-      "<header><b>msprobe</b> <strong id=\"verdict\" class=\"{}\">{}</strong> "
-      "<span id=\"sides\">{}</span></header>\n",
-      kind, HtmlText(verdict), sides);
+std::string Header(const Message& verdict, std::string_view kind, std::string_view sides) {
+  return fmt::format("<header><b>msprobe</b> {} <span id=\"sides\">{}</span></header>\n",
+                     Tagged("strong", fmt::format("id=\"verdict\" class=\"{}\"", kind), verdict),
+                     sides);
 }
 
 std::string SidesOf(std::string_view target, std::string_view golden) {
-  std::string text =
-      fmt::format("<span>target</span> <bdi translate=\"no\">{}</bdi>", HtmlText(target));
+  std::string text = fmt::format("{} <bdi translate=\"no\">{}</bdi>",
+                                 Tagged("span", "", "target"_t), HtmlText(target));
   if (!golden.empty())
-    text += fmt::format(" <span>golden</span> <bdi translate=\"no\">{}</bdi>", HtmlText(golden));
+    text += fmt::format(" {} <bdi translate=\"no\">{}</bdi>", Tagged("span", "", "golden"_t),
+                        HtmlText(golden));
   return text;
 }
 

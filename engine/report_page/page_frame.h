@@ -1,7 +1,7 @@
 // The HTML around what a page shows: its head with the style, its first line, its script, its end.
 //
-//   std::string html = HeadOfPage("msprobe: DIFFERS") + Header("DIFFERS", "differs", SidesOf("a", "b"));
-//   html += Element("p", "quiet", "<text of a dump>");     // is text, and never markup
+//   std::string html = HeadOfPage("msprobe: DIFFERS") + Header("DIFFERS"_t, "differs", SidesOf("a", "b"));
+//   html += Element("p", "quiet", leaf.value);             // is text, and never markup
 //   const PageText page = PageOf(html + std::string(kRoom), {}, parts);
 #pragma once
 
@@ -9,21 +9,25 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/message.h"
 #include "engine/report_page/page_data.h"
 #include "engine/report_page/page_part.h"
 
 namespace msprobe::report_page {
 
+// <tag attributes>text</tag>, in English, with the Chinese beside it for the script (language.js).
+std::string Tagged(std::string_view tag, std::string_view attributes, const Message& text,
+                   size_t most = 2000);
 // <tag class="kind">text</tag>; nothing where there is no text.
-std::string Element(std::string_view tag, std::string_view kind, std::string_view text);
+std::string Element(std::string_view tag, std::string_view kind, const Message& text);
 // The same of a name of the program that was recorded: no language translates it.
 std::string NameElement(std::string_view tag, std::string_view kind, std::string_view name);
 // A term of a list <dl>, and what is said of it; nothing where there is no text.
-std::string Term(std::string_view label, std::string_view text);
+std::string Term(const Message& label, const Message& text);
 
 std::string HeadOfPage(std::string_view title);
 // `kind`: the class of style.css that colours the verdict. `sides`: HTML.
-std::string Header(std::string_view verdict, std::string_view kind, std::string_view sides);
+std::string Header(const Message& verdict, std::string_view kind, std::string_view sides);
 std::string SidesOf(std::string_view target, std::string_view golden);
 
 // What the script fills, in the order of the page. The line `state` is there until all calls are

@@ -77,7 +77,7 @@ class Values {
     *line += ',';
     std::string why(compare::ReasonText(m.reason));
     if (!c_.notes.empty() && !c_.notes[r].empty()) why += (why.empty() ? "" : "; ") + c_.notes[r];
-    AppendJsonString(line, why);
+    AppendMessage(why, line);
     AppendLinks(row, line);
     if (const kernels::Diff* diff = c_.DiffOf(r)) {
       AppendElements(*diff, target->shape, line);
@@ -274,7 +274,7 @@ class Part {
       json += fmt::format("{}[{}", i > 0 ? "," : "", regions_[i].wrong ? 1 : 0);
       for (const bool target : {true, false}) {
         json += ',';
-        AppendJsonString(&json, compare::DescribeCalls(c_, regions_[i], target));
+        AppendMessage(compare::DescribeCalls(c_, regions_[i], target), &json);
       }
       json += ']';
     }
@@ -318,7 +318,7 @@ class Part {
       *line += chain.more ? "[1" : "[0";
       for (const compare::ProofLine& each : chain.lines) {
         fmt::format_to(std::back_inserter(*line), ",[{},{},", each.depth, each.exposed ? 1 : 0);
-        AppendJsonString(line, each.text);
+        AppendMessage(each.text, line);
         *line += ']';
       }
       *line += ']';
@@ -360,9 +360,9 @@ class Part {
     json += ",\"golden\":";
     AppendJsonString(&json, c_.golden.path);
     json += ",\"why\":";
-    AppendJsonString(&json, c_.first.why);
+    AppendMessage(c_.first.why, &json);
     json += ",\"advice\":";
-    AppendJsonString(&json, c_.first.advice);
+    AppendMessage(c_.first.advice, &json);
     json += ",\"source\":";
     AppendJsonString(&json, c_.first.source_line);
     json += ",\"caller\":";

@@ -108,7 +108,7 @@ PagePart PartOf(const Dump& dump, const PartOptions& options) {
           *line += HasNonFinite(leaf) ? ",2,null," : ",0,null,";
           AppendSide(leaf, line);
           *line += ",null,";
-          AppendJsonString(line, dump.UnreadableOf(static_cast<int32_t>(i)));
+          AppendMessage(dump.UnreadableOf(static_cast<int32_t>(i)), line);
           *line += ',';
           AppendInteger(line, made_by[i]);
           *line += ',';

@@ -35,21 +35,25 @@ std::string Place(const RankResult& r) {
 // The first divergence with its place, its reason and what to do next.
 std::string Divergence(const Findings& found, std::string_view where) {
   const compare::FirstDivergence& f = found.first;
+  const double percent = 100 * f.confidence;
   std::string html =
-      fmt::format("<p class=\"label\">First divergence{}{}, confidence {:.0f}%</p>\n",
-                  where.empty() ? "" : ": ", HtmlText(where), 100 * f.confidence);
-  html += Element("h1", "", found.first_name);
+      Element("p", "label",
+              where.empty() ? "First divergence, confidence {:.0f}%"_t(percent)
+                            : "First divergence: {}, confidence {:.0f}%"_t(where, percent));
+  html += NameElement("h1", "", found.first_name);
   if (!f.source_line.empty())
     html += "<p class=\"source\"><code>" + HtmlText(f.source_line) + "</code></p>\n";
   if (!f.caller_line.empty())
-    html += "<p class=\"source\">called from <code>" + HtmlText(f.caller_line) + "</code></p>\n";
+    html += "<p class=\"source\">" + Tagged("span", "", "called from"_t) + " <code>" +
+            HtmlText(f.caller_line) + "</code></p>\n";
   if (!f.golden_line.empty())
-    html += "<p class=\"source\">in the golden <code>" + HtmlText(f.golden_line) + "</code></p>\n";
+    html += "<p class=\"source\">" + Tagged("span", "", "in the golden"_t) + " <code>" +
+            HtmlText(f.golden_line) + "</code></p>\n";
   if (!f.module.empty())
-    html += "<p class=\"quiet\">In module <span translate=\"no\">" + HtmlText(f.module) +
-            "</span></p>\n";
+    html += fmt::format("<p class=\"quiet\">{} <span translate=\"no\">{}</span></p>\n",
+                        Tagged("span", "", "In module"_t), HtmlText(f.module));
   html += Element("p", "why", f.why);
-  html += Element("p", "next", f.advice.empty() ? "" : "Next: " + f.advice);
+  if (!f.advice.empty()) html += Element("p", "next", "Next: {}"_t(Message(f.advice)));
   return html;
 }
 
@@ -69,25 +73,26 @@ std::string Facts(const Findings& found, const std::vector<std::string>& left_ou
   for (const auto& facts : {CountsOf(found), ConditionsOf(found)}) {
     for (const LabelledText& fact : facts) html += Term(fact.label, fact.text);
   }
-  if (found.first.pair >= 0) html += Term("first bits", found.first_bits);
-  for (const std::string& sentence : found.not_observed) html += Term("not known", sentence);
-  for (const std::string& sentence : left_out) html += Term("not compared", sentence);
+  if (found.first.pair >= 0) html += Term("first bits"_t, found.first_bits);
+  for (const std::string& sentence : found.not_observed) html += Term("not known"_t, sentence);
+  for (const std::string& sentence : left_out) html += Term("not compared"_t, sentence);
   return html + "</dl>\n";
 }
 
 std::string OtherCalls(const Findings& found) {
   if (found.others.empty()) return "";
   std::string html =
-      "<table id=\"others\"><caption>Calls that also differ</caption><thead><tr><th>call</th>"
-      "<th>class</th><th>what</th><th>roundings</th></tr></thead><tbody>\n";
+      "<table id=\"others\">" + Tagged("caption", "", "Calls that also differ"_t) + "<thead><tr>";
+  for (const Message& title : {"call"_t, "class"_t, "what"_t, "roundings"_t})
+    html += Tagged("th", "", title);
+  html += "</tr></thead><tbody>\n";
   for (const Findings::OtherCall& call : found.others) {
-    html += fmt::format("<tr><td translate=\"no\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                        HtmlText(call.name, 300), ClassName(call.call_class),
-                        HtmlText(call.what, 300), HtmlText(call.roundings));
+    html += fmt::format("<tr><td translate=\"no\">{}</td>{}{}<td>{}</td></tr>\n",
+                        HtmlText(call.name, 300), Tagged("td", "", ClassName(call.call_class)),
+                        Tagged("td", "", call.what, 300), HtmlText(call.roundings));
   }
   html += "</tbody></table>\n";
-  if (found.more_others > 0)
-    html += Element("p", "quiet", fmt::format("and {} more", found.more_others));
+  if (found.more_others > 0) html += Element("p", "quiet", "and {} more"_t(found.more_others));
   return html;
 }
 
@@ -95,25 +100,28 @@ std::string OtherCalls(const Findings& found) {
 std::string Pairs(std::span<const RankResult> results) {
   if (results.size() < 2) return "";
   std::string html =
-      "<table id=\"pairs\"><caption>Steps and ranks</caption><thead><tr><th>step</th><th>rank</th>"
-      "<th>verdict</th><th>first divergence</th></tr></thead><tbody>\n";
+      "<table id=\"pairs\">" + Tagged("caption", "", "Steps and ranks"_t) + "<thead><tr>";
+  for (const Message& title : {"step"_t, "rank"_t, "verdict"_t, "first divergence"_t})
+    html += Tagged("th", "", title);
+  html += "</tr></thead><tbody>\n";
   const int32_t first_wrong_step = compare::FirstWrongStep(results);
   for (size_t i = 0; i < results.size(); ++i) {
     const RankResult& r = results[i];
     const std::string inherited = compare::InheritedFrom(r, first_wrong_step);
-    const std::string_view verdict =
-        r.failed.ok() ? compare::RunVerdictName(r.summary.verdict) : "error";
+    const Message verdict =
+        r.failed.ok() ? Message(compare::RunVerdictName(r.summary.verdict)) : "error"_t;
     html += fmt::format(
-        "<tr data-part=\"{}\" data-step=\"{}\" data-rank=\"{}\"{}><td>{}</td><td>{}</td><td>{}</td>"
-        "<td>{}</td></tr>\n",
+        "<tr data-part=\"{}\" data-step=\"{}\" "
+        "data-rank=\"{}\"{}><td>{}</td><td>{}</td>{}{}</tr>\n",
         i, r.step, r.rank,
         inherited.empty() ? "" : fmt::format(" data-inherited=\"{}\"", first_wrong_step),
         r.step < 0 ? "" : fmt::format("{}", r.step), r.rank < 0 ? "" : fmt::format("{}", r.rank),
-        verdict,
-        HtmlText(!r.failed.ok()       ? r.failed.message()
-                 : !inherited.empty() ? inherited
-                                      : r.first_name,
-                 300));
+        Tagged("td", "", verdict),
+        Tagged("td", "",
+               !r.failed.ok()       ? r.failed.AsMessage()
+               : !inherited.empty() ? Message(inherited)
+                                    : Message(r.first_name),
+               300));
   }
   return html + "</tbody></table>\n";
 }
@@ -129,7 +137,7 @@ PageText ComparisonPage(std::span<const RankResult> results, const compare::Rank
     first = &results[step.results[step.found.origins[0].trace]];
     for (const compare::RankHop& hop : step.found.hops) {
       if (!hop.from.empty())
-        travelled += Element("p", "quiet", "Travelled: " + compare::DescribeHop(hop));
+        travelled += Element("p", "quiet", "Travelled: {}"_t(Message(compare::DescribeHop(hop))));
     }
     travelled += Element("p", "quiet", compare::DescribeOutside(step, results));
     if (const auto drift = compare::FindDrift(results); drift && !drift->IsSaidBy(*first))
@@ -154,10 +162,11 @@ PageText ComparisonPage(std::span<const RankResult> results, const compare::Rank
     html += Divergence(found, first == nullptr || results.size() == 1 ? "" : Place(*first));
     html += travelled;
   } else {
-    html += any ? NoDivergence(found) : Element("h1", "", "Nothing could be compared.");
+    html += any ? NoDivergence(found) : Element("h1", "", "Nothing could be compared."_t);
   }
-  html += "</section>\n<details id=\"facts\"><summary>What was compared</summary>\n" +
-          Facts(found, compared.left_out) + OtherCalls(found) + "</details>\n" + Pairs(results);
+  html += "</section>\n<details id=\"facts\">" + Tagged("summary", "", "What was compared"_t) +
+          "\n" + Facts(found, compared.left_out) + OtherCalls(found) + "</details>\n" +
+          Pairs(results);
   html += kRoom;
   return PageOf(std::move(html), std::move(trends), parts);
 }
@@ -165,7 +174,7 @@ PageText ComparisonPage(std::span<const RankResult> results, const compare::Rank
 PageText DumpPage(const Dump& dump, PagePart part) {
   int64_t non_finite = 0;
   std::string html = HeadOfPage("msprobe: " + dump.path);
-  html += Header("ONE DUMP", "dump", HtmlText(dump.path));
+  html += Header("ONE DUMP"_t, "dump", HtmlText(dump.path));
   html += "<section id=\"finding\" class=\"dump\" data-part=\"0\">\n";
   std::string_view first_name;
   for (const Leaf& leaf : dump.leaves) {
@@ -174,28 +183,29 @@ PageText DumpPage(const Dump& dump, PagePart part) {
   }
   html += dump.records.empty() ? Element("h1", "calm",
                                          "This dump has no call: nothing was recorded, or the run "
-                                         "ended before its first call.")
+                                         "ended before its first call."_t)
           : non_finite == 0
               ? Element("h1", "calm",
-                        fmt::format("{} calls, {} values; no NaN and no infinity was counted.",
-                                    dump.records.size(), dump.leaves.size()))
-              : "<p class=\"label\">First NaN or infinity</p>\n" + Element("h1", "", first_name) +
+                        "{} calls, {} values; no NaN and no infinity was counted."_t(
+                            dump.records.size(), dump.leaves.size()))
+              : Element("p", "label", "First NaN or infinity"_t) +
+                    NameElement("h1", "", first_name) +
                     Element("p", "why",
-                            fmt::format("{} of {} values have elements that are NaN or infinite.",
-                                        non_finite, dump.leaves.size()));
+                            "{} of {} values have elements that are NaN or infinite."_t(
+                                non_finite, dump.leaves.size()));
   html += "</section>\n" + DumpQuestions(dump);
-  html += "<details id=\"facts\"><summary>What was recorded</summary>\n<dl>\n";
-  html += Term("recorded by", dump.DialectName());
-  html += Term("framework", dump.framework);
-  html += Term("task", TaskName(dump.task));
-  html += Term("level", LevelName(dump.level));
+  html += "<details id=\"facts\">" + Tagged("summary", "", "What was recorded"_t) + "\n<dl>\n";
+  html += Term("recorded by"_t, dump.DialectName());
+  html += Term("framework"_t, dump.framework);
+  html += Term("task"_t, TaskName(dump.task));
+  html += Term("level"_t, LevelName(dump.level));
   for (const auto& [key, text] : dump.provenance) {
     if (key != dump::kParallel) html += Term(key, text);
   }
   if (const Result<dump::ParallelLayout> layout = dump::ParallelLayoutOf(dump); layout.ok())
     html +=
         Term(dump::kParallel, fmt::format("{}", fmt::join(dump::ParallelLines(*layout), " | ")));
-  html += Term("note", dump.note);
+  html += Term("note"_t, dump.note);
   html += "</dl>\n</details>\n";
   html += kRoom;
   return PageOf(std::move(html), {}, {&part, 1});

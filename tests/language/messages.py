@@ -8,14 +8,14 @@ python tests/language/messages.py prints those without a translation.
 
 import ast
 import re
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "engine/base/translations").glob("*.zh.po"))
 ONE = r'(?:"(?:[^"\\\n]|\\.)*")'
 # Literals side by side are one text; comments have none.
 LITERAL = re.compile(
-    rf'//[^\n]*|/\*.*?\*/|(?:{ONE}\s*)*{ONE}_t\b|{ONE}|\'(?:[^\'\\\n]|\\.)+\'', re.DOTALL
+    rf"//[^\n]*|/\*.*?\*/|(?:{ONE}\s*)*{ONE}_t\b|{ONE}|\'(?:[^\'\\\n]|\\.)+\'", re.DOTALL
 )
 PLACE = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 
@@ -43,12 +43,38 @@ def messages(root):
     ]
 
 
-def translations(root):
-    """Chinese by the English text with plain places."""
-    from language.test_translations import entries
+def entries(path):
+    """(English, Chinese) of a .po file, without its header."""
+    found, key, texts = [], None, {}
+    for line in [*path.read_text(encoding="utf-8").splitlines(), 'msgid ""']:
+        word, _, text = line.partition(" ") if line.startswith("msg") else (key, "", line)
+        if line.startswith("msgid") and texts.get("msgstr"):
+            found.append((texts["msgid"], texts["msgstr"]))
+            texts = {}
+        if not text.startswith('"'):
+            continue
+        key = word
+        texts[key] = texts.get(key, "") + ast.literal_eval(text)
+    return [(english, chinese) for english, chinese in found if english]
 
-    files = (root / "engine/base/translations").glob("*.zh.po")
-    return {plain(english): chinese for path in files for english, chinese in entries(path)}
+
+def translations():
+    """Chinese by the English text with plain places."""
+    return {plain(english): chinese for path in FILES for english, chinese in entries(path)}
+
+
+def page_literals(root):
+    """The literals of the page's script: its sentences are among them (page/language.js)."""
+    files = sorted((root / "engine/report_page/page").glob("*.js"))
+    code = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return {ast.literal_eval(text) for text in re.findall(ONE, code)}
+
+
+def page_sentences(root):
+    """The keys of say() in the page's script."""
+    files = sorted((root / "engine/report_page/page").glob("*.js"))
+    code = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return {ast.literal_eval(text) for text in re.findall(rf"\bsay\(({ONE})", code)}
 
 
 def has_words(text):
@@ -56,7 +82,7 @@ def has_words(text):
 
 
 def missing(root):
-    known = translations(root)
+    known = translations()
     return {
         text: place
         for place, text in messages(root)
@@ -65,6 +91,5 @@ def missing(root):
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT / "tests"))
     for text, place in missing(ROOT).items():
         print(place, repr(text))

@@ -2,6 +2,7 @@
 // The selected call: its values on both sides, where they came from and went to, and its stack.
 import { sideWords } from "./calls.js";
 import { elementsOf } from "./elements.js";
+import { joined, say, told } from "./language.js";
 import { nearGraph } from "./near.js";
 import { proofView } from "./proof.js";
 import { clean, el, grouped, named, short } from "./text.js";
@@ -83,9 +84,9 @@ export class CallView {
     const numbers = values && values.length ? this.table(values) : el("p", { class: "quiet" }, values ? "Nothing was recorded of its values." : "The values of this call are not in the page: it would be too large. The table of the comparison has them.");
     this.root.replaceChildren(
       el("h2", {}, el("span", { class: "badge color" + look.color }, calls.classWords(i)), " ", el("span", { translate: "no" }, clean(calls.name(i), 2000))),
-      el("p", { class: "quiet" }, `call ${grouped(i)} of ${grouped(calls.count)}`, side && look.name !== "unknown" ? ", " : null, side && look.name !== "unknown" ? el("span", {}, side) : null, path ? ", module " : null, path ? el("span", { translate: "no" }, clean(path, 300)) : null, partner ? ", in the golden " : null, partner ? el("span", { translate: "no" }, clean(partner, 300)) : null),
-      i === calls.head.first && calls.head.why ? el("p", { class: "why" }, clean(calls.head.why, 2000)) : "",
-      calls.inheritedFrom ? el("p", { class: "why" }, `What differs in this step is inherited from step ${calls.inheritedFrom}: no call of it is the first divergence.`) : "",
+      el("p", { class: "quiet" }, say("call {} of {}", grouped(i), grouped(calls.count)), side && look.name !== "unknown" ? ", " : null, side && look.name !== "unknown" ? el("span", {}, side) : null, path ? ", module " : null, path ? el("span", { translate: "no" }, clean(path, 300)) : null, partner ? ", in the golden " : null, partner ? el("span", { translate: "no" }, clean(partner, 300)) : null),
+      i === calls.head.first && calls.head.why ? el("p", { class: "why" }, told(calls.head.why)) : "",
+      calls.inheritedFrom ? el("p", { class: "why" }, say("What differs in this step is inherited from step {}: no call of it is the first divergence.", calls.inheritedFrom)) : "",
       forward >= 0 ? el("p", {}, el("small", { class: "quiet" }, "backward of "), this.link(forward, "←")) : "",
       this.region(calls, i),
       numbers,
@@ -133,13 +134,13 @@ export class CallView {
     const region = calls.regionOf(i), most = 24;
     if (!region) return "";
     const title = region.wrong ? "Here the two runs make different calls, and a wrong value comes out" : "Part of a rewrite: other calls, and their results agree";
-    const side = (/** @type {unknown} */ calledThere) => el("span", { translate: calledThere === "no recorded call" ? null : "no" }, clean(calledThere, 300));
+    const side = (/** @type {string|[string, string]} */ calledThere) => el("span", { translate: Array.isArray(calledThere) ? null : "no" }, told(calledThere, 300));
     const words = region.target || region.golden ? ["target: ", side(region.target), "; golden: ", side(region.golden)] : null;
     const others = region.calls.filter((other) => other !== i), shown = others.slice(0, most);
     return el("details", { class: "region", open: true }, el("summary", {}, title), words ? el("p", {}, ...words) : null,
       ...shown.map((other) => el("div", {}, this.link(other, calls.classOf(other).sign), el("small", { class: "quiet" }, sideWords[calls.sides[other]] ? ` ${sideWords[calls.sides[other]]}` : ""))),
-      others.length > most ? el("p", { class: "quiet" }, `and ${grouped(others.length - most)} more`) : null,
-      el("button", { onclick: () => this.onRegion(region.number) }, region.calls.length === 1 ? `Show region ${region.number} in the table` : `Show the ${grouped(region.calls.length)} calls of region ${region.number} in the table`));
+      others.length > most ? el("p", { class: "quiet" }, say("and {} more", grouped(others.length - most))) : null,
+      el("button", { onclick: () => this.onRegion(region.number) }, region.calls.length === 1 ? say("Show region {} in the table", region.number) : say("Show the {} calls of region {} in the table", grouped(region.calls.length), region.number)));
   }
   /** @param {ReturnType<typeof valueOf>[]} values */
   table(values) {
@@ -167,9 +168,9 @@ export class CallView {
     if (v.elements && v.verdict !== 0) for (const [name, value] of Object.entries(v.elements)) if (!said.test(name)) lines.push([el("td", { class: "quiet" }, clean(name, 40)), el("td", { colspan: both ? 3 : 1 }, clean(typeof value === "number" ? measured(value) : String(value), 60))]);
     const counted = elementsOf(v.found);
     if (counted) lines.push([el("td", { colspan: both ? 4 : 2 }, counted)]);
-    const sides = both && describe(t) !== describe(g) ? `${describe(t)} | ${describe(g)}` : describe(t || g);
-    const facts = [sides, both && v.severity > 0 ? `${short(v.severity)} roundings` : "", clean(v.reason, 300)].filter(Boolean).join(", ");
-    const head = el("th", { colspan: both ? 4 : 2, scope: "rowgroup" }, both ? el("span", { class: "color" + color, title: String(word) }, sign + " ") : null, el("span", { translate: "no" }, clean(v.label, 120)), " ", el("small", {}, facts),
+    const sides = both && describe(t) !== describe(g) ? joined([describe(t), describe(g)], " | ") : describe(t || g);
+    const facts = [sides, both && v.severity > 0 ? say("{} roundings", short(v.severity)) : "", told(v.reason, 300)];
+    const head = el("th", { colspan: both ? 4 : 2, scope: "rowgroup" }, both ? el("span", { class: "color" + color, title: String(word) }, sign + " ") : null, el("span", { translate: "no" }, clean(v.label, 120)), " ", el("small", {}, joined(facts, ", ")),
       v.maker >= 0 ? el("div", {}, el("small", {}, "made by "), this.link(v.maker, "←")) : null,
       ...v.takers.map((/** @type {number} */ taker) => el("div", {}, el("small", {}, "taken by "), this.link(taker, "→"))));
     return el("tbody", { class: "color" + color + (v.verdict === 2 ? " wrong" : "") }, el("tr", {}, head), ...lines.map((line) => el("tr", {}, ...line)));
@@ -180,7 +181,7 @@ export class CallView {
     return el("details", { class: "stack", open: true }, el("summary", {}, "Stack, innermost first"), ...frames.map((frame) => {
       if (frame.length < 4) return el("p", {}, el("code", {}, clean(frame[0], 500)));
       const [path, line, where, source, first, around] = frame;
-      const place = el("p", {}, el("code", {}, `${clean(path, 300)}:${clean(line, 12)}`), ` in ${named(where, 100)}`);
+      const place = el("p", {}, el("code", {}, `${clean(path, 300)}:${clean(line, 12)}`), " ", el("span", {}, say("in {}", named(where, 100))));
       const text = around ? around.map((/** @type {string} */ code, /** @type {number} */ k) => el("span", { class: String(first + k) === String(line).trim() ? "here" : "" }, `${String(first + k).padStart(5)}  ${clean(code.replaceAll("\t", "    "), 300)}`)) : [el("span", { class: "here" }, clean(source.trim(), 500))];
       return el("div", {}, place, el("pre", {}, ...text));
     }));

@@ -1,5 +1,6 @@
 // @ts-check
 // Small charts of numbers over the steps of two runs.
+import { joined, say } from "./language.js";
 import { svg } from "./svg.js";
 import { el, short } from "./text.js";
 
@@ -17,7 +18,7 @@ export const tick = (value) => (value !== 0 && (Math.abs(value) >= 1e4 || Math.a
  * @param {string} title
  * @param {number[]} steps
  * @param {{name: string, values: number[]}[]} lines
- * @param {{low?: number, high?: number, at: number, log?: boolean, unit?: string, recorded?: (i: number) => boolean, onPick?: (i: number) => void}} how `at`: index of the chosen step; `log`: by log10(1 + x); `recorded`: whether both runs recorded a number in a step, so that NaN is its value
+ * @param {{low?: number, high?: number, at: number, log?: boolean, value?: (x: number) => string, recorded?: (i: number) => boolean, onPick?: (i: number) => void}} how `at`: index of the chosen step; `log`: by log10(1 + x); `value`: a number with its unit; `recorded`: whether both runs recorded a number in a step, so that NaN is its value
  * @returns {HTMLElement}
  */
 export function chart(title, steps, lines, how) {
@@ -29,7 +30,7 @@ export function chart(title, steps, lines, how) {
   const x = (/** @type {number} */ i) => chartLeft + ((steps[i] - first) / all) * (chartWide - chartLeft - chartRight);
   const y = (/** @type {number} */ v) => chartTop + (1 - (scale(Math.min(v, high)) - scale(low)) / (scale(high) - scale(low) || 1)) * (chartTall - chartTop - chartBottom);
   const absent = (/** @type {number} */ i) => (how.recorded?.(i) ? "NaN" : "not recorded");
-  const drawing = svg("svg", { viewBox: `0 0 ${chartWide} ${chartTall}`, role: "img", "aria-label": title + "; " + lines.map((line) => `${line.name}: ${line.values.slice(0, 20).map((v, i) => short(v) || absent(i)).join(", ")}`).join("; ") });
+  const drawing = svg("svg", { viewBox: `0 0 ${chartWide} ${chartTall}`, role: "img", "aria-label": joined([title, ...lines.map((line) => joined([line.name, joined(line.values.slice(0, 20).map((v, i) => short(v) || absent(i)), ", ")], ": "))], "; ") });
   for (const value of [low, high]) {
     drawing.append(svg("path", { class: "axis", d: `M${chartLeft} ${y(value)}H${chartWide - chartRight}` }), svg("text", { x: chartLeft - 4, y: y(value) + 4, "text-anchor": "end" }, tick(value)));
   }
@@ -49,8 +50,9 @@ export function chart(title, steps, lines, how) {
   }
   const apart = (chartWide - chartLeft - chartRight) / Math.max(1, steps.length - 1);
   for (let i = 0; steps.length <= mostPoints && i < steps.length; i++) {
-    const said = lines.map((line) => `${lines.length > 1 ? line.name + " " : ""}${Number.isNaN(line.values[i]) ? absent(i) : String(Number(Number(line.values[i]).toPrecision(7))) + (how.unit ?? "")}`).join(", ");
-    drawing.append(svg("rect", { class: "point", "data-i": i, x: x(i) - apart / 2, y: 0, width: Math.max(2, apart), height: chartTall }, svg("title", {}, `step ${steps[i]}: ${said}`)));
+    const values = lines.map((line) => (Number.isNaN(line.values[i]) ? absent(i) : (how.value ?? String)(Number(Number(line.values[i]).toPrecision(7)))));
+    const said = lines.length > 1 ? say("step {}: target {}, golden {}", steps[i] ?? "", ...values) : joined([`step ${steps[i]}`, ...values], ": ");
+    drawing.append(svg("rect", { class: "point", "data-i": i, x: x(i) - apart / 2, y: 0, width: Math.max(2, apart), height: chartTall }, svg("title", {}, said)));
   }
   if (how.onPick) drawing.addEventListener("click", (e) => { const i = /** @type {Element} */ (e.target).getAttribute("data-i"); if (i !== null) how.onPick?.(Number(i)); });
   return el("figure", { class: how.onPick ? "chosen-by-click" : null }, el("figcaption", {}, title, ...(lines.length > 1 ? lines.map((line) => el("span", { class: "of-" + line.name }, " " + line.name)) : [])), /** @type {any} */ (drawing));

@@ -1,7 +1,7 @@
 // @ts-check
 // The selected call as Markdown: all that a ticket needs.
 import { measured, relative, statistics, verdicts } from "./call.js";
-import { drawn } from "./language.js";
+import { drawn, say, told } from "./language.js";
 import { clean, short } from "./text.js";
 
 /** @typedef {import("./call.js").CallView["shown"]} Shown */
@@ -23,18 +23,18 @@ const code = (/** @type {string} */ text) => {
  * @param {NonNullable<Shown>} shown
  */
 function headOf({ calls, i, values, place }) {
-  const { head } = calls, first = i === head.first, say = drawn.text, [line, caller] = place;
+  const { head } = calls, first = i === head.first, [line, caller] = place;
   const where = [["step", head.step], ["rank", head.rank]].filter(([, n]) => n >= 0).map(([word, n]) => `${word} ${n}`).join(", ");
   const path = calls.path(calls.module[i] ?? 0), partner = calls.partner(i);
-  const out = [`**${say(calls.classWords(i))}** ${code(calls.name(i))}${where ? `, ${where}` : ""}`, ""];
-  const fact = (/** @type {string} */ label, /** @type {string} */ text) => { if (text) out.push(`- ${say(label)}: ${text}`); };
+  const out = [`**${drawn.text(calls.classWords(i))}** ${code(calls.name(i))}${where ? `, ${where}` : ""}`, ""];
+  const fact = (/** @type {string} */ label, /** @type {string} */ text) => { if (text) out.push(`- ${drawn.text(label)}: ${text}`); };
   fact("line", line && code(line));
   fact("called from", caller && code(caller));
   fact("in the golden", first && head.goldenLine ? code(head.goldenLine) : partner && code(partner));
   fact("in module", path && code(path));
   for (const v of values || []) if (v.verdict === 2 && v.maker >= 0) fact("made by", `${code(calls.name(v.maker))} (${plain(v.label)})`);
-  fact("why", first ? plain(say(head.why)) : calls.inheritedFrom ? plain(say(`inherited from step ${calls.inheritedFrom}`)) : "");
-  fact("next", first ? plain(say(head.advice)) : "");
+  fact("why", first ? plain(drawn.text(told(head.why, longestName))) : calls.inheritedFrom ? plain(drawn.text(say("inherited from step {}", calls.inheritedFrom))) : "");
+  fact("next", first ? plain(drawn.text(told(head.advice, longestName))) : "");
   if (!first && head.first >= 0) fact("first divergence", code(calls.name(head.first)) + (head.source ? ", " + code(head.source) : ""));
   fact("target", code(head.target));
   if (head.golden !== null) fact("golden", code(head.golden));
@@ -57,7 +57,7 @@ function rowsOf(v, both) {
   }
   for (const [name, value] of Object.entries(both && v.elements && v.verdict !== 0 ? v.elements : {}))
     rows.push(`| ${plain(v.label)} | ${plain(name)} | | | ${plain(typeof value === "number" ? measured(value) : String(value))} | |`);
-  if (v.reason) rows.push(`| ${plain(v.label)} | ${both ? drawn.text(String(verdicts[v.verdict]?.[1])) : ""} | ${plain(drawn.text(v.reason))}${both ? " | | | |" : " |"}`);
+  if (v.reason) rows.push(`| ${plain(v.label)} | ${both ? drawn.text(String(verdicts[v.verdict]?.[1])) : ""} | ${plain(drawn.text(told(v.reason, longestName)))}${both ? " | | | |" : " |"}`);
   return rows;
 }
 
@@ -71,7 +71,7 @@ export function markdownOf(shown) {
   if (rows.length) {
     out.push("", both ? "| value | | target | golden | difference | roundings |" : "| value | | recorded |", both ? "| --- | --- | --- | --- | --- | --- |" : "| --- | --- | --- |", ...rows);
     const equal = (values || []).filter((v) => v.verdict === 0).length;
-    if (both && equal) out.push("", drawn.text(`${equal} other values of this call are equal`));
+    if (both && equal) out.push("", drawn.text(say("{} other values of this call are equal", equal)));
   } else if (both && values?.length) {
     out.push("", drawn.text("All recorded values of this call are equal."));
   }

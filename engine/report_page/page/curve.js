@@ -1,7 +1,7 @@
 // @ts-check
 // The size of the error in order of execution: forward calls above, backward calls below, and the worst class between.
 import { worstRank } from "./calls.js";
-import { drawn } from "./language.js";
+import { drawn, say } from "./language.js";
 import { clean, el, grouped, short } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
@@ -91,8 +91,8 @@ export class Curve {
     const { calls } = this;
     if (!calls || !calls.count) return;
     const i = this.nearest(clientX), box = this.root.getBoundingClientRect(), size = /** @type {number} */ (calls.size[i]);
-    const said = Number.isNaN(size) ? "not measured" : calls.head.golden === null ? `largest value ${short(size)}` : `${short(size)} roundings`;
-    this.tip.replaceChildren(el("b", { translate: "no" }, clean(calls.name(i), 120)), el("div", {}, `call ${grouped(i)}`, ", ", el("span", {}, calls.classWords(i)), ", ", el("span", {}, said)));
+    const said = Number.isNaN(size) ? "not measured" : calls.head.golden === null ? say("largest value {}", short(size)) : say("{} roundings", short(size));
+    this.tip.replaceChildren(el("b", { translate: "no" }, clean(calls.name(i), 120)), el("div", {}, say("call {}", grouped(i)), ", ", el("span", {}, calls.classWords(i)), ", ", el("span", {}, said)));
     this.tip.hidden = false;
     const x = clientX - box.left, width = this.tip.offsetWidth;
     this.tip.style.left = `${Math.max(0, Math.min(box.width - width, x > box.width / 2 ? x - width - 12 : x + 12))}px`;

@@ -1,5 +1,6 @@
 // @ts-check
 // How the elements of a value differ: their differences by size as bars, and the elements to look at.
+import { joined, say } from "./language.js";
 import { clean, el, grouped } from "./text.js";
 
 /** A number of the page's JSON: JSON has no infinity and no NaN. */
@@ -19,12 +20,12 @@ function placeTable(title, places) {
  * @param {{equal: number, nonfinite: number, from: number, counts: number[]}} found
  */
 function bars(found) {
-  const columns = found.counts.map((count, k) => ({ count, label: `1e${found.from + k}`, what: `from 1e${found.from + k} to 1e${found.from + k + 1}` }));
+  const columns = found.counts.map((count, k) => ({ count, label: `1e${found.from + k}`, what: say("from {} to {}", `1e${found.from + k}`, `1e${found.from + k + 1}`) }));
   if (found.nonfinite) columns.push({ count: found.nonfinite, label: "∞", what: "NaN or infinity" });
   const most = Math.max(1, ...columns.map((column) => column.count));
-  const words = columns.filter((column) => column.count).map((column) => `${column.what}: ${grouped(column.count)}`).join("; ");
-  return el("div", { class: "bars", role: "img", "aria-label": "size of the differences, number of elements: " + words }, ...columns.map((column) => {
-    const bar = el("i"), all = el("div", { title: `${column.what}: ${grouped(column.count)} elements` }, bar, el("small", {}, column.label));
+  const words = joined(columns.filter((column) => column.count).map((column) => joined([column.what, grouped(column.count)], ": ")), "; ");
+  return el("div", { class: "bars", role: "img", "aria-label": say("size of the differences, number of elements: {}", words) }, ...columns.map((column) => {
+    const bar = el("i"), all = el("div", { title: joined([column.what, say("{} elements", grouped(column.count))], ": ") }, bar, el("small", {}, column.label));
     bar.style.height = column.count ? `${Math.max(2, (48 * column.count) / most)}px` : "0";
     return all;
   }));
@@ -43,10 +44,10 @@ function distribution({ low, high, target, golden }) {
       bar.style.height = n ? `${Math.max(2, (48 * Number(n)) / most)}px` : "0";
       return bar;
     });
-    return el("div", { title: `from ${edgeText(k)} to ${edgeText(k + 1)}: ${grouped(count)} elements of the target, ${grouped(golden[k] ?? 0)} of the golden` }, ours ?? "", theirs ?? "");
+    return el("div", { title: say("from {} to {}: {} elements of the target, {} of the golden", edgeText(k), edgeText(k + 1), grouped(count), grouped(golden[k] ?? 0)) }, ours ?? "", theirs ?? "");
   });
   return el("div", {}, el("p", { class: "quiet" }, el("span", {}, "Elements by value:"), " ", el("span", { class: "of-target" }, "target"), " ", el("span", { class: "of-golden" }, "golden")),
-    el("div", { class: "bars distribution", role: "img", "aria-label": `distribution of the elements from ${edgeText(0)} to ${edgeText(target.length)}` }, ...pairs),
+    el("div", { class: "bars distribution", role: "img", "aria-label": say("distribution of the elements from {} to {}", edgeText(0), edgeText(target.length)) }, ...pairs),
     el("div", { class: "ends-of-axis quiet" }, el("span", {}, edgeText(0)), el("span", {}, edgeText(target.length))));
 }
 
@@ -60,6 +61,6 @@ export function elementsOf(found) {
   if (found === 0) return el("p", { class: "quiet" }, "The elements of this value were not counted: the page counts those of the calls where a person looks first.");
   const unequal = found.nonfinite + found.counts.reduce((sum, count) => sum + count, 0), all = unequal + found.equal;
   const { first = [], worst = [] } = found;
-  return el("details", { class: "elements", open: true }, el("summary", {}, `${grouped(unequal)} of ${grouped(all)} elements differ, by |target - golden|`), bars(found), found.values ? distribution(found.values) : null,
+  return el("details", { class: "elements", open: true }, el("summary", {}, say("{} of {} elements differ, by |target - golden|", grouped(unequal), grouped(all))), bars(found), found.values ? distribution(found.values) : null,
     worst.length ? el("div", { class: "wide" }, placeTable("largest", worst), first.length && first[0][0] !== worst[0][0] ? placeTable("first", first) : null) : null);
 }

@@ -1,167 +1,95 @@
 // @ts-check
-// The language of the page. All texts are made in English; in Chinese, each text of the document is
-// looked up in the catalogue that the page carries, as engine/base/catalogue.cc does it.
+// The language of the page. Every text is made in English, as a sentence and what stands in its places; in Chinese each text
+// of the document is looked up by what it was made of. Nothing takes a finished sentence apart.
+//
+//   output.textContent = say("{} of {} calls", grouped(3), grouped(12)); // 12 个调用中的 3 个
 
-/** @typedef {{literals: string[], names: boolean[], numbers: boolean[], order: number[], chinese: string, size: number}} Pattern */
+import { clean } from "./text.js";
 
-/** Where a text that no entry matches is divided, outside of brackets and quotes. */
-const separators = [[" | ", " | "], ["; ", "；"], [". ", "。"], [": ", "："], [", but ", "，但"], [", ", "，"], [" and ", "和"]];
-const anyHole = /\{[^{}]*\}/g;
-const hole = /\{(\d*)[^{}]*\}/g;
-const codeLine = /^\S+:\d\S* in /;
-const namesInText = /\u2068[^\u2069]*\u2069/g, placesOfNames = /[\ue000-\uf8ff]/g, firstPlace = 0xe000, places = 0x1900;
-const deepest = 12, longest = 4000, weak = 12;
+/**
+ * Chinese by the English sentence, with {} in its places: translations/page.zh.po.
+ * @type {Map<string, string>}
+ */
+const catalogue = new Map();
+/**
+ * Of each text that was put together: what makes its Chinese.
+ * @type {Map<string, () => string>}
+ */
+const made = new Map();
+const mostMade = 40000;
 
-/** @param {string} text */
-function isBalanced(text) {
-  let depth = 0;
-  for (const c of text) {
-    if ("([{".includes(c)) ++depth;
-    if (")]}".includes(c) && --depth < 0) return false;
-  }
-  return depth === 0;
+const hole = /\{(\d*)\}/g;
+/**
+ * Of the marks between texts.
+ * @type {Record<string, string>}
+ */
+const marks = { "; ": "；", ". ": "。", ": ": "：", ", ": "，", ":": "：", ",": "，" };
+
+/**
+ * @param {string} english
+ * @param {() => string} chinese
+ */
+function keep(english, chinese) {
+  made.delete(english); // the latest ones stay
+  made.set(english, chinese);
+  if (made.size > mostMade) for (const oldest of [...made.keys()].slice(0, mostMade / 2)) made.delete(oldest);
+  return english;
 }
 
 /**
- * The parts of a text between the separators that stand outside of brackets and quotes.
- * @param {string} text
- * @param {string} separator
+ * @param {string} sentence
+ * @param {string[]} parts
  */
-function divided(text, separator) {
-  const parts = [];
-  let depth = 0, quoted = false, from = 0;
-  for (let i = 0; i < text.length; ++i) {
-    const c = /** @type {string} */ (text[i]);
-    if (c === '"') quoted = !quoted;
-    if ("([{".includes(c)) ++depth;
-    if (")]}".includes(c)) depth = Math.max(depth - 1, 0);
-    if (depth || quoted || !text.startsWith(separator, i)) continue;
-    parts.push(text.slice(from, i));
-    from = i + separator.length;
-  }
-  parts.push(text.slice(from));
-  return parts;
+function filled(sentence, parts) {
+  let next = 0;
+  return sentence.replace(hole, (_, index) => parts[index ? Number(index) : next++] ?? "");
 }
 
-export class Catalogue {
-  /** @param {Record<string, string>} entries English to Chinese */
-  constructor(entries) {
-    /** @type {Map<string, string>} */ this.sentences = new Map();
-    /** @type {Pattern[]} */ this.patterns = [];
-    /** @type {Map<string, string|null>} */ this.known = new Map();
-    for (const [english, chinese] of Object.entries(entries)) {
-      const literals = english.split(anyHole), holes = [...english.matchAll(anyHole)].map(([text]) => text);
-      const names = holes.map((text) => text === "{name}"), numbers = holes.map((text) => text === "{:d}");
-      let next = 0;
-      const order = [...chinese.matchAll(hole)].map((m) => (m[1] ? Number(m[1]) : next++));
-      if (literals.length === 1) this.sentences.set(english, chinese);
-      else this.patterns.push({ literals, names, numbers, order, chinese, size: literals.join("").length });
-    }
-    this.patterns.sort((a, b) => b.size - a.size);
-  }
-  /**
-   * What stands in the places of a pattern; null when the pattern does not fit.
-   * @param {string} text
-   * @param {string[]} literals
-   * @returns {string[]|null}
-   */
-  match(text, literals) {
-    const balanced = isBalanced(text), last = literals.length - 1;
-    let steps = 0;
-    /** @type {(i: number, at: number) => string[]|null} */
-    const from = (i, at) => {
-      const next = /** @type {string} */ (literals[i]);
-      for (let end = i === last ? text.length - next.length : text.indexOf(next, at); end >= at; end = text.indexOf(next, end + 1)) {
-        if (++steps > 400) return null;
-        const inside = text.slice(at, end);
-        if (!balanced || isBalanced(inside)) {
-          const rest = i === last ? [] : from(i + 1, end + next.length);
-          if (rest) return [inside, ...rest];
-        }
-        if (i === last || end >= text.length) return null;
-      }
-      return null;
-    };
-    const first = /** @type {string} */ (literals[0]);
-    return text.startsWith(first) && text.endsWith(/** @type {string} */ (literals[last])) ? from(1, first.length) : null;
-  }
-  /**
-   * @param {string} text
-   * @param {number} depth
-   * @param {boolean} names whether a word that stands alone is a name
-   * @returns {string|null}
-   */
-  whole(text, depth, names) {
-    if (names && !text.includes(" ")) return null;
-    const sentence = this.sentences.get(text);
-    if (sentence !== undefined) return sentence;
-    const several = divided(text, "; ").length > 1;
-    for (const pattern of this.patterns) {
-      if (pattern.size > text.length || (several && !pattern.literals.some((l) => l.includes("; ")))) continue;
-      const found = this.match(text, pattern.literals);
-      if (!found || (pattern.size <= weak && pattern.literals[0] === "" && /(?<!,) (?!\()/.test(found[0] ?? ""))) continue;
-      if (pattern.numbers.some((number, i) => number && !/^[\d.,]+$/.test(found[i] ?? ""))) continue;
-      let n = 0;
-      return pattern.chinese.replace(hole, () => {
-        const i = /** @type {number} */ (pattern.order[n++]), part = found[i] ?? "";
-        return this.at(part, depth + 1, pattern.names[i]) ?? part;
-      });
-    }
-    return null;
-  }
-  /**
-   * @param {string} text
-   * @param {number} depth
-   * @param {boolean} names
-   * @returns {string|null}
-   */
-  parts(text, depth, names) {
-    for (const [english, chinese] of separators) {
-      const parts = divided(text, /** @type {string} */ (english));
-      if (parts.length === 1) continue;
-      const own = parts.map((part) => this.at(part, depth + 1, names));
-      if (own.every((part) => part === null)) continue;
-      return parts.map((part, i) => (i === 0 ? "" : own[i] !== null || own[i - 1] !== null ? chinese : english) + (own[i] ?? part)).join("");
-    }
-    // "text (aside)": the bracket that the last character closes.
-    const aside = /^(?:(.*) )?\(((?:[^()]|\([^()]*\))*)\)$/.exec(text);
-    if (!aside) return null;
-    const [front, inner] = [this.at(aside[1] ?? "", depth + 1, names), this.at(aside[2] ?? "", depth + 1, names)];
-    return front === null && inner === null ? null : `${front ?? aside[1] ?? ""}（${inner ?? aside[2]}）`;
-  }
-  /**
-   * @param {string} text
-   * @param {number} depth
-   * @param {boolean} [names]
-   * @returns {string|null}
-   */
-  at(text, depth, names = false) {
-    const [, front = "", inside = "", back = ""] = /^([ \n;,:=≈≠✕?!↳⇄←→·]*)(.*?)([ \n;,:]*)$/s.exec(text) ?? [];
-    if (depth > deepest || !/[a-z]/i.test(inside) || inside.length > longest || codeLine.test(inside)) return null;
-    const stop = inside.endsWith(".") && !inside.endsWith("..");
-    const short = stop ? inside.slice(0, -1) : inside;
-    const full = this.whole(inside, depth, names), cut = full === null && stop ? this.whole(short, depth, names) : null;
-    const chinese = full ?? (cut ?? this.parts(short, depth, names));
-    if (chinese === null) return null;
-    const mark = (/** @type {string} */ s) => separators.find(([english]) => english === s)?.[1] ?? s;
-    return mark(front) + chinese + (stop && full === null ? "。" : "") + mark(back);
-  }
-  /**
-   * The Chinese text; the English one where there is none. Names in it (text.js: named) stay as they are: while the
-   * sentence is looked up, a character of the area for private use stands for each of them.
-   * @param {string} text
-   */
-  translate(text) {
-    /** @type {string[]} */ const names = [];
-    const sentence = text.replace(namesInText, (name) => String.fromCharCode(firstPlace + (names.push(name) - 1) % places));
-    let found = this.known.get(sentence);
-    if (found === undefined) {
-      if (this.known.size > 20000) this.known.clear();
-      this.known.set(sentence, (found = this.at(sentence, 0)));
-    }
-    if (found === null || names.length > places) return text;
-    return names.length ? found.replace(placesOfNames, (c) => names[c.charCodeAt(0) - firstPlace] ?? c) : found;
-  }
+/**
+ * A sentence of the page. What stands in its places is a number, a word or a sentence of the page, or a name between marks
+ * (text.js: named).
+ * @param {string} sentence a key of translations/page.zh.po
+ * @param {...(string|number)} parts
+ */
+export function say(sentence, ...parts) {
+  const texts = parts.map(String);
+  return keep(filled(sentence, texts), () => filled(catalogue.get(sentence) ?? sentence, texts.map(chineseOf)));
+}
+
+/**
+ * Texts side by side; empty ones are left out.
+ * @param {string[]} parts
+ * @param {string} separator
+ */
+export function joined(parts, separator) {
+  const texts = parts.filter(Boolean);
+  return texts.length < 2 ? texts[0] ?? "" : keep(texts.join(separator), () => texts.map(chineseOf).join(marks[separator] ?? separator));
+}
+
+/**
+ * A text that the page's data brings: a name, or a sentence in both languages (AppendMessage in page_values.h).
+ * @param {string|[string, string]|null|undefined} text
+ * @param {number} [most]
+ */
+export function told(text, most = 2000) {
+  if (!Array.isArray(text)) return clean(text, most);
+  const chinese = clean(text[1], most);
+  return keep(clean(text[0], most), () => chinese);
+}
+
+/** @param {string} text */
+function chineseOf(text) { return lookUp(text) ?? text; }
+
+/**
+ * @param {string} text
+ * @returns {string|null} null: it has no translation
+ */
+function lookUp(text) {
+  const chinese = made.get(text)?.() ?? catalogue.get(text);
+  if (chinese !== undefined) return chinese;
+  const [, front = "", inside = "", back = ""] = /^([ \n;,:=≈≠✕?!↳⇄←→·]*)(.*?)([ \n;,:.]*)$/s.exec(text) ?? [];
+  const found = front || back ? made.get(inside)?.() ?? catalogue.get(inside) : undefined;
+  return found === undefined ? null : (marks[front] ?? front) + found + (marks[back] ?? back.replace(/^\. ?/, "。"));
 }
 
 /**
@@ -176,7 +104,9 @@ const attributes = ["title", "placeholder", "aria-label"];
 export class Language {
   /** @param {Record<string, string>} entries */
   constructor(entries) {
-    this.catalogue = new Catalogue(entries);
+    for (const [english, chinese] of Object.entries(entries)) catalogue.set(english, chinese);
+    // What the page shows without JavaScript has its Chinese beside it.
+    for (const element of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-zh]"))) keep(element.textContent ?? "", () => element.dataset.zh ?? "");
     /** @type {WeakMap<Node, string>} */ this.english = new WeakMap();
     /** @type {WeakMap<Node, string>} */ this.written = new WeakMap();
     this.chinese = false;
@@ -188,7 +118,7 @@ export class Language {
   set(chinese) {
     this.observer.disconnect();
     this.chinese = chinese;
-    drawn.text = (text) => (chinese ? this.catalogue.translate(text) : text);
+    drawn.text = chinese ? chineseOf : (text) => text;
     document.documentElement.lang = chinese ? "zh" : "en";
     this.walk(document.body);
     if (chinese) this.watch();
@@ -215,7 +145,7 @@ export class Language {
   /** @param {Node} node */
   text(node) {
     const now = node.nodeValue ?? "", english = this.written.get(node) === now ? this.english.get(node) ?? now : now;
-    const next = this.chinese ? this.catalogue.translate(english) : english;
+    const next = this.chinese ? chineseOf(english) : english;
     if (next === now) return;
     this.english.set(node, english);
     this.written.set(node, next);
@@ -226,8 +156,8 @@ export class Language {
     for (const name of attributes) {
       const now = element.getAttribute(name);
       if (now === null) continue;
-      const kept = element.getAttribute("data-en-" + name), english = kept !== null && this.catalogue.translate(kept) === now ? kept : now;
-      const next = this.chinese ? this.catalogue.translate(english) : english;
+      const kept = element.getAttribute("data-en-" + name), english = kept !== null && chineseOf(kept) === now ? kept : now;
+      const next = this.chinese ? chineseOf(english) : english;
       if (next === now) continue;
       element.setAttribute("data-en-" + name, english);
       element.setAttribute(name, next);

@@ -8,7 +8,7 @@ import { helpDialog, keys } from "./dialog.js";
 import { json } from "./data.js";
 import { Panes } from "./drag.js";
 import { dumpFilterHelp, filterCalls, filterHelp, sortCalls } from "./filter.js";
-import { Language } from "./language.js";
+import { Language, say } from "./language.js";
 import { matrixOf } from "./matrix.js";
 import { explainNothing } from "./nearest.js";
 import { Table } from "./table.js";
@@ -105,7 +105,7 @@ class Page {
     this.table.show(this.calls, rows, this.order);
     if (this.selected >= 0) this.table.select(this.selected);
     this.sayNothing(rows.length);
-    this.shown.textContent = `${grouped(rows.length)} of ${grouped(this.calls.count)} calls`;
+    this.shown.textContent = say("{} of {} calls", grouped(rows.length), grouped(this.calls.count));
     const wanted = this.word("class").split(",");
     this.chips.querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", String(wanted.includes((b.dataset.class || "").replaceAll(" ", "")))));
     this.keepSoon();
@@ -290,8 +290,8 @@ class Page {
  * @param {number} count
  */
 function chipTitle(name, count) {
-  if (name === "rewrite") return `calls that are part of a rewrite: ${grouped(count)}; each is counted with its class, too`;
-  return name === "noise" ? `calls within rounding: ${grouped(count)}` : `calls of this class: ${grouped(count)}`;
+  if (name === "rewrite") return say("calls that are part of a rewrite: {}; each is counted with its class, too", grouped(count));
+  return name === "noise" ? say("calls within rounding: {}", grouped(count)) : say("calls of this class: {}", grouped(count));
 }
 
 async function main() {
@@ -309,7 +309,7 @@ async function main() {
   } catch (error) {
     byId("calls").hidden = true;
     state.hidden = false;
-    state.textContent = "The calls of this file cannot be read: " + (error instanceof Error ? error.message : String(error)) + ". Copy the file once more, or write it again. What is above is complete.";
+    state.textContent = say("The calls of this file cannot be read: {}. Copy the file once more, or write it again. What is above is complete.", error instanceof Error ? error.message : String(error));
     document.documentElement.dataset.state = "damaged";
   }
 }

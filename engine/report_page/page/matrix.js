@@ -1,5 +1,6 @@
 // @ts-check
 // Steps and ranks as a matrix, made of the table that is in the page without JavaScript.
+import { joined } from "./language.js";
 import { el } from "./text.js";
 
 /**
@@ -30,8 +31,8 @@ export function matrixOf(onPick) {
     const [sign, color] = p.inherited ? ["↳", 3] : signs[p.verdict] || ["?", 4];
     // A run that is not distributed has no rank, and one dump a side no step.
     const where = /** @type {[string, number][]} */ ([["step", step], ["rank", rank]]).filter(([, n]) => number(n) !== "").map(([word, n]) => `${word} ${n}`).join(", ");
-    const words = `${where ? where + ": " : ""}${p.verdict}`;
-    return el("td", {}, el("button", { class: "color" + color, "data-part": p.part, title: `${words}${p.first ? ", " + p.first : ""}`, "aria-label": words, onclick: () => onPick(p.part) }, sign));
+    const words = joined([where, p.verdict], ": ");
+    return el("td", {}, el("button", { class: "color" + color, "data-part": p.part, title: joined([words, p.first], ", "), "aria-label": words, onclick: () => onPick(p.part) }, sign));
   })));
   table.hidden = true;
   const matrix = el("div", { id: "matrix" }, el("div", {}, el("p", { class: "quiet" }, "Steps and ranks: choose one to see its calls."), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body))));

@@ -1,6 +1,7 @@
 // @ts-check
 // The neighbourhood of the selected call as a graph: calls that made its inputs above it, calls that
 // took its results below it, two steps each way. A few layers are readable, the whole graph is not.
+import { joined, say } from "./language.js";
 import { svg } from "./svg.js";
 import { clean, el, ends, named } from "./text.js";
 
@@ -89,7 +90,7 @@ export async function nearGraph(calls, i, onGo) {
   const buttons = nodes.map((node) => {
     const look = calls.classOf(node.call), name = clean(calls.name(node.call), 200), here = node.call === i;
     const where = here ? "the selected call" : node.layer < 0 ? "made an input" : "takes a result";
-    const button = el("button", { class: "near-call color" + look.color, title: named(name), "aria-label": `${named(name)}, ${calls.classWords(node.call).replace(/^\S /, "")}, ${where}`, "aria-current": here ? "true" : null, "data-call": node.call, onclick: () => onGo(node.call) }, ends(`${look.sign} ${name.replace(/^[A-Za-z]+\./, "").replace(/\.(forward|backward)$/, "")}`, 7));
+    const button = el("button", { class: "near-call color" + look.color, title: named(name), "aria-label": joined([named(name), calls.classWords(node.call).replace(/^\S /, ""), where], ", "), "aria-current": here ? "true" : null, "data-call": node.call, onclick: () => onGo(node.call) }, ends(`${look.sign} ${name.replace(/^[A-Za-z]+\./, "").replace(/\.(forward|backward)$/, "")}`, 7));
     const width = 96 / nodes.filter((other) => other.layer === node.layer).length;
     button.style.left = `${100 * node.x - width / 2}%`;
     button.style.width = `${width}%`;
@@ -104,5 +105,5 @@ export async function nearGraph(calls, i, onGo) {
     e.stopPropagation();
   } }, lines, ...buttons);
   box.style.height = `${height}px`;
-  return el("details", { class: "around", open: true }, el("summary", {}, "Around this call: inputs from above, results below"), box, left ? el("p", { class: "quiet" }, `${left} more are not drawn.`) : null);
+  return el("details", { class: "around", open: true }, el("summary", {}, "Around this call: inputs from above, results below"), box, left ? el("p", { class: "quiet" }, say("{} more are not drawn.", left)) : null);
 }

@@ -1,6 +1,7 @@
 // @ts-check
 // How the values of the selected call are known to be the golden's, or that they are not.
-import { clean, el } from "./text.js";
+import { told } from "./language.js";
+import { el } from "./text.js";
 
 /**
  * @param {any[]|null} proof of AppendProofs in part_of_comparison.cc; null: it is not in the page
@@ -12,7 +13,7 @@ export function proofView(proof) {
   const lists = [root]; // of each depth the one that was begun last
   for (const [depth, exposed, sentence] of lines) {
     const below = el("ul", {}), wrong = "a result of the step is made of it, with nothing right between";
-    const item = el("li", { class: exposed ? "wrong" : null }, el("span", {}, clean(sentence, 1000)), exposed ? el("small", {}, wrong) : null, below);
+    const item = el("li", { class: exposed ? "wrong" : null }, el("span", {}, told(sentence, 1000)), exposed ? el("small", {}, wrong) : null, below);
     (lists[depth] || root).append(item);
     lists.length = depth + 1;
     lists.push(below);

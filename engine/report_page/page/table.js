@@ -2,6 +2,7 @@
 // The table of calls. Only the rows in sight exist as elements.
 import { sideWords } from "./calls.js";
 import { edge } from "./drag.js";
+import { say } from "./language.js";
 import { charactersIn, clean, cutName, cutPath, el, grouped, named, short, tellApart } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
@@ -190,9 +191,9 @@ export class Table {
     cells[1].textContent = `${look.sign} ${look.name}`;
     const title = calls.title(i), path = clean(calls.path(calls.module[i]), 200);
     /** @type {Element} */ (cells[2].firstElementChild).textContent = name;
-    /** @type {Element} */ (cells[2].lastElementChild).textContent = side ? ` (${side})` : "";
+    /** @type {Element} */ (cells[2].lastElementChild).textContent = side ? " " + say("({})", side) : "";
     cells[3].textContent = place;
-    cells[2].setAttribute("title", named(title) + (side ? ` (${side})` : ""));
+    cells[2].setAttribute("title", side ? say("{} ({})", named(title), side) : named(title));
     cells[3].setAttribute("title", path);
     cells[4].textContent = clean(calls.texts.dtypes[calls.dtype[i]], 40).replace("torch.", "");
     cells[5].textContent = clean(calls.texts.shapes[calls.shape[i]], 80);

@@ -1,5 +1,6 @@
 // @ts-check
 // The tree of modules: the worst class inside each module, how many calls are of it, and the shares of all classes.
+import { joined } from "./language.js";
 import { clean, el, ends, grouped, named } from "./text.js";
 
 /** @typedef {import("./calls.js").Calls} Calls */
@@ -114,7 +115,7 @@ export class Tree {
       const counted = calls.classes.flatMap((one, c) => (counts[c] ? [{ ...one, count: counts[c] }] : [])).sort((a, b) => b.rank - a.rank);
       const label = node === 0 ? "model" : clean(calls.texts.modules[node], 80), kind = clean(calls.texts.moduleClasses[node], 60);
       const leaf = this.isLeaf(node), open = this.open.has(node);
-      const line = el("div", { class: `line color${look.color}${k === this.at ? " at" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-expanded": leaf ? null : open, "data-line": k, title: `${named(calls.path(node), 200) || "the whole model"}${kind ? ` (${named(kind, 60)})` : ""}: ${counted.map((one) => `${grouped(one.count)} ${one.name}`).join(", ")}` },
+      const line = el("div", { class: `line color${look.color}${k === this.at ? " at" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-expanded": leaf ? null : open, "data-line": k, title: joined([joined([named(calls.path(node), 200) || "the whole model", kind && `(${named(kind, 60)})`], " "), joined(counted.map((one) => joined([grouped(one.count), one.name], " ")), ", ")], ": ") },
         el("span", { class: "fold" }, leaf ? "" : open ? "▾" : "▸"), el("span", { class: "mark" }, look.sign), node === 0 ? el("span", { class: "word" }, label) : ends(label, this.kept?.[node]), el("small", { translate: "no" }, ends(kind, 5)), el("em", {}, look.rank > 0 ? grouped(counts[worst]) : "", this.shares(counted)));
       line.style.top = k * lineHeight + "px";
       line.style.paddingLeft = depth * 12 + 4 + "px";

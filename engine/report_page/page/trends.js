@@ -3,6 +3,7 @@
 // the chosen cell's parameter small charts of its norm and of the distance (trends.h).
 import { column, json } from "./data.js";
 import { chart, tick } from "./chart.js";
+import { joined, say } from "./language.js";
 import { byId, charactersIn, clean, cutName, el, grouped, named, short, tellApart } from "./text.js";
 
 /** @typedef {{title: string, measure: string, steps: number[], ranks: number[], parts: number[], parameters: number, names: string[], target: Float32Array, golden: Float32Array, apart: Float32Array, verdict: Uint8Array, call: Uint32Array}} Trend */
@@ -18,9 +19,9 @@ const cellLooks = [["equal", 0, 0.25, 0], ["noise", 1, 0.5, 1], ["differs", 2, 0
  * @type {Record<string, {stronger: string, first: string, kept: string, words?: string[]}>}
  */
 const measures = {
-  roundings: { stronger: "The stronger the color, the further apart, in roundings.", first: "Furthest apart first", kept: "those that are furthest apart" },
-  share: { stronger: "The stronger the color, the more elements point elsewhere.", first: "Furthest apart first", kept: "those that are furthest apart" },
-  norm: { stronger: "The stronger the color, the larger the norm (logarithmic).", first: "Largest first", kept: "those with the largest norms", words: ["finite", "finite", "NaN or infinity", "not recorded"] },
+  roundings: { stronger: "The stronger the color, the further apart, in roundings.", first: "Furthest apart first", kept: "{} of {} parameters, those that are furthest apart" },
+  share: { stronger: "The stronger the color, the more elements point elsewhere.", first: "Furthest apart first", kept: "{} of {} parameters, those that are furthest apart" },
+  norm: { stronger: "The stronger the color, the larger the norm (logarithmic).", first: "Largest first", kept: "{} of {} parameters, those with the largest norms", words: ["finite", "finite", "NaN or infinity", "not recorded"] },
 };
 export class Trends {
   /**
@@ -92,7 +93,7 @@ export class Trends {
     this.kinds.querySelectorAll("button").forEach((b, k) => b.setAttribute("aria-pressed", String(k === kind)));
     this.ranks.replaceChildren(...ranks.map((n, i) => el("option", { value: i, selected: i === rank }, `rank ${n}`)));
     this.ranks.hidden = ranks.length < 2;
-    this.kept.textContent = names.length < parameters ? `${grouped(names.length)} of ${grouped(parameters)} parameters, ${measure.kept}` : `${grouped(names.length)} rows, ${grouped(steps.length)} steps`;
+    this.kept.textContent = names.length < parameters ? say(measure.kept, grouped(names.length), grouped(parameters)) : say("{} rows, {} steps", grouped(names.length), grouped(steps.length));
     this.scale.replaceChildren(el("span", {}, `step ${steps[0]}`), el("span", {}, `step ${steps[steps.length - 1]}`));
     this.most = 0;
     this.least = Infinity;
@@ -147,7 +148,7 @@ export class Trends {
     const place = this.rows.indexOf(row), { strip } = this;
     if (place * rowTall < strip.scrollTop) strip.scrollTop = place * rowTall;
     if ((place + 1) * rowTall > strip.scrollTop + strip.clientHeight) strip.scrollTop = (place + 1) * rowTall - strip.clientHeight;
-    this.said.replaceChildren(el("span", { translate: "no" }, clean(this.trend.names[row])), this.words(row, step));
+    this.said.replaceChildren(el("span", { translate: "no" }, clean(this.trend.names[row])), ", " + this.words(row, step));
     this.go.hidden = this.target() === null;
     this.drawCharts();
     this.draw();
@@ -166,19 +167,20 @@ export class Trends {
     if (target) this.onGo(...target);
   }
   /**
-   * What a cell says after the name of its parameter.
+   * What a cell says of its parameter.
    * @param {number} row
    * @param {number} step
    */
   words(row, step) {
     const { trend } = this, at = this.cell(row, step), verdict = cellLooks[trend.verdict[at]], apart = trend.apart[at];
-    const place = `, step ${trend.steps[step]}`;
-    if (trend.measure === "norm") return `${place}: ` + (!verdict ? "not recorded" : apart === Infinity ? "NaN or infinity" : `norm ${tick(apart)}`);
-    if (!verdict) return `${place}: not recorded on both sides`;
-    const distance = Number.isNaN(apart) ? "" : trend.measure === "share" ? `, similarity ${(1 - apart).toPrecision(4)}` : `, ${short(apart)} roundings apart`;
-    if (Number.isNaN(trend.target[at]) && Number.isNaN(trend.golden[at])) return `${place}: ${verdict[0]}${distance}`;
+    const after = (/** @type {string} */ said) => joined([`step ${trend.steps[step]}`, said], ": ");
+    if (trend.measure === "norm") return after(!verdict ? "not recorded" : apart === Infinity ? "NaN or infinity" : say("norm {}", tick(apart)));
+    if (!verdict) return after("not recorded on both sides");
+    const distance = Number.isNaN(apart) ? "" : trend.measure === "share" ? say("similarity {}", (1 - apart).toPrecision(4)) : say("{} roundings apart", short(apart));
+    const found = joined([verdict[0], distance], ", ");
+    if (Number.isNaN(trend.target[at]) && Number.isNaN(trend.golden[at])) return after(found);
     const norm = (/** @type {number} */ v) => (Number.isNaN(v) ? "not recorded" : String(Number(v.toPrecision(6))));
-    return `${place}: ${verdict[0]}${distance}; norm ${norm(trend.target[at])} in the target, ${norm(trend.golden[at])} in the golden`;
+    return after(joined([found, say("norm {} in the target, {} in the golden", norm(trend.target[at]), norm(trend.golden[at]))], "; "));
   }
   drawCharts() {
     const { trend } = this, steps = trend.steps, of = (/** @type {Float32Array} */ values) => steps.map((_, i) => (trend.verdict[this.cell(this.row, i)] === nothing ? NaN : values[this.cell(this.row, i)]));
@@ -187,7 +189,7 @@ export class Trends {
     const norms = [...target, ...golden].some((v) => !Number.isNaN(v)) ? chart("norm", steps, [{ name: "target", values: target }, { name: "golden", values: golden }], { at: this.step, onPick }) : "";
     this.charts.replaceChildren(
       norms,
-      share ? chart("similarity", steps, [{ name: "distance", values: apart.map((v) => 1 - v) }], { at: this.step, low: 0, high: 1, onPick }) : chart("roundings apart, logarithmic", steps, [{ name: "distance", values: apart }], { at: this.step, low: 0, log: true, unit: " roundings", onPick }));
+      share ? chart("similarity", steps, [{ name: "distance", values: apart.map((v) => 1 - v) }], { at: this.step, low: 0, high: 1, onPick }) : chart("roundings apart, logarithmic", steps, [{ name: "distance", values: apart }], { at: this.step, low: 0, log: true, value: (x) => say("{} roundings", x), onPick }));
   }
 
   /**
@@ -224,7 +226,7 @@ export class Trends {
       label.textContent = shown[k - from];
       label.title = named(name, 200);
       const canvas = /** @type {HTMLCanvasElement} */ (line.lastElementChild);
-      canvas.setAttribute("aria-label", named(name, 200) + (row === this.row ? this.words(row, this.step) : ""));
+      canvas.setAttribute("aria-label", joined([named(name, 200), row === this.row ? this.words(row, this.step) : ""], ", "));
       this.paint(canvas, row, colors, ink);
     }
   }
@@ -286,7 +288,7 @@ export class Trends {
   /** @param {PointerEvent} e */
   hovered(e) {
     const found = this.under(e);
-    if (found) found[2].title = named(this.trend.names[found[0]]) + this.words(found[0], found[1]);
+    if (found) found[2].title = joined([named(this.trend.names[found[0]]), this.words(found[0], found[1])], ", ");
   }
   /** @param {KeyboardEvent} e */
   key(e) {
@@ -357,8 +359,8 @@ export class Losses {
     };
     this.root.replaceChildren(...names.slice(0, mostLosses).map((name, row) => {
       const of = (/** @type {Float32Array} */ values) => steps.map((_, i) => values[cell(row, i)] ?? NaN);
-      return chart(name, steps, [{ name: "target", values: of(this.trend.target) }, { name: "golden", values: of(this.trend.golden) }], { at: at % steps.length, recorded: (i) => this.trend.verdict[cell(row, i)] !== nothing, onPick: (i) => open(row, i) });
-    }), names.length > mostLosses ? el("p", { class: "quiet" }, `and ${grouped(names.length - mostLosses)} more`) : "");
+      return chart(name === "loss" ? name : say("loss {}", name.replace("loss ", "")), steps, [{ name: "target", values: of(this.trend.target) }, { name: "golden", values: of(this.trend.golden) }], { at: at % steps.length, recorded: (i) => this.trend.verdict[cell(row, i)] !== nothing, onPick: (i) => open(row, i) });
+    }), names.length > mostLosses ? el("p", { class: "quiet" }, say("and {} more", grouped(names.length - mostLosses))) : "");
   }
 }
 
