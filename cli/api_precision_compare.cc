@@ -23,37 +23,38 @@ constexpr size_t kWorst = 10;
 class ApiPrecisionCompare : public Verb {
  public:
   std::string_view name() const override { return "api_precision_compare"; }
-  std::string_view summary() const override {
-    return "judge a device's errors in the pre-check beside those of a reference device";
+  Message summary() const override {
+    return "judge a device's errors in the pre-check beside those of a reference device"_t;
   }
   void AddFlags(Flags& flags) override {
     flags
         .Text("--npu_csv_path", &npu_,
-              "accuracy_checking_details_TIME.csv of the device under test")
+              "accuracy_checking_details_TIME.csv of the device under test"_t)
         .TypeName("FILE")
         .Required();
     flags
-        .Text("--gpu_csv_path", &gpu_, "accuracy_checking_details_TIME.csv of the reference device")
+        .Text("--gpu_csv_path", &gpu_,
+              "accuracy_checking_details_TIME.csv of the reference device"_t)
         .TypeName("FILE")
         .Required();
     flags
         .Text("-o,--out_path", &output_,
               "folder for api_precision_compare_result_TIME.csv and "
-              "api_precision_compare_details_TIME.csv")
+              "api_precision_compare_details_TIME.csv"_t)
         .TypeName("FOLDER")
         .ShowDefault();
     flags
         .Text("--as", &as_,
               "decide as this generation of msprobe did, with its limits and its errors: 1.0, 8 or "
-              "26")
+              "26"_t)
         .OneOf({"1.0", "8", "26"});
     flags
         .Text("--standards", &standards_,
               "a file of standards and limits in place of the program's "
-              "(docs/reference/accuracy-check.md)")
+              "(docs/reference/accuracy-check.md)"_t)
         .TypeName("FILE");
-    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
-    flags.Switch("--exit-code", &exit_code_, "exit with 1 if a call is an error");
+    flags.Text("--format", &format_, "what is printed"_t).OneOf({"table", "json"});
+    flags.Switch("--exit-code", &exit_code_, "exit with 1 if a call is an error"_t);
   }
 
   Result<int> Run(Console& out) override {
@@ -83,12 +84,12 @@ class ApiPrecisionCompare : public Verb {
   }
 
   void PrintTable(const PrecisionComparison& c, std::string_view time, Console& out) const {
-    out.Tell("{} calls: {} pass, {} warning, {} error, {} SKIP\n", c.calls.size(), c.passes,
-             c.warnings, c.errors, c.skips);
-    if (c.only_npu > 0) out.Tell("{} outputs are only in {}\n", c.only_npu, npu_);
-    if (c.only_gpu > 0) out.Tell("{} outputs are only in {}\n", c.only_gpu, gpu_);
+    out.Tell("{} calls: {} pass, {} warning, {} error, {} SKIP"_t(c.calls.size(), c.passes,
+                                                                  c.warnings, c.errors, c.skips));
+    if (c.only_npu > 0) out.Tell("{} outputs are only in {}"_t(c.only_npu, npu_));
+    if (c.only_gpu > 0) out.Tell("{} outputs are only in {}"_t(c.only_gpu, gpu_));
     const std::vector<const ComparedOutput*> worst = c.Worst(kWorst);
-    if (!worst.empty()) out.Print("\n{}:\n", "the worst"_t.Shown());
+    if (!worst.empty()) out.Write("\n"), out.Tell("the worst:"_t);
     bool alone = false;  // a standard that does not look at the reference
     for (const ComparedOutput* w : worst) {
       const std::string& reason = w->verdict.reason.empty() ? w->message : w->verdict.reason;
@@ -99,24 +100,26 @@ class ApiPrecisionCompare : public Verb {
       if (standard.empty()) {
         out.Print("           {}\n", MakePrintable(Trim(reason)));
       } else {
-        out.Tell("           standard {}: {}\n", standard, MakePrintable(Trim(reason)));
+        out.Tell("           {}"_t("standard {}: {}"_t(standard, Message(Trim(reason)))));
       }
     }
-    if (npu_ == gpu_) out.Tell("\nnote: both files are {}\n", MakePrintable(npu_));
+    if (npu_ == gpu_ || alone) out.Write("\n");
+    if (npu_ == gpu_) out.Tell("note: both files are {}"_t(npu_));
     if (alone) {
       out.Tell(
-          "{}note: binary, absolute, accumulative and thousandth judge the device by the golden "
-          "result, whatever the reference\n",
-          npu_ == gpu_ ? "" : "\n");
+          "note: binary, absolute, accumulative and thousandth judge the device by the golden "
+          "result, whatever the reference"_t);
     }
     if (!worst.empty()) {
       const std::string_view call = accuracy::ParseOutputName(worst[0]->name).call;
       if (!call.empty()) {
-        out.Tell("next: msprobe replay DUMP {}: how far the call is from float64, in roundings\n",
-                 MakePrintable(call));
+        out.Tell(
+            "next: msprobe replay DUMP {}: how far the call is from float64, in roundings"_t(call));
       }
     }
-    out.Tell("\nwritten: {}\n         {}\n", FileOf("result", time), FileOf("details", time));
+    out.Write("\n");
+    out.Tell("written: {}"_t(FileOf("result", time)));
+    out.Print("         {}\n", MakePrintable(FileOf("details", time)));
   }
   void PrintJson(const PrecisionComparison& c, std::string_view time, Console& out) const {
     std::string text = fmt::format(

@@ -13,7 +13,6 @@
 #include "cli/programs/program.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
-#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/compare/compare.h"
 #include "engine/compare/ranks/rank_result.h"
@@ -42,50 +41,52 @@ struct Round {
 class Bisect : public Verb {
  public:
   std::string_view name() const override { return "bisect"; }
-  std::string_view summary() const override {
-    return "write the next, narrower configuration to record, or record with it";
+  Message summary() const override {
+    return "write the next, narrower configuration to record, or record with it"_t;
   }
   void AddFlags(Flags& flags) override {
     flags
         .Text("target", &target_,
-              "the run under test: dump.json, rank folder, step folder or dump_path")
+              "the run under test: dump.json, rank folder, step folder or dump_path"_t)
         .TypeName("PATH")
         .Required();
-    flags.Text("golden", &golden_, "the trusted run, the same kind of path")
+    flags.Text("golden", &golden_, "the trusted run, the same kind of path"_t)
         .TypeName("PATH")
         .Required();
     flags
         .Text("call", &call_,
-              "look at this call and not at the first divergence: conv2d.2, model.py:41, or loss")
+              "look at this call and not at the first divergence: conv2d.2, model.py:41, or loss"_t)
         .TypeName("CALL");
     flags
         .Text("-o,--output_path", &output_,
-              "folder for round1/config.json and the dumps of later rounds")
+              "folder for round1/config.json and the dumps of later rounds"_t)
         .TypeName("FOLDER")
         .ShowDefault();
     flags
         .Text("--run", &run_,
               "a line for the shell that makes the target's run, 'python train.py': it is run with "
-              "the new configuration")
+              "the new configuration"_t)
         .TypeName("COMMAND");
-    flags.Text("--golden-run", &golden_run_, "the same for the golden's run").TypeName("COMMAND");
-    flags.Number("--rounds", &rounds_, "the most rounds").Positive().ShowDefault();
-    flags.Text("--thresholds", &thresholds_, "yaml file with limits for the verdicts, as compare's")
+    flags.Text("--golden-run", &golden_run_, "the same for the golden's run"_t).TypeName("COMMAND");
+    flags.Number("--rounds", &rounds_, "the most rounds"_t).Positive().ShowDefault();
+    flags
+        .Text("--thresholds", &thresholds_,
+              "yaml file with limits for the verdicts, as compare's"_t)
         .TypeName("FILE");
-    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+    flags.Text("--format", &format_, "what is printed"_t).OneOf({"table", "json"});
     flags.Footer(
         "Programs get the configuration by MSPROBE_CONFIG and MSPROBE_DUMP_PATH, which "
         "PrecisionDebugger "
         "reads in\nplace of its arguments. Only the folder of -o is written.\n"
         "Exit code: 0 the runs agree, or the answer is as narrow as it gets; 1 a further recording "
-        "says more;\n2 an error.");
+        "says more;\n2 an error."_t);
   }
 
   Result<int> Run(Console& out) override {
     if (run_.empty() != golden_run_.empty()) {
-      return InvalidArgument("--run and --golden-run belong together")
-          .Expected("both: a narrower recording of one side has no partner on the other")
-          .Hint("without them, record both runs with the configuration that is written");
+      return InvalidArgument("--run and --golden-run belong together"_t)
+          .Expected("both: a narrower recording of one side has no partner on the other"_t)
+          .Hint("without them, record both runs with the configuration that is written"_t);
     }
     if (!thresholds_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(compare::ThresholdTable table,
@@ -94,7 +95,7 @@ class Bisect : public Verb {
     }
     std::string target = target_, golden = golden_;
     for (int64_t round = 1;; ++round) {
-      out.Progress("round {}: comparing {} with {}", round, target, golden);
+      out.Progress("round {}: comparing {} with {}"_t(round, target, golden));
       MSPROBE_ASSIGN_OR_RETURN(
           Round found, call_.empty() ? CompareRuns(target, golden) : LookAtCall(target, golden));
       history_.push_back(std::move(found));
@@ -103,10 +104,10 @@ class Bisect : public Verb {
       if (now.next.narrower) {
         config_ = JoinPath(folder_, "config.json");
         if (Exists(folder_)) {
-          return InvalidArgument("-o")
-              .Expected("a folder without the rounds of an earlier bisection")
+          return InvalidArgument("-o"_t)
+              .Expected("a folder without the rounds of an earlier bisection"_t)
               .Found(folder_)
-              .Hint("name a new folder; nothing was removed");
+              .Hint("name a new folder; nothing was removed"_t);
         }
         MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
         MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(config_, now.config));
@@ -119,8 +120,8 @@ class Bisect : public Verb {
         return now.next.narrower && !stuck ? kExitDiffers : kExitOk;
       }
       target = JoinPath(folder_, "target"), golden = JoinPath(folder_, "golden");
-      MSPROBE_RETURN_IF_ERROR(Record("target", run_, target, round, out));
-      MSPROBE_RETURN_IF_ERROR(Record("golden", golden_run_, golden, round, out));
+      MSPROBE_RETURN_IF_ERROR(Record(true, run_, target, round, out));
+      MSPROBE_RETURN_IF_ERROR(Record(false, golden_run_, golden, round, out));
     }
   }
 
@@ -219,84 +220,89 @@ class Bisect : public Verb {
     const auto before = std::find_if(results.begin(), results.end(), [&](const auto& r) {
       return r.step == result.wrong_update_after && r.rank == result.rank;
     });
-    std::string why = fmt::format("no call of step {} made the error", result.step);
-    if (before == results.end()) return isolation::NextOfUpdate(std::move(why), true);
+    Message why = "no call of step {} made the error"_t(result.step);
+    if (before == results.end()) return isolation::NextOfUpdate(why.English(), true);
     const bool recorded = !before->weights.optimizer_calls.empty();
     if (!before->otherwise.empty())
-      why += fmt::format("; in step {}, {}", before->step, before->otherwise);
-    return isolation::NextOfUpdate(std::move(why), recorded || !before->otherwise.empty());
+      why = "{}; in step {}, {}"_t(std::move(why), before->step, Message(before->otherwise));
+    return isolation::NextOfUpdate(why.English(), recorded || !before->otherwise.empty());
   }
 
-  Status Record(std::string_view side, const std::string& command, const std::string& dump,
-                int64_t round, Console& out) {
-    out.Progress("round {}: running the {}: {}", round, side, command);
-    const std::string log = JoinPath(folder_, fmt::format("{}.txt", side));
+  Status Record(bool is_target, const std::string& command, const std::string& dump, int64_t round,
+                Console& out) {
+    const Message side = is_target ? "target"_t : "golden"_t;
+    out.Progress("round {}: running the {}: {}"_t(round, side, command));
+    const std::string log = JoinPath(folder_, side.English() + ".txt");
     MSPROBE_ASSIGN_OR_RETURN(
         const int code, RunProgram({"/bin/sh", "-c", command}, log,
                                    {{"MSPROBE_CONFIG", config_}, {"MSPROBE_DUMP_PATH", dump}}));
     if (code != 0) {
-      return Unsupported(fmt::format("round {}: the {}'s run {}", round, side, HowItEnded(code)))
+      return Unsupported("round {}: the {}'s run {}"_t(round, side, HowItEnded(code)))
           .At(log)
           .Found(LastLines(log, kOutputLines))
-          .Hint(fmt::format("what is done stays in {}", output_));
+          .Hint("what is done stays in {}"_t(output_));
     }
     if (Exists(dump)) return Status::Ok();
     return NotFound(dump)
-        .Expected(fmt::format("a recording of the {}'s run", side))
-        .Hint("the program must construct a PrecisionDebugger, start() and stop() it");
+        .Expected("a recording of the {}'s run"_t(side))
+        .Hint("the program must construct a PrecisionDebugger, start() and stop() it"_t);
   }
 
   void PrintTable(bool stuck, Console& out) const {
     const Round& last = history_.back();
     const bool agree = last.culprit.empty() && history_.size() == 1;
-    out.Tell("msprobe bisect: {}\n", agree                          ? "NOTHING TO NARROW"
-                                     : last.next.narrower && !stuck ? "RECORD MORE"
-                                                                    : "AS NARROW AS IT GETS");
+    out.Tell("msprobe bisect: {}"_t(agree                          ? "NOTHING TO NARROW"_t
+                                    : last.next.narrower && !stuck ? "RECORD MORE"_t
+                                                                   : "AS NARROW AS IT GETS"_t));
     for (size_t i = 0; i < history_.size(); ++i) {
       const Round& round = history_[i];
-      out.Tell("  round {}   {}{}\n", i + 1, round.culprit.empty() ? "" : WhereText(round),
-               round.culprit.empty() ? "no first divergence" : MakePrintable(round.culprit));
+      const Message what = round.culprit.empty()
+                               ? "no first divergence"_t
+                               : Message::Joined({WhereText(round), round.culprit}, ", ");
+      out.Tell("  {}"_t("round {}   {}"_t(i + 1, what)));
       if (round.culprit.empty()) continue;
-      const auto line = [&](std::string_view text) {
-        if (!text.empty()) out.Print("            {}\n", MakePrintable(text));
+      const auto line = [&](const Message& text) {
+        if (!text.empty()) out.Tell("            {}"_t(text));
       };
-      line(round.first.source_line);
-      line(round.first.caller_line);
+      for (const std::string* place : {&round.first.source_line, &round.first.caller_line}) {
+        if (!place->empty()) out.Print("            {}\n", MakePrintable(*place));
+      }
       if (const std::string& golden = round.first.golden_line; !golden.empty())
-        out.Tell("            in the golden: {}\n", MakePrintable(golden));
-      line(Translated(round.first.why));
-      out.Line("why", round.next.why);
+        line("in the golden: {}"_t(golden));
+      line(Message(round.first.why));
+      out.Line("why"_t, Message(round.next.why));
     }
     if (last.culprit.empty() && history_.size() > 1) {
-      out.Line("note",
+      out.Line("note"_t,
                "the narrower recording shows no divergence: the runs of this round do not have it; "
-               "msprobe determinism says whether the program repeats");
+               "msprobe determinism says whether the program repeats"_t);
     }
     if (last.next.narrower && !stuck) {
-      out.LineAsIs("written", config_);
+      out.LineAsIs("written"_t, config_);
       if (run_.empty()) {
-        out.Line(
-            "next",
-            fmt::format("MSPROBE_CONFIG={} MSPROBE_DUMP_PATH={}/target COMMAND, the command of "
-                        "the target's run with all its arguments (no recording keeps it); the "
-                        "golden alike; then msprobe bisect {}/target {}/golden -o FOLDER",
-                        config_, folder_, folder_, folder_));
+        out.Line("next"_t,
+                 "MSPROBE_CONFIG={} MSPROBE_DUMP_PATH={}/target COMMAND, the command of "
+                 "the target's run with all its arguments (no recording keeps it); the "
+                 "golden alike; then msprobe bisect {}/target {}/golden -o FOLDER"_t(
+                     config_, folder_, folder_, folder_));
       }
     } else if (const std::string call = CallOf(last.culprit); last.next.can_replay) {
-      out.LineAsIs("next", fmt::format("msprobe replay {} {} {}", last.target, call, last.golden));
-    } else if (const std::string& advice = last.next.advice; !advice.empty()) {
-      out.Line("next", advice);
+      out.LineAsIs("next"_t,
+                   fmt::format("msprobe replay {} {} {}", last.target, call, last.golden));
+    } else if (const Message advice(last.next.advice); !advice.empty()) {
+      out.Line("next"_t, advice);
     }
   }
 
-  // "step 3, ranks 0-2, "
-  static std::string WhereText(const Round& round) {
-    std::string text = round.step >= 0 ? fmt::format("step {}, ", round.step) : "";
+  // "step 3, ranks 0-2"
+  static Message WhereText(const Round& round) {
     const bool known = !round.ranks.empty() && round.ranks[0] >= 0;
-    if (known)
-      text += fmt::format("rank{} {}, ", round.ranks.size() == 1 ? "" : "s",
-                          compare::RankList(round.ranks));
-    return text;
+    const std::string ranks = known ? compare::RankList(round.ranks) : "";
+    return Message::Joined({round.step >= 0 ? "step {}"_t(round.step) : Message(),
+                            !known                    ? Message()
+                            : round.ranks.size() == 1 ? "rank {}"_t(ranks)
+                                                      : "ranks {}"_t(ranks)},
+                           ", ");
   }
 
   // "Functional.linear.0" of "Functional.linear.0.backward"; "" for modules.

@@ -40,54 +40,52 @@ constexpr uint64_t kSmallestMemory = uint64_t{128} << 20;
 // Bytes for each parameter: its names, its place in the files, its row.
 constexpr uint64_t kMemoryOfParameter = 1024;
 
-// "" for the mode auto; for others a sentence that says why they are not supported.
-std::string CheckMode(const std::string& mode) {
-  if (mode == "auto") return "";
+// No text for the mode auto; for others a sentence that says why they are not supported.
+Message CheckMode(const std::string& mode) {
+  if (mode == "auto") return {};
   if (mode == "torchair" || mode == "atb" || mode == "offline_data" || mode == "offline_model") {
-    return fmt::format("mode {} is not supported; use msaccucmp of CANN", mode);
+    return "mode {} is not supported; use msaccucmp of CANN"_t(mode);
   }
-  return fmt::format("there is no mode {}; auto compares two dumps", mode);
+  return "there is no mode {}; auto compares two dumps"_t(mode);
 }
 
 class CompareVerb : public Verb {
  public:
   std::string_view name() const override { return "compare"; }
-  std::string_view summary() const override {
-    return "compare two dumps and name the first wrong number";
-  }
+  Message summary() const override { return "compare two dumps and name the first wrong number"_t; }
 
   void AddFlags(Flags& flags) override {
     AddInputFlags(flags);
     AddOutputFlags(flags);
-    flags.Group("Verdicts");
+    flags.Group("Verdicts"_t);
     reports_.AddLimits(flags);
     flags
         .Text("--thresholds", &thresholds_,
               "yaml file with limits for the verdicts; all limits and their defaults are in "
-              "msprobe/thresholds.yaml of the installed package")
+              "msprobe/thresholds.yaml of the installed package"_t)
         .TypeName("FILE");
     flags
         .Text("--operations", &operations_,
               "yaml file with further operations, in the form of msprobe's operations.yaml: how "
-              "they treat the rounding of what they take")
+              "they treat the rounding of what they take"_t)
         .TypeName("FILE");
     flags.Switch("--exact", &exact_,
                  "bits decide: a difference within rounding differs. The default when both runs "
-                 "have the same environment and make the same calls");
-    flags.Switch("--tolerant", &tolerant_, "differences within rounding are always noise");
+                 "have the same environment and make the same calls"_t);
+    flags.Switch("--tolerant", &tolerant_, "differences within rounding are always noise"_t);
     flags
         .Texts(
             "--noise", &repeats_,
             "dumps of other runs of the golden's code: what differs between them is noise, value "
-            "by value")
+            "by value"_t)
         .TypeName("PATH");
     flags.Switch("--allow-nothing-compared", &allow_nothing_,
-                 "no error if no value has a partner and a number on both sides");
-    flags.Group("Names that differ on purpose");
+                 "no error if no value has a partner and a number on both sides"_t);
+    flags.Group("Names that differ on purpose"_t);
     mapping_.Add(flags);
-    flags.Group("Accepted for scripts of older tools");
-    flags.Switch("--fuzzy_match", &fuzzy_, "call numbers never decide which calls are a pair");
-    flags.Text("-m,--mode", &mode_, "auto, the only mode").Check(&CheckMode);
+    flags.Group("Accepted for scripts of older tools"_t);
+    flags.Switch("--fuzzy_match", &fuzzy_, "call numbers never decide which calls are a pair"_t);
+    flags.Text("-m,--mode", &mode_, "auto, the only mode"_t).Check(&CheckMode);
   }
 
   Result<int> Run(Console& out) override {
@@ -121,8 +119,8 @@ class CompareVerb : public Verb {
         checkpoints ? PairCheckpoints() : PairDumps(target_, golden_, selection));
     std::error_code not_there;  // then it is reported as what cannot be read
     if (std::filesystem::equivalent(target_, golden_, not_there)) {
-      out.Warn(checkpoints ? "the target and the golden are one file: it equals itself\n"
-                           : "the target and the golden are one folder: a run equals itself\n");
+      out.Warn(checkpoints ? "the target and the golden are one file: it equals itself"_t
+                           : "the target and the golden are one folder: a run equals itself"_t);
     }
     const std::vector<DumpPair>& pairs = paired.pairs;
     MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs.size(), checkpoints));
@@ -167,7 +165,7 @@ class CompareVerb : public Verb {
   bool CompareWithin(uint64_t part, uint64_t memory, size_t i, const DumpPair& pair,
                      CompareOutput& output) {
     const uint64_t size = FileSizes(pair);
-    const std::string label = fmt::format("reading {} and {}", pair.target, pair.golden);
+    const Message label = "reading {} and {}"_t(pair.target, pair.golden);
     MemoryBudget budget({.bytes = part,
                          .file_bytes = size,
                          .asked_for = !memory_.empty(),
@@ -189,15 +187,15 @@ class CompareVerb : public Verb {
   }
 
   void AddInputFlags(Flags& flags) {
-    flags.Group("What is compared");
+    flags.Group("What is compared"_t);
     flags
         .Text("target,--target_path", &target_,
               "the run under test: dump.json, rank folder, step folder or dump_path; or a "
-              "checkpoint")
+              "checkpoint"_t)
         .TypeName("PATH")
         .Required()
         .Common();
-    flags.Text("golden,--golden_path", &golden_, "the trusted run, the same kind of path")
+    flags.Text("golden,--golden_path", &golden_, "the trusted run, the same kind of path"_t)
         .TypeName("PATH")
         .Required()
         .Common();
@@ -206,61 +204,63 @@ class CompareVerb : public Verb {
     flags
         .Text("--layout", &layout_,
               "yaml file that says how the values of several ranks lie, where the recording does "
-              "not tell: meshes, dimensions, names of modules; the ranks of each side are joined")
+              "not tell: meshes, dimensions, names of modules; the ranks of each side are joined"_t)
         .TypeName("FILE");
     flags.Switch("--match-shapes", &options_.same_shapes,
-                 "calls whose values have different shapes are not paired");
+                 "calls whose values have different shapes are not paired"_t);
     flags
         .Text("--memory", &memory_,
               "the most memory to use, such as 4GB; data that does not fit is not compared, and a "
-              "message says how much it needs. Default: what the machine or container has free")
+              "message says how much it needs. Default: what the machine or container has free"_t)
         .TypeName("SIZE");
   }
 
   void AddOutputFlags(Flags& flags) {
-    flags.Group("What is printed and written");
-    output_flag_ =
-        flags
-            .Text("-o,--output_path", &output_, "folder for the result files; created when missing")
-            .TypeName("FOLDER")
-            .ShowDefault()
-            .Common();
+    flags.Group("What is printed and written"_t);
+    output_flag_ = flags
+                       .Text("-o,--output_path", &output_,
+                             "folder for the result files; created when missing"_t)
+                       .TypeName("FOLDER")
+                       .ShowDefault()
+                       .Common();
     flags
         .Text("--format", &format_,
-              "what is printed: table is a summary; csv writes a file only with -o")
+              "what is printed: table is a summary; csv writes a file only with -o"_t)
         .OneOf({"table", "json", "csv"})
         .ShowDefault()
         .Common();
     AddExitCode(flags, &exit_code_);
-    flags.Switch("--xlsx", &xlsx_, "write the table as an Excel workbook instead of csv").Common();
+    flags.Switch("--xlsx", &xlsx_, "write the table as an Excel workbook instead of csv"_t)
+        .Common();
     flags
         .Text("--table-format", &generation_,
               "columns and cells as msprobe 1.0, 1.2, 8 or 26, torch_npu.hooks (hooks), "
               "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; our columns follow. "
-              "auto: 1.2 if msprobe 1.2 wrote both dumps, else 8")
+              "auto: 1.2 if msprobe 1.2 wrote both dumps, else 8"_t)
         .TypeName("FORMAT")
         .OneOf({"hooks", "ptdbg-0.1", "ptdbg", "1.0", "1.2", "8", "26", "auto"})
         .ShowDefault()
         .Common();
     flags
         .Text("--table-file", &table_file_,
-              "write the table to this file instead; a workbook if the name ends in .xlsx")
+              "write the table to this file instead; a workbook if the name ends in .xlsx"_t)
         .TypeName("FILE");
-    flags.Text("--suffix", &suffix_, "text after compare_result in the names of the files");
-    flags.Switch("--no-stacks", &no_stacks_, "leave out the column NPU_Stack_Info");
+    flags.Text("--suffix", &suffix_, "text after compare_result in the names of the files"_t);
+    flags.Switch("--no-stacks", &no_stacks_, "leave out the column NPU_Stack_Info"_t);
     flags.Switch("--highlight", &highlight_,
-                 "table format 8: color suspicious rows of the workbook, and say why");
+                 "table format 8: color suspicious rows of the workbook, and say why"_t);
     flags.Switch(
         "--half-cosine", &half_cosine_,
-        "table formats hooks, ptdbg-0.1: cosines as 0.5 + 0.5 cos, as these tools wrote them");
-    flags.Switch("--advisor", &advisor_, "also write advisor_TIME.txt about the first failing row");
+        "table formats hooks, ptdbg-0.1: cosines as 0.5 + 0.5 cos, as these tools wrote them"_t);
+    flags.Switch("--advisor", &advisor_,
+                 "also write advisor_TIME.txt about the first failing row"_t);
     flags.Switch("--diff_analyze", &diff_analyze_,
-                 "also write diff_analyze_TIME.json: where each rank first differs");
+                 "also write diff_analyze_TIME.json: where each rank first differs"_t);
     explain_.Add(flags);
     why_.Add(flags);
     reports_.AddFiles(flags);
     flags.Switch("--is_print_compare_log", &log_rows_,
-                 "log the verdict of each row on standard error");
+                 "log the verdict of each row on standard error"_t);
   }
 
   // What --explain and --why ask of a pair of dumps.
@@ -276,32 +276,32 @@ class CompareVerb : public Verb {
 
   // What is wrong with the flags, whatever they name.
   Status CheckFlags() const {
-    if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (output_.empty()) return InvalidArgument("-o is empty"_t).Hint("name a folder"_t);
     if (tolerant_ && !repeats_.empty()) {
-      return InvalidArgument("--noise and --tolerant exclude each other")
-          .Hint("leave --tolerant out: what the repeats show decides");
+      return InvalidArgument("--noise and --tolerant exclude each other"_t)
+          .Hint("leave --tolerant out: what the repeats show decides"_t);
     }
     if (exact_ && tolerant_)
-      return InvalidArgument("--exact and --tolerant exclude each other").Hint("pass one of them");
+      return InvalidArgument("--exact and --tolerant exclude each other"_t)
+          .Hint("pass one of them"_t);
     if (explain_.given() && format_ != "table") {
-      return InvalidArgument(fmt::format("--explain cannot be combined with --format {}", format_))
-          .Hint("the chain is text: leave --format out");
+      return InvalidArgument("--explain cannot be combined with --format {}"_t(format_))
+          .Hint("the chain is text: leave --format out"_t);
     }
     if (why_.given() && format_ != "table") {
-      return InvalidArgument(fmt::format("--why cannot be combined with --format {}", format_))
-          .Hint("the proof is text: leave --format out");
+      return InvalidArgument("--why cannot be combined with --format {}"_t(format_))
+          .Hint("the proof is text: leave --format out"_t);
     }
     if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
-      return InvalidArgument(fmt::format("--half-cosine cannot be combined with --table-format {}",
-                                         generation_))
-          .Hint("only the tables hooks and ptdbg-0.1 had such cosines");
+      return InvalidArgument(
+                 "--half-cosine cannot be combined with --table-format {}"_t(generation_))
+          .Hint("only the tables hooks and ptdbg-0.1 had such cosines"_t);
     }
     if (suffix_.find('/') != std::string::npos) {
-      return InvalidArgument(fmt::format("--suffix {} contains a /", suffix_))
-          .Hint("-o names the folder");
+      return InvalidArgument("--suffix {} contains a /"_t(suffix_)).Hint("-o names the folder"_t);
     }
     if (table_file_.empty() && !IsDirectory(output_) && Exists(output_)) {
-      return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
+      return InvalidArgument("-o {} is a file"_t(output_)).Hint("name a folder"_t);
     }
     return Status::Ok();
   }
@@ -309,17 +309,17 @@ class CompareVerb : public Verb {
   // What is wrong with the flags for so many pairs.
   Status CheckFlagsOf(size_t pairs, bool checkpoints) const {
     if (format_ == "csv" && pairs > 1) {
-      return InvalidArgument(fmt::format("--format csv prints one table, but there are {}", pairs))
-          .Hint("leave --format out: each rank gets its file");
+      return InvalidArgument("--format csv prints one table, but there are {}"_t(pairs))
+          .Hint("leave --format out: each rank gets its file"_t);
     }
     if (!table_file_.empty() && pairs > 1) {
-      return InvalidArgument(fmt::format("--table-file {} names one table, but there are {}",
-                                         table_file_, pairs))
-          .Hint("-o names a folder for them");
+      return InvalidArgument(
+                 "--table-file {} names one table, but there are {}"_t(table_file_, pairs))
+          .Hint("-o names a folder for them"_t);
     }
     if (dumps_.given() && (checkpoints || pairs > 1)) {
-      return InvalidArgument("--target-data and --golden-data need one dump on each side")
-          .Hint("pass the dump files themselves");
+      return InvalidArgument("--target-data and --golden-data need one dump on each side"_t)
+          .Hint("pass the dump files themselves"_t);
     }
     return Status::Ok();
   }
@@ -328,37 +328,38 @@ class CompareVerb : public Verb {
   Status CheckJoined(const std::vector<DumpPair>& pairs) const {
     if (std::none_of(pairs.begin(), pairs.end(), std::mem_fn(&DumpPair::is_joined))) {
       if (!declared_) return Status::Ok();
-      return InvalidArgument("--layout applies to ranks that are joined, and none are")
-          .Hint("pass the folder of a run or of a step, and neither --rank nor --common");
+      return InvalidArgument("--layout applies to ranks that are joined, and none are"_t)
+          .Hint("pass the folder of a run or of a step, and neither --rank nor --common"_t);
     }
     if (exact_) {
-      return InvalidArgument("--exact cannot be combined with ranks that are joined")
-          .Hint("leave --exact out: another layout adds numbers up in another order");
+      return InvalidArgument("--exact cannot be combined with ranks that are joined"_t)
+          .Hint("leave --exact out: another layout adds numbers up in another order"_t);
     }
     if (!repeats_.empty() || dumps_.given()) {
       return Unsupported(
-                 "--noise, --target-data and --golden-data do not apply to ranks that are joined")
-          .Hint("leave the flag out");
+                 "--noise, --target-data and --golden-data do not apply to ranks that are joined"_t)
+          .Hint("leave the flag out"_t);
     }
     return Status::Ok();
   }
 
   Result<PairedDumps> PairCheckpoints() const {
     if (options_.same_shapes || dumps_.no_files()) {
-      return Unsupported("--match-shapes and --no-tensor-files apply to dumps, not to checkpoints")
-          .Hint("leave the flag out");
+      return Unsupported(
+                 "--match-shapes and --no-tensor-files apply to dumps, not to checkpoints"_t)
+          .Hint("leave the flag out"_t);
     }
     if (!repeats_.empty() || explain_.given() || why_.given()) {
-      return Unsupported("--noise, --explain and --why apply to dumps, not to checkpoints")
-          .Hint("leave the flag out");
+      return Unsupported("--noise, --explain and --why apply to dumps, not to checkpoints"_t)
+          .Hint("leave the flag out"_t);
     }
     if (declared_) {
-      return Unsupported("--layout applies to dumps, not to checkpoints")
-          .Hint("leave the flag out; the shares of all ranks are joined");
+      return Unsupported("--layout applies to dumps, not to checkpoints"_t)
+          .Hint("leave the flag out; the shares of all ranks are joined"_t);
     }
     if (ranks_.given()) {
-      return Unsupported("--rank, --step and --common apply to dumps, not to checkpoints")
-          .Hint("leave the flag out; the shares of all ranks are joined");
+      return Unsupported("--rank, --step and --common apply to dumps, not to checkpoints"_t)
+          .Hint("leave the flag out; the shares of all ranks are joined"_t);
     }
     PairedDumps paired;
     paired.pairs = {{.target = target_, .golden = golden_}};
@@ -385,7 +386,7 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, ParseMemorySize(memory_));
     if (memory < kSmallestMemory) {
       return InvalidArgument()
-          .Expected(fmt::format("a --memory of at least {}", MemorySizeText(kSmallestMemory)))
+          .Expected("a --memory of at least {}"_t(MemorySizeText(kSmallestMemory)))
           .Found(memory_);
     }
     options_.mapped_counts = true;
@@ -445,8 +446,8 @@ class CompareVerb : public Verb {
     std::vector<std::string> notes;
     MSPROBE_ASSIGN_OR_RETURN(auto sides, ReadSides(pair, memory, &notes));
     auto& [target, golden] = sides;
-    const std::string label =
-        fmt::format("comparing {} with {} values", target.leaves.size(), golden.leaves.size());
+    const Message label =
+        "comparing {} with {} values"_t(target.leaves.size(), golden.leaves.size());
     compare::CompareOptions options = WithProgress(index, label, out);
     MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, mapping_.Memory(target, golden)));
     MSPROBE_ASSIGN_OR_RETURN(options.mapping, mapping_.For(target, golden));
@@ -472,7 +473,8 @@ class CompareVerb : public Verb {
       const Result<std::string> saved = mapping_.Save(output_, pair.rank, *comparison);
       if (!saved.ok()) out.NotWritten(index, saved.status());
       if (saved.ok() && !saved->empty())
-        comparison->not_observed.push_back("the resulting pairs of names are in " + *saved);
+        comparison->not_observed.push_back(
+            "the resulting pairs of names are in {}"_t(*saved).English());
     }
     return comparison;
   }
@@ -505,7 +507,7 @@ class CompareVerb : public Verb {
   }
 
   // The options of a pair, which show how many bytes of its tensors are compared.
-  compare::CompareOptions WithProgress(size_t index, const std::string& label,
+  compare::CompareOptions WithProgress(size_t index, const Message& label,
                                        CompareOutput& out) const {
     compare::CompareOptions options = options_;
     options.progress = [index, &label, &out](uint64_t done, uint64_t all) {
@@ -518,14 +520,14 @@ class CompareVerb : public Verb {
   Result<compare::Comparison> CompareCheckpointPair(const DumpPair& pair, uint64_t memory,
                                                     CompareOutput& out) const {
     using Phase = CompareOutput::Phase;
-    out.Progress(0, Phase::kReading, "opening " + pair.target, 0, 0);
+    out.Progress(0, Phase::kReading, "opening {}"_t(pair.target), 0, 0);
     MSPROBE_ASSIGN_OR_RETURN(const checkpoint::Checkpoint target,
                              checkpoint::Checkpoint::Open(pair.target));
-    out.Progress(0, Phase::kReading, "opening " + pair.golden, 0, 0);
+    out.Progress(0, Phase::kReading, "opening {}"_t(pair.golden), 0, 0);
     MSPROBE_ASSIGN_OR_RETURN(const checkpoint::Checkpoint golden,
                              checkpoint::Checkpoint::Open(pair.golden));
-    const std::string label = fmt::format("comparing {} with {} tensors", target.tensors().size(),
-                                          golden.tensors().size());
+    const Message label =
+        "comparing {} with {} tensors"_t(target.tensors().size(), golden.tensors().size());
     MSPROBE_ASSIGN_OR_RETURN(const checkpoint::ParameterMapping names, mapping_.For(target));
     compare::CompareOptions options = WithProgress(0, label, out);
     const uint64_t held =

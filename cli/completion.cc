@@ -9,15 +9,15 @@ namespace {
 class Completion : public Verb {
  public:
   std::string_view name() const override { return "completion"; }
-  std::string_view summary() const override {
-    return "print the script with which a shell completes verbs, flags and paths";
+  Message summary() const override {
+    return "print the script with which a shell completes verbs, flags and paths"_t;
   }
   void AddFlags(Flags& flags) override {
-    flags.Text("shell", &shell_, "the shell").OneOf({"bash", "zsh", "fish"}).Required();
+    flags.Text("shell", &shell_, "the shell"_t).OneOf({"bash", "zsh", "fish"}).Required();
     flags.Footer(
         "bash, in ~/.bashrc:                     eval \"$(msprobe completion bash)\"\n"
         "zsh, in ~/.zshrc after compinit:        eval \"$(msprobe completion zsh)\"\n"
-        "fish, in ~/.config/fish/config.fish:    msprobe completion fish | source");
+        "fish, in ~/.config/fish/config.fish:    msprobe completion fish | source"_t);
   }
   Result<int> Run(Console& out) override {
     out.Write(CompletionScript(shell_, Completions(AllVerbs())));

@@ -13,53 +13,54 @@ namespace {
 
 constexpr int64_t kMostThreads = 128;
 
-std::string CheckThreads(const std::string& text) {
+Message CheckThreads(const std::string& text) {
   const int64_t threads = NumberAfter(text, "");
-  return threads >= 1 && threads <= kMostThreads ? ""
-                                                 : "expected a number from 1 to 128, found " + text;
+  return threads >= 1 && threads <= kMostThreads
+             ? Message()
+             : "expected a number from 1 to 128, found {}"_t(text);
 }
 
 class Data2db : public Verb {
  public:
   std::string_view name() const override { return "data2db"; }
-  std::string_view summary() const override {
-    return "write statistics over steps and ranks that TensorBoard shows (.trend.db)";
+  Message summary() const override {
+    return "write statistics over steps and ranks that TensorBoard shows (.trend.db)"_t;
   }
   void AddFlags(Flags& flags) override {
     flags
         .Text(
             "--data", &data_,
-            "the folder with steps of dumps (level L0 or mix), or with the csv files of a monitor")
+            "the folder with steps of dumps (level L0 or mix), or with the csv files of a monitor"_t)
         .TypeName("FOLDER")
         .Required();
     flags
         .Text("--db", &db_,
-              "folder for dump_data.trend.db and monitor_data.trend.db; older ones are replaced")
+              "folder for dump_data.trend.db and monitor_data.trend.db; older ones are replaced"_t)
         .TypeName("FOLDER")
         .Required();
-    flags.Text("--format", &format_, "what --data holds; auto: both are looked for")
+    flags.Text("--format", &format_, "what --data holds; auto: both are looked for"_t)
         .OneOf({"auto", "dump", "monitor"})
         .ShowDefault();
     flags
         .Text("--mapping", &mapping_,
-              "JSON with texts and their replacements in all names: {\".TE\": \".\"}")
+              "JSON with texts and their replacements in all names: {{\".TE\": \".\"}}"_t)
         .TypeName("FILE");
     flags
         .Text("--micro_step", &micro_step_,
-              "count each forward and backward pass within a step as a step")
+              "count each forward and backward pass within a step as a step"_t)
         .OneOf({"true", "false"})
         .ShowDefault();
     flags
         .Number("--process_num", &threads_,
-                "how many files of a monitor are looked through at a time, at most 128")
+                "how many files of a monitor are looked through at a time, at most 128"_t)
         .Check(&CheckThreads)
         .ShowDefault();
   }
 
   Result<int> Run(Console& out) override {
-    if (!IsDirectory(data_)) return NotFound(data_).Expected("a folder of dumps or of a monitor");
+    if (!IsDirectory(data_)) return NotFound(data_).Expected("a folder of dumps or of a monitor"_t);
     if (Exists(db_) && !IsDirectory(db_))
-      return InvalidArgument(fmt::format("--db {} is a file", db_)).Hint("name a folder");
+      return InvalidArgument("--db {} is a file"_t(db_)).Hint("name a folder"_t);
     exports::TrendOptions options{.micro_steps = micro_step_ == "true",
                                   .threads = static_cast<size_t>(threads_)};
     if (!mapping_.empty()) {
@@ -81,20 +82,19 @@ class Data2db : public Verb {
     if (rows > 0) return kExitOk;
     return InvalidArgument()
         .At(data_)
-        .Expected(format_ == "monitor" ? kMonitor
-                  : format_ == "dump"  ? kDumps
-                                       : fmt::format("{}, or {}", kDumps, kMonitor))
-        .Found("none")
-        .Hint("record with level L0 or mix, and pass the folder above step0");
+        .Expected(
+            format_ == "monitor" ? Message(std::string("TIME-rank0-ID/actv_0-0.csv"))
+            : format_ == "dump"
+                ? "step0/rank0/dump.json with calls of modules"_t
+                : "step0/rank0/dump.json with calls of modules, or TIME-rank0-ID/actv_0-0.csv"_t)
+        .Found("none"_t)
+        .Hint("record with level L0 or mix, and pass the folder above step0"_t);
   }
 
  private:
-  static constexpr const char* kDumps = "step0/rank0/dump.json with calls of modules";
-  static constexpr const char* kMonitor = "TIME-rank0-ID/actv_0-0.csv";
-
   static int64_t Report(const exports::TrendMade& made, const std::string& path, Console& out) {
-    for (const std::string& note : made.notes) out.Warn(MakePrintable(note) + "\n");
-    if (made.rows > 0) out.Tell("written: {} ({} rows)\n", MakePrintable(path), made.rows);
+    for (const auto& note : made.notes) out.Warn(note);
+    if (made.rows > 0) out.Tell("written: {} ({} rows)"_t(path, made.rows));
     return made.rows;
   }
 

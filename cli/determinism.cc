@@ -10,7 +10,6 @@
 #include "cli/programs/program.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
-#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/compare/compare.h"
 #include "engine/compare/explain/summary.h"
@@ -36,24 +35,24 @@ struct Difference {
 class Determinism : public Verb {
  public:
   std::string_view name() const override { return "determinism"; }
-  std::string_view summary() const override {
-    return "run a training several times, and name the first call that does not repeat";
+  Message summary() const override {
+    return "run a training several times, and name the first call that does not repeat"_t;
   }
   void AddFlags(Flags& flags) override {
     flags.Usage("[FLAGS] SCRIPT.py [ARGUMENTS], or [FLAGS] -m MODULE [ARGUMENTS]");
     flags.Footer(
         "Each run is recorded in a process of its own, and nothing is seeded: a difference is that "
         "of the\nprogram. msprobe selfcheck says whether recording changes the program.\n"
-        "Exit code: 0 all runs computed the same bits, 1 they did not, 2 could not be judged.");
-    flags.Number("--runs", &runs_, "how many runs, 2 to 100").Positive().ShowDefault();
-    flags.Text("--level", &level_, "L0, L1 or mix").TypeName("LEVEL").ShowDefault();
-    flags.Text("--config", &config_, "config.json of the recording, in place of --level")
+        "Exit code: 0 all runs computed the same bits, 1 they did not, 2 could not be judged."_t);
+    flags.Number("--runs", &runs_, "how many runs, 2 to 100"_t).Positive().ShowDefault();
+    flags.Text("--level", &level_, "L0, L1 or mix"_t).TypeName("LEVEL").ShowDefault();
+    flags.Text("--config", &config_, "config.json of the recording, in place of --level"_t)
         .TypeName("FILE");
-    flags.Number("--steps", &steps_, "end the program after this many steps").Positive();
-    flags.Text("--python", &python_, "the Python interpreter; default: the one beside msprobe")
+    flags.Number("--steps", &steps_, "end the program after this many steps"_t).Positive();
+    flags.Text("--python", &python_, "the Python interpreter; default: the one beside msprobe"_t)
         .TypeName("FILE");
-    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
-    flags.Text("--keep", &keep_, "keep outputs and dumps in this folder").TypeName("FOLDER");
+    flags.Text("--format", &format_, "what is printed"_t).OneOf({"table", "json"});
+    flags.Text("--keep", &keep_, "keep outputs and dumps in this folder"_t).TypeName("FOLDER");
   }
   bool TakesCommand() const override { return true; }
   void SetCommand(const std::vector<std::string>& words) override { command_ = words; }
@@ -61,8 +60,8 @@ class Determinism : public Verb {
   Result<int> Run(Console& out) override {
     MSPROBE_RETURN_IF_ERROR(CheckProgram(command_, name()));
     if (runs_ < 2 || runs_ > kMostRuns) {
-      return InvalidArgument("--runs")
-          .Expected(fmt::format("2 to {}", kMostRuns))
+      return InvalidArgument(std::string("--runs"))
+          .Expected("2 to {}"_t(kMostRuns))
           .Found(std::to_string(runs_));
     }
     MSPROBE_ASSIGN_OR_RETURN(const RunFolder folder, RunFolder::Make(keep_, name()));
@@ -71,11 +70,11 @@ class Determinism : public Verb {
     std::optional<Difference> first;
     size_t differing = 0;
     for (size_t run = 1; run <= static_cast<size_t>(runs_); ++run) {
-      out.Progress("run {} of {}", run, runs_);
+      out.Progress("run {} of {}"_t(run, runs_));
       MSPROBE_ASSIGN_OR_RETURN(const bool ended_well, Record(run, out));
       if (!ended_well) return kExitError;
       if (run == 1) continue;
-      out.Progress("comparing run {} with run 1", run);
+      out.Progress("comparing run {} with run 1"_t(run));
       MSPROBE_ASSIGN_OR_RETURN(std::optional<Difference> found, CompareWithFirst(run));
       differing += found.has_value();
       if (found && (!first || Earlier(*found, *first))) first = std::move(found);
@@ -103,10 +102,10 @@ class Determinism : public Verb {
   Result<bool> Record(size_t run, Console& out) {
     const std::string path = DumpOf(run);
     if (Exists(path)) {
-      return InvalidArgument("--keep")
-          .Expected("a folder without dumps of earlier runs")
+      return InvalidArgument(std::string("--keep"))
+          .Expected("a folder without dumps of earlier runs"_t)
           .Found(path)
-          .Hint("name a new folder");
+          .Hint("name a new folder"_t);
     }
     const auto observe = [&] {
       return RunObserved({.command = command_,
@@ -131,9 +130,9 @@ class Determinism : public Verb {
     }
     if (done.code == 0) return true;
     out.ClearProgress();
-    out.Tell("msprobe determinism, {}: UNKNOWN\n", CommandText(command_));
-    out.Line("reason", fmt::format("run {} {}", run, HowItEnded(done.code)));
-    out.Print("\n{}\n{}\n", Translated("its last lines:"), LastLines(done.output, kOutputLines));
+    out.Tell("msprobe determinism, {}: {}"_t(CommandText(command_), "UNKNOWN"_t));
+    out.Line("reason"_t, "run {} {}"_t(run, HowItEnded(done.code)));
+    out.Print("\n{}\n{}\n", "its last lines:"_t.Shown(), LastLines(done.output, kOutputLines));
     return false;
   }
 
@@ -152,11 +151,11 @@ class Determinism : public Verb {
 
   Result<std::optional<Difference>> CompareWithFirst(size_t run) {
     if (!Exists(DumpOf(1)) && !Exists(DumpOf(run))) {
-      return Unsupported(fmt::format("{} recorded nothing", CommandText(command_)))
-          .Expected("a training in the process of the script, or a PrecisionDebugger in it")
+      return Unsupported("{} recorded nothing"_t(CommandText(command_)))
+          .Expected("a training in the process of the script, or a PrecisionDebugger in it"_t)
           .Hint(
               "a launcher (torchrun) trains in other processes: construct a PrecisionDebugger in "
-              "the script, start() and stop() it, and run -m torch.distributed.run SCRIPT.py");
+              "the script, start() and stop() it, and run -m torch.distributed.run SCRIPT.py"_t);
     }
     MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired,
                              PairDumps(DumpOf(run), DumpOf(1), {.common = true}));
@@ -199,46 +198,39 @@ class Determinism : public Verb {
   }
 
   void PrintTable(const std::optional<Difference>& first, size_t differing, Console& out) const {
-    out.Tell("msprobe determinism, {}: {}\n", CommandText(command_),
-             first               ? "DIFFERS"
-             : without_bits_ > 0 ? "UNKNOWN"
-                                 : "IDENTICAL");
-    const auto line = [&](std::string_view what, const std::string& message) {
-      out.Line(what, message);
-    };
-    const auto plain = [&](std::string_view key, std::string_view text) {
-      out.LineAsIs(key, text);
-    };
+    const Message verdict = first ? "DIFFERS"_t : without_bits_ > 0 ? "UNKNOWN"_t : "IDENTICAL"_t;
+    out.Tell("msprobe determinism, {}: {}"_t(CommandText(command_), verdict));
     if (!first) {
-      const char* const plural = compared_steps_ == 1 ? "" : "s";
-      line("compared", without_bits_ > 0
-                           ? fmt::format("{} runs, {} step{}, {} calls: nothing differs", runs_,
-                                         compared_steps_, plural, calls_)
-                           : fmt::format("{} runs, {} step{}, {} calls: the same bits", runs_,
-                                         compared_steps_, plural, calls_));
+      const bool one = compared_steps_ == 1;
+      const Message what = one ? "{} runs, {} step, {} calls"_t(runs_, compared_steps_, calls_)
+                               : "{} runs, {} steps, {} calls"_t(runs_, compared_steps_, calls_);
+      out.Line("compared"_t,
+               Message::Joined({what, without_bits_ > 0 ? "nothing differs"_t : "the same bits"_t},
+                               ": "));
       if (without_bits_ > 0) {
-        line("reason",
-             fmt::format("{} recorded tensors have statistics and no fingerprint: elements "
-                         "of them may have changed places",
-                         without_bits_));
+        out.Line("reason"_t,
+                 "{} recorded tensors have statistics and no fingerprint: elements of "
+                 "them may have changed places"_t(without_bits_));
       }
-      line("note", note_);
+      out.Line("note"_t, note_);
       return;
     }
     const Unstable& u = first->found;
-    plain("first", (first->step >= 0 ? fmt::format("step {}, ", first->step) : "") +
-                       (first->rank >= 0 ? fmt::format("rank {}, ", first->rank) : "") + u.name);
-    plain("module", u.module);
-    plain("line", u.source_line);
-    plain("called by", u.caller_line);
-    const std::string cause(CauseName(u.cause));
-    plain("cause", fmt::format("{}: {}", Translated(cause), Translated(u.why)));
-    line("seen", fmt::format("in run {}; {} of {} later runs differ from the first one", first->run,
-                             differing, runs_ - 1));
-    line("began", first->settings);
-    line("next", u.advice);
+    out.Line("first"_t,
+             Message::Joined({first->step >= 0 ? "step {}"_t(first->step) : Message(),
+                              first->rank >= 0 ? "rank {}"_t(first->rank) : Message(), u.name},
+                             ", "));
+    out.LineAsIs("module"_t, u.module);
+    out.LineAsIs("line"_t, u.source_line);
+    out.LineAsIs("called by"_t, u.caller_line);
+    out.Line("cause"_t, Message::Joined({Message(CauseName(u.cause)), Message(u.why)}, ": "));
+    out.Line("seen"_t, "in run {}; {} of {} later runs differ from the first one"_t(
+                           first->run, differing, runs_ - 1));
+    out.Line("began"_t, Message(first->settings));
+    out.Line("next"_t, Message(u.advice));
     if (!keep_.empty()) {
-      plain("compare", fmt::format("msprobe compare {} {} --exact", DumpOf(first->run), DumpOf(1)));
+      out.LineAsIs("compare"_t,
+                   fmt::format("msprobe compare {} {} --exact", DumpOf(first->run), DumpOf(1)));
     }
   }
 
@@ -267,7 +259,8 @@ class Determinism : public Verb {
 
   std::vector<std::string> command_;
   std::string level_ = "mix", config_, python_, keep_, format_ = "table", folder_,
-              unit_ = "optimizer", note_;
+              unit_ = "optimizer";
+  Message note_;  // on what was not compared
   int64_t runs_ = 3, steps_ = 0, calls_ = 0;
   int64_t without_bits_ = 0;  // tensors of which equal bits cannot be claimed
   int compared_steps_ = 0;

@@ -38,78 +38,84 @@ std::string_view VerdictText(const GradientComparison& c) {
 }
 
 // The first line of the table.
-std::string Head(const GradientComparison& c) {
+Message Head(const GradientComparison& c) {
   switch (gradients::VerdictOf(c)) {
     case GradientVerdict::kFalls:
-      return fmt::format("FALLS in step {}", c.fall->step);
+      return "FALLS in step {}"_t(c.fall->step);
     case GradientVerdict::kUnreadable:
-      return "UNKNOWN, see below";
+      return "UNKNOWN, see below"_t;
     case GradientVerdict::kMayBeRounding:
-      return "UNKNOWN: rounding, nothing else falls";
+      return "UNKNOWN: rounding, nothing else falls"_t;
     case GradientVerdict::kSimilar:
-      return "SIMILAR, nothing falls";
+      return "SIMILAR, nothing falls"_t;
     case GradientVerdict::kSame:
-      return "SAME directions";
+      return "SAME directions"_t;
   }
-  return "";
+  return {};
+}
+
+Message OfRank(const std::string& parameter, int64_t rank) {
+  return rank < 0 ? Message(parameter) : "{} of rank {}"_t(parameter, rank);
 }
 
 // "a number from 0 to 1" as the check of a flag.
-std::string CheckShare(const std::string& text) {
+Message CheckShare(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   const bool good = !text.empty() && *end == '\0' && value >= 0 && value <= 1;
-  return good ? "" : fmt::format("expected a number from 0 to 1, found {}", Excerpt(text));
+  return good ? Message() : "expected a number from 0 to 1, found {}"_t(Excerpt(text));
 }
 
 class GradCompare : public Verb {
  public:
   std::string_view name() const override { return "grad_compare"; }
-  std::string_view summary() const override {
-    return "compare the gradients of two runs with task grad_probe";
+  Message summary() const override {
+    return "compare the gradients of two runs with task grad_probe"_t;
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Text("target", &target_, "dump_path of the run under test, or its folder of a rank")
+    flags.Text("target", &target_, "dump_path of the run under test, or its folder of a rank"_t)
         .TypeName("PATH")
         .Required();
-    flags.Text("golden", &golden_, "the same of the run that is trusted")
+    flags.Text("golden", &golden_, "the same of the run that is trusted"_t)
         .TypeName("PATH")
         .Required();
-    flags.Text("-o,--output_path", &output_, "folder for similarities.csv of each rank")
+    flags.Text("-o,--output_path", &output_, "folder for similarities.csv of each rank"_t)
         .TypeName("FOLDER")
         .Required();
-    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+    flags.Text("--format", &format_, "what is printed"_t).OneOf({"table", "json"});
     flags
         .Text("--html", &html_,
-              "also write one page: where the similarity falls, all parameters over the steps")
+              "also write one page: where the similarity falls, all parameters over the steps"_t)
         .TypeName("FILE");
     flags.Switch("--png", &png_,
                  "also write similarities_picture/ beside each similarities.csv, a PNG file for "
-                 "each parameter, as msprobe 1.0 to 8 did; needs matplotlib");
+                 "each parameter, as msprobe 1.0 to 8 did; needs matplotlib"_t);
     flags
         .Text("--lowest-first", &lowest_first_,
-              "a similarity below this in the first step is a fall")
+              "a similarity below this in the first step is a fall"_t)
         .TypeName("SHARE")
         .ShowDefault()
         .Check(&CheckShare);
     flags
         .Text("--largest-drop", &largest_drop_,
-              "a similarity that is lower by more than this than in the step before is a fall")
+              "a similarity that is lower by more than this than in the step before is a fall"_t)
         .TypeName("SHARE")
         .ShowDefault()
         .Check(&CheckShare);
-    flags.Switch("--exit-code", &exit_code_, "exit with 1 if a similarity falls");
+    flags.Switch("--exit-code", &exit_code_, "exit with 1 if a similarity falls"_t);
     flags.Footer(
         "A similarity is the share of elements whose gradient is positive on both sides or on "
-        "none.\nThe runs must be recorded with grad_level L1 or L2.");
+        "none.\nThe runs must be recorded with grad_level L1 or L2."_t);
   }
 
   Result<int> Run(Console& out) override {
     gradients::GradientOptions options;
     options.rule = {std::strtod(lowest_first_.c_str(), nullptr),
                     std::strtod(largest_drop_.c_str(), nullptr)};
-    options.on_progress = [&](size_t done, size_t all) { out.ProgressOf("comparing", done, all); };
+    options.on_progress = [&](size_t done, size_t all) {
+      out.ProgressOf("comparing"_t, done, all);
+    };
     for (const std::string& path : {target_, golden_}) MSPROBE_RETURN_IF_ERROR(RefuseDumps(path));
     Result<GradientComparison> compared =
         gradients::CompareGradients(target_, golden_, output_, options);
@@ -136,9 +142,9 @@ class GradCompare : public Verb {
       return Status::Ok();
     return InvalidArgument()
         .At(path)
-        .Expected("the dump_path of a run with task grad_probe")
-        .Found(fmt::format("dumps of calls: {}", dumps->front().path))
-        .Hint(fmt::format("msprobe compare {} {} compares those", target_, golden_));
+        .Expected("the dump_path of a run with task grad_probe"_t)
+        .Found("dumps of calls: {}"_t(dumps->front().path))
+        .Hint("msprobe compare {} {} compares those"_t(target_, golden_));
   }
 
   // Adds the folders of pictures beside the tables to `files`.
@@ -147,7 +153,7 @@ class GradCompare : public Verb {
     for (const std::string& file : *files) {
       if (file.ends_with(".csv")) words.push_back(file);
     }
-    out.Progress("drawing");
+    out.Progress("drawing"_t);
     const Result<std::string> done = LineOfPython("--png", words);
     out.ClearProgress();
     if (!done.ok()) return done.status();
@@ -159,22 +165,21 @@ class GradCompare : public Verb {
   static void PrintFall(const GradientComparison& c, Console& out) {
     const GradientFall& fall = *c.fall;
     const int64_t rank = c.ranks[c.fall_rank].rank;
-    out.Tell(
-        "  first fall  step {}, {}{}: similarity {}{:.4g}; {} of {} elements point elsewhere\n",
-        fall.step, MakePrintable(fall.parameter), rank < 0 ? "" : fmt::format(" of rank {}", rank),
-        fall.before ? fmt::format("{:.4g} -> ", *fall.before) : "", fall.similarity, fall.changed,
-        fall.count);
-    out.Tell("  why         {}\n", fall.why);
+    const std::string similarity =
+        fall.before ? fmt::format("{:.4g} -> {:.4g}", *fall.before, fall.similarity)
+                    : fmt::format("{:.4g}", fall.similarity);
+    out.Tell("  {}"_t("first fall  step {}, {}: similarity {}; {} of {} elements point elsewhere"_t(
+        fall.step, OfRank(fall.parameter, rank), similarity, fall.changed, fall.count)));
+    out.Tell("  {}"_t("why         {}"_t(Message(fall.why))));
     if (c.fall_norms)
-      out.Tell("  norm        {:.6g}, of the golden {:.6g}\n", c.fall_norms->target,
-               c.fall_norms->golden);
+      out.Tell("  {}"_t("norm        {:.6g}, of the golden {:.6g}"_t(c.fall_norms->target,
+                                                                     c.fall_norms->golden)));
     if (!fall.others.empty()) {
       const size_t shown = std::min(kMostOthers, fall.others.size());
       std::string text;
       for (size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + fall.others[i];
-      if (fall.others.size() > shown)
-        text += fmt::format(" and {} more", fall.others.size() - shown);
-      out.Tell("  also falls  {}\n", MakePrintable(text));
+      const size_t more = fall.others.size() - shown;
+      out.Tell("  {}"_t("also falls  {}"_t(more > 0 ? "{} and {} more"_t(text, more) : text)));
     }
     std::vector<int64_t> others;
     for (const gradients::RankSimilarity& other : c.ranks) {
@@ -182,28 +187,29 @@ class GradCompare : public Verb {
         others.push_back(other.rank);
     }
     if (!others.empty())
-      out.Tell("  also on     rank{} {}\n", others.size() == 1 ? "" : "s", fmt::join(others, ", "));
+      out.Tell("  {}"_t(others.size() == 1 ? "also on     rank {}"_t(others[0])
+                                           : "also on     ranks {}"_t(
+                                                 fmt::format("{}", fmt::join(others, ", ")))));
   }
 
   static void PrintTable(const GradientComparison& c, Console& out) {
-    out.Tell("msprobe grad_compare: {}\n", Head(c));
+    out.Tell("msprobe grad_compare: {}"_t(Head(c)));
     if (c.fall) PrintFall(c, out);
     if (c.first_difference && (!c.fall || c.first_difference->step != c.fall->step)) {
       const GradientFall& first = *c.first_difference;
       const int64_t rank = c.ranks[c.difference_rank].rank;
-      out.Tell("  difference  from step {} on, {}{}: {} of {} elements point elsewhere\n",
-               first.step, MakePrintable(first.parameter),
-               rank < 0 ? "" : fmt::format(" of rank {}", rank), first.changed, first.count);
+      out.Tell("  {}"_t("difference  from step {} on, {}: {} of {} elements point elsewhere"_t(
+          first.step, OfRank(first.parameter, rank), first.changed, first.count)));
     }
-    out.Tell("  compared    {}, {}, {}\n", Count(c.ranks.size(), "rank"),
-             Count(c.all.steps().size(), "step"), Count(c.all.parameters().size(), "parameter"));
-    for (const std::string& error : c.errors) out.Tell("  error       {}\n", MakePrintable(error));
-    for (const std::string& note : c.notes) out.Tell("  note        {}\n", MakePrintable(note));
-    for (const std::string& file : c.files) out.Tell("written: {}\n", MakePrintable(file));
-  }
-
-  static std::string Count(size_t n, std::string_view what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+    const size_t ranks = c.ranks.size(), steps = c.all.steps().size(),
+                 parameters = c.all.parameters().size();
+    out.Tell("  {}"_t("compared    {}, {}, {}"_t(
+        ranks == 1 ? "1 rank"_t : "{} ranks"_t(ranks),
+        steps == 1 ? "1 step"_t : "{} steps"_t(steps),
+        parameters == 1 ? "1 parameter"_t : "{} parameters"_t(parameters))));
+    for (const auto& error : c.errors) out.Tell("  {}"_t("error       {}"_t(Message(error))));
+    for (const auto& note : c.notes) out.Tell("  {}"_t("note        {}"_t(Message(note))));
+    for (const std::string& file : c.files) out.Tell("written: {}"_t(file));
   }
 
   static void AppendNumber(std::string* json, double value) {

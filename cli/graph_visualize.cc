@@ -35,47 +35,47 @@ namespace {
 class GraphVisualize : public Verb {
  public:
   std::string_view name() const override { return "graph_visualize"; }
-  std::string_view summary() const override {
-    return "write the graph of modules and calls that TensorBoard shows (.vis.db)";
+  Message summary() const override {
+    return "write the graph of modules and calls that TensorBoard shows (.vis.db)"_t;
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Group("What is shown");
+    flags.Group("What is shown"_t);
     flags
         .Text("target,--target_path", &target_,
-              "the run under test: rank folder, step folder or dump_path, of level L0 or mix")
+              "the run under test: rank folder, step folder or dump_path, of level L0 or mix"_t)
         .TypeName("PATH")
         .Required()
         .Common();
     flags
         .Text("golden,--golden_path", &golden_,
-              "the trusted run, the same kind of path; without it only the target is shown")
+              "the trusted run, the same kind of path; without it only the target is shown"_t)
         .TypeName("PATH")
         .Common();
     ranks_.Add(flags);
     flags
         .Switch("--overflow_check", &overflow_check_,
-                "mark calls that make or pass on NaN and infinities")
+                "mark calls that make or pass on NaN and infinities"_t)
         .Common();
-    flags.Group("What is written");
+    flags.Group("What is written"_t);
     flags
         .Text("-o,--output_path", &output_,
-              "folder for build_TIME.vis.db or compare_TIME.vis.db; created when missing")
+              "folder for build_TIME.vis.db or compare_TIME.vis.db; created when missing"_t)
         .TypeName("FOLDER")
         .Required()
         .Common();
     flags.Switch("--is_print_compare_log", &log_rows_,
-                 "log the verdict of each row on standard error");
+                 "log the verdict of each row on standard error"_t);
     flags.Switch("--is_print_progress_log", &log_progress_,
-                 "log each dump that is done on standard error");
-    flags.Group("Names that differ on purpose");
+                 "log each dump that is done on standard error"_t);
+    flags.Group("Names that differ on purpose"_t);
     mapping_.Add(flags);
-    flags.Group("Accepted for scripts of older tools");
-    flags.Switch("--fuzzy_match", &fuzzy_, "call numbers never decide which calls are a pair");
-    flags.Text("--file_type", &file_type_, "db, the only type").OneOf({"db"});
+    flags.Group("Accepted for scripts of older tools"_t);
+    flags.Switch("--fuzzy_match", &fuzzy_, "call numbers never decide which calls are a pair"_t);
+    flags.Text("--file_type", &file_type_, "db, the only type"_t).OneOf({"db"});
     for (const auto& [flag, values] : Sizes())
-      flags.Texts(flag, values, "1: shares of several ranks are not merged").Values(1, 2);
-    flags.Texts("--order", &order_, "of the ranks that would be merged").Values(1, 2);
+      flags.Texts(flag, values, "1: shares of several ranks are not merged"_t).Values(1, 2);
+    flags.Texts("--order", &order_, "of the ranks that would be merged"_t).Values(1, 2);
   }
 
   Result<int> Run(Console& out) override {
@@ -86,8 +86,8 @@ class GraphVisualize : public Verb {
     MSPROBE_RETURN_IF_ERROR(golden_.empty() ? Build(out) : Compare(out));
     if (graph_->nodes() == 0) return first_error_;
     MSPROBE_RETURN_IF_ERROR(graph_->Finish());
-    out.Tell("written: {} ({} nodes)\n", MakePrintable(path), graph_->nodes());
-    if (const std::string warning = LargeGraphWarning(path); !warning.empty()) out.Warn(warning);
+    out.Tell("written: {} ({} nodes)"_t(path, graph_->nodes()));
+    out.Warn(LargeGraphWarning(path));
     return first_error_.ok() ? kExitOk : kExitError;
   }
 
@@ -97,17 +97,17 @@ class GraphVisualize : public Verb {
   }
 
   Status CheckFlags() {
-    if (output_.empty()) return InvalidArgument("-o is empty").Hint("name a folder");
+    if (output_.empty()) return InvalidArgument("-o is empty"_t).Hint("name a folder"_t);
     if (Exists(output_) && !IsDirectory(output_))
-      return InvalidArgument(fmt::format("-o {} is a file", output_)).Hint("name a folder");
+      return InvalidArgument("-o {} is a file"_t(output_)).Hint("name a folder"_t);
     for (const auto& [flag, values] : Sizes()) {
       for (const std::string& value : *values) {
         if (value == "1") continue;
-        return Unsupported(fmt::format("{} {}: the shares of tensor- and pipeline-parallel ranks "
-                                       "are not merged",
-                                       flag, Excerpt(value)))
+        return Unsupported(
+                   "{} {}: the shares of tensor- and pipeline-parallel ranks "
+                   "are not merged"_t(std::string(flag), Excerpt(value)))
             .Hint(
-                "leave the flag out to compare rank by rank; both runs then need the same layout");
+                "leave the flag out to compare rank by rank; both runs then need the same layout"_t);
       }
     }
     return Status::Ok();
@@ -123,10 +123,11 @@ class GraphVisualize : public Verb {
     }
   }
 
-  static std::string PlaceText(int step, int rank) {
-    std::string text = step >= 0 ? fmt::format("step {}", step) : "";
-    if (rank >= 0) text += fmt::format("{}rank {}", text.empty() ? "" : ", ", rank);
-    return text.empty() ? "the dump" : text;
+  static Message PlaceText(int step, int rank) {
+    if (step < 0 && rank < 0) return "the dump"_t;
+    return Message::Joined(
+        {step >= 0 ? "step {}"_t(step) : Message(), rank >= 0 ? "rank {}"_t(rank) : Message()},
+        ", ");
   }
 
   void Failed(const Status& status, Console& out) {
@@ -137,7 +138,7 @@ class GraphVisualize : public Verb {
 
   void Done(int step, int rank, Console& out) {
     const std::lock_guard lock(mutex_);
-    if (log_progress_) out.Warn(fmt::format("done: {}\n", PlaceText(step, rank)));
+    if (log_progress_) out.Warn("done: {}"_t(PlaceText(step, rank)));
   }
 
   Status Build(Console& out) {
@@ -146,7 +147,7 @@ class GraphVisualize : public Verb {
       return !numbers || std::find(numbers->begin(), numbers->end(), number) != numbers->end();
     };
     const std::string path = dump::ExistingTag(target_);
-    if (!Exists(path)) return NotFound(path).Expected("a dump.json, or a folder of dumps");
+    if (!Exists(path)) return NotFound(path).Expected("a dump.json, or a folder of dumps"_t);
     std::vector<dump::DumpLocation> dumps;
     if (IsDirectory(path)) {
       MSPROBE_ASSIGN_OR_RETURN(dumps, dump::FindDumps(path));
@@ -159,11 +160,11 @@ class GraphVisualize : public Verb {
     if (dumps.empty()) {
       return InvalidArgument()
           .At(path)
-          .Expected("dump.json in it, or in rank folders or step folders in it")
-          .Found("none");
+          .Expected("dump.json in it, or in rank folders or step folders in it"_t)
+          .Found("none"_t);
     }
     for (const dump::DumpLocation& place : dumps) {
-      out.Progress("reading {}", place.path);
+      out.Progress("reading {}"_t(place.path));
       Status status = place.refused;
       if (status.ok()) status = AddDump(place);
       if (!status.ok() && dumps.size() == 1) return status;
@@ -182,8 +183,7 @@ class GraphVisualize : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(PairOptions selection, ranks_.Options());
     selection.common = true;  // as the older tool: what both sides have
     MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target_, golden_, selection));
-    for (const std::string& what : paired.left_out)
-      out.Warn(MakePrintable("not compared: " + what) + "\n");
+    for (const Message& what : paired.left_out) out.Warn("not compared: {}"_t(what));
     std::vector<compare::RankResult> results(paired.pairs.size());
     std::vector<std::string> saved(paired.pairs.size());  // the files of the mappings
     Status single;
@@ -191,7 +191,7 @@ class GraphVisualize : public Verb {
     // Relations are carried from step to step: one pair after the other.
     ForEachPair(paired.pairs, /*one_at_a_time=*/true, all_memory, [&](size_t i, uint64_t memory) {
       const DumpPair& pair = paired.pairs[i];
-      out.Progress("comparing {} with {}", pair.target, pair.golden);
+      out.Progress("comparing {} with {}"_t(pair.target, pair.golden));
       MemoryBudget budget({.bytes = memory, .file_bytes = FileSizes(pair), .asked_for = false});
       const Status status = AddPair(pair, &budget, &results[i], &saved[i], out);
       if (budget.exceeded() && memory < all_memory) return false;
@@ -213,7 +213,7 @@ class GraphVisualize : public Verb {
     out.Write(results.size() == 1 ? compare::TerminalReport(results[0], look)
                                   : compare::RanksReport(results, {target_, golden_, {}}, look));
     for (const std::string& path : saved) {
-      if (!path.empty()) out.Tell("written: {}\n", MakePrintable(path));
+      if (!path.empty()) out.Tell("written: {}"_t(path));
     }
     return Status::Ok();
   }

@@ -10,6 +10,8 @@
 #include "cli/run.h"
 #include "engine/base/temporary_files.h"
 
+using msprobe::operator""_t;
+
 int main(int argc, char** argv) {
 #ifdef __GLIBC__
   // Large tables are given back to the system when they are freed. By default malloc raises this
@@ -29,9 +31,9 @@ int main(int argc, char** argv) {
     if (code.ok() && written.ok()) return *code;
     failed = code.ok() ? written : code.status();
   } catch (const std::bad_alloc&) {
-    failed = msprobe::Unsupported("out of memory");
+    failed = msprobe::Unsupported("out of memory"_t);
   } catch (const std::exception& error) {
-    failed = msprobe::Internal(error.what());
+    failed = msprobe::Internal(std::string(error.what()));
   }
   console.Error(failed);
   return msprobe::cli::kExitError;

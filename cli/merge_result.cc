@@ -14,23 +14,23 @@ namespace {
 class MergeResult : public Verb {
  public:
   std::string_view name() const override { return "merge_result"; }
-  std::string_view summary() const override {
-    return "put the results of chosen calls of all ranks side by side";
+  Message summary() const override {
+    return "put the results of chosen calls of all ranks side by side"_t;
   }
   void AddFlags(Flags& flags) override {
     flags
         .Text("-i,--input_dir", &input_,
               "folder of the tables compare_result_rank0_TIME.csv "
-              "or .xlsx, ...")
+              "or .xlsx, ..."_t)
         .TypeName("FOLDER")
         .Required();
-    flags.Text("-o,--output_dir", &output_, "folder for multi_ranks_compare_merge_TIME.xlsx")
+    flags.Text("-o,--output_dir", &output_, "folder for multi_ranks_compare_merge_TIME.xlsx"_t)
         .TypeName("FOLDER")
         .Required();
     flags
         .Text("--config_path", &config_,
               "yaml: api, a list of names of calls; compare_index, a list of columns; without that "
-              "all metrics")
+              "all metrics"_t)
         .TypeName("FILE")
         .Required();
   }
@@ -44,14 +44,11 @@ class MergeResult : public Verb {
         JoinPath(output_, fmt::format("multi_ranks_compare_merge_{}.xlsx",
                                       TimeStamp(static_cast<long long>(std::time(nullptr)))));
     MSPROBE_RETURN_IF_ERROR(compare::WriteMerged(merged, path));
-    for (const std::string& note : merged.notes) {
-      out.Warn(MakePrintable("left out: " + note) + "\n");
-    }
+    for (const auto& note : merged.notes) out.Warn("left out: {}"_t(Message(note)));
     for (const compare::MergedTables::Index& index : merged.indices) {
-      out.Tell("{}: {} rows of {} ranks\n", MakePrintable(index.name), index.rows.size(),
-               merged.ranks.size());
+      out.Tell("{}: {} rows of {} ranks"_t(index.name, index.rows.size(), merged.ranks.size()));
     }
-    out.Tell("written: {}\n", path);
+    out.Tell("written: {}"_t(path));
     return kExitOk;
   }
 

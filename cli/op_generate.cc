@@ -74,45 +74,45 @@ Result<std::string> ExtractCall(const std::string& path, const std::string& call
 class OpGenerate : public Verb {
  public:
   std::string_view name() const override { return "op_generate"; }
-  std::string_view summary() const override {
-    return "write a script that executes one recorded call again; it needs PyTorch alone";
+  Message summary() const override {
+    return "write a script that executes one recorded call again; it needs PyTorch alone"_t;
   }
   void AddFlags(Flags& flags) override {
     flags
         .Text("-i,--input", &input_,
-              "dump.json, or a folder with one; or config_op.json of msprobe 8")
+              "dump.json, or a folder with one; or config_op.json of msprobe 8"_t)
         .TypeName("PATH")
         .Required();
     name_ =
         flags
             .Text("--api_name", &api_,
-                  "the call: Functional.linear.3, a part of such a name, or a line: model.py:41")
+                  "the call: Functional.linear.3, a part of such a name, or a line: model.py:41"_t)
             .Usual();
-    flags.Text("-o,--output_path", &output_, "folder for the script and its data")
+    flags.Text("-o,--output_path", &output_, "folder for the script and its data"_t)
         .TypeName("FOLDER")
         .ShowDefault();
     propagation_ = flags
                        .Text("--propagation", &direction_,
-                             "forward: without gradients. Default: backward where recorded")
+                             "forward: without gradients. Default: backward where recorded"_t)
                        .OneOf({"forward", "backward"});
     mode_ = flags
                 .Text("--data_mode", &data_,
                       "real_data: stored tensors; random_data: elements from the recorded "
-                      "statistics. Default: stored where there are some")
+                      "statistics. Default: stored where there are some"_t)
                 .OneOf({"real_data", "random_data"});
-    seeded_ = flags.Number("--seed", &seed_, "of elements that are made").ShowDefault();
-    repeated_ = flags.Number("--iter_times", &iterations_, "executions on the device, 1 to 1000")
+    seeded_ = flags.Number("--seed", &seed_, "of elements that are made"_t).ShowDefault();
+    repeated_ = flags.Number("--iter_times", &iterations_, "executions on the device, 1 to 1000"_t)
                     .ShowDefault();
     extracted_ = flags
                      .Text("--extract_api_path", &extract_,
-                           "also write the entries of the call, as a dump.json of their own")
+                           "also write the entries of the call, as a dump.json of their own"_t)
                      .TypeName("FILE");
   }
 
   Result<int> Run(Console& out) override {
     MSPROBE_RETURN_IF_ERROR(ReadConfig());
     if (api_.empty()) {
-      return InvalidArgument("-api (--api_name) is required: the call")
+      return InvalidArgument("-api (--api_name) is required: the call"_t)
           .Hint(fmt::format("msprobe op_generate -i {} -api Functional.linear.3", input_));
     }
     for (const std::string_view direction : {".forward", ".backward"}) {
@@ -122,15 +122,15 @@ class OpGenerate : public Verb {
     }
     if (iterations_ < 1 || iterations_ > 1000)
       return InvalidArgument()
-          .Expected("--iter_times from 1 to 1000")
+          .Expected("--iter_times from 1 to 1000"_t)
           .Found(std::to_string(iterations_));
     MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(input_));
     const std::vector<replay::RecordedCall> calls = replay::CallsOf(dump, {});
     MSPROBE_ASSIGN_OR_RETURN(const size_t found, replay::FindCall(dump, calls, api_, input_));
     const replay::RecordedCall& call = calls[found];
     if (direction_ == "backward" && call.backward < 0) {
-      return InvalidArgument(fmt::format("{} has no backward entry", call.name))
-          .Hint("--propagation forward");
+      return InvalidArgument("{} has no backward entry"_t(call.name))
+          .Hint(std::string("--propagation forward"));
     }
     const replay::InputData data = data_ == "real_data"     ? replay::InputData::kStored
                                    : data_ == "random_data" ? replay::InputData::kMade
@@ -145,12 +145,12 @@ class OpGenerate : public Verb {
     if (!extract_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(const std::string entries, ExtractCall(DumpFile(input_), call.name));
       MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(extract_, entries));
-      out.Tell("written: {}\n", MakePrintable(extract_));
+      out.Tell("written: {}"_t(extract_));
     }
-    out.Tell("written: {}\n", MakePrintable(made.script));
+    out.Tell("written: {}"_t(made.script));
     if (!made.folder.empty())
-      out.Tell("written: {}/, {} stored tensors, {} made from statistics\n",
-               MakePrintable(made.folder), made.stored, made.made);
+      out.Tell("written: {}/, {} stored tensors, {} made from statistics"_t(
+          made.folder, made.stored, made.made));
     return kExitOk;
   }
 
@@ -193,7 +193,7 @@ class OpGenerate : public Verb {
       if (value->kind != JsonValue::Kind::kNumber || error != std::errc() ||
           end != text.data() + text.size()) {
         return InvalidConfig(path, value->line)
-            .Expected(fmt::format("a whole number for \"{}\"", key))
+            .Expected("a whole number for \"{}\""_t(std::string(key)))
             .Found(value->Describe());
       }
     }
@@ -205,10 +205,9 @@ class OpGenerate : public Verb {
     const bool known = allowed.empty() || value.text.empty() ||
                        std::find(allowed.begin(), allowed.end(), value.text) != allowed.end();
     if (value.kind != JsonValue::Kind::kString || !known) {
-      std::string names = "a text";
-      for (const std::string_view name : allowed)
-        names += fmt::format("{}\"{}\"", name == allowed[0] ? ": " : " or ", name);
-      return InvalidConfig(path, value.line).Expected(names).Found(value.Describe());
+      const Message wanted =
+          allowed.empty() ? "a text"_t : "a text: \"{}\" or \"{}\""_t(allowed[0], allowed[1]);
+      return InvalidConfig(path, value.line).Expected(wanted).Found(value.Describe());
     }
     *text = value.text;
     return Status::Ok();

@@ -15,26 +15,26 @@ class OverflowCheck : public Verb {
  public:
   explicit OverflowCheck(std::string_view name) : name_(name) {}
   std::string_view name() const override { return name_; }
-  std::string_view summary() const override {
+  Message summary() const override {
     return name_ == "nan_analyze"
-               ? "the same as overflow_check"
-               : "find the rank and the call that made the first NaN or infinity";
+               ? "the same as overflow_check"_t
+               : "find the rank and the call that made the first NaN or infinity"_t;
   }
 
   void AddFlags(Flags& flags) override {
     flags
         .Text("-i,--input_path", &input_,
-              "folder of a step: rank0, rank1, ... with dump.json; or one such folder")
+              "folder of a step: rank0, rank1, ... with dump.json; or one such folder"_t)
         .TypeName("FOLDER")
         .Required();
-    flags.Text("-o,--output_path", &output_, "folder for anomaly_analyze_TIME.json")
+    flags.Text("-o,--output_path", &output_, "folder for anomaly_analyze_TIME.json"_t)
         .TypeName("FOLDER")
         .ShowDefault();
-    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
-    flags.Switch("--exit-code", &exit_code_, "exit with 1 if an anomaly is found");
+    flags.Text("--format", &format_, "what is printed"_t).OneOf({"table", "json"});
+    flags.Switch("--exit-code", &exit_code_, "exit with 1 if an anomaly is found"_t);
     flags.Footer(
         "An anomaly is a call whose inputs are finite and whose output has NaN or infinity. Dumps "
-        "with\nstatistics are enough. Of several steps, the first with an anomaly is shown.");
+        "with\nstatistics are enough. Of several steps, the first with an anomaly is shown."_t);
   }
 
   Result<int> Run(Console& out) override {
@@ -42,9 +42,9 @@ class OverflowCheck : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<dump::DumpLocation> dumps, dump::FindDumps(input_));
     if (dumps.empty()) {
       return NotFound(input_)
-          .Says("holds no dump")
-          .Expected("folders rank0, rank1, ... with a dump.json in each")
-          .Hint("-i is the folder of a step: -i runs/a/step0");
+          .Says("holds no dump"_t)
+          .Expected("folders rank0, rank1, ... with a dump.json in each"_t)
+          .Hint("-i is the folder of a step: -i runs/a/step0"_t);
     }
     anomaly::FirstAnomalies found;
     search_.verb = name_;
@@ -71,10 +71,10 @@ class OverflowCheck : public Verb {
     const bool checkpoint = checkpoint::LooksLikeCheckpoint(path);
     return InvalidArgument()
         .At(path)
-        .Expected("dumps of calls (step0/rank0/dump.json)")
-        .Found(checkpoint ? "a checkpoint" : "tensor files")
-        .Hint(checkpoint ? "msprobe compare TARGET GOLDEN compares two checkpoints"
-                         : "msprobe compare TARGET GOLDEN compares two folders of tensor files");
+        .Expected("dumps of calls (step0/rank0/dump.json)"_t)
+        .Found(checkpoint ? "a checkpoint"_t : "tensor files"_t)
+        .Hint(checkpoint ? "msprobe compare TARGET GOLDEN compares two checkpoints"_t
+                         : "msprobe compare TARGET GOLDEN compares two folders of tensor files"_t);
   }
 
   // The first anomaly of one step. `step`: "step0/", or "" when there is only one.
@@ -82,15 +82,14 @@ class OverflowCheck : public Verb {
                                  Console& out) {
     std::vector<anomaly::RankAnomaly> ranks;
     for (const dump::DumpLocation& at : dumps) {
-      out.ProgressOf("reading", ranks.size(), dumps.size());
+      out.ProgressOf("reading"_t, ranks.size(), dumps.size());
       const std::string folder = step + BaseName(DirectoryName(at.path));
       Result<Dump> dump = at.refused.ok() ? dump::ReadDump(at.path) : Result<Dump>(at.refused);
       if (dump.ok() && FactsOf(dump->dialect).has_no_calls) dump = NoCalls(at.path);
       if (!dump.ok()) {
         // One bad rank does not hide the others.
-        notes_.push_back(fmt::format("{} is left out: {}",
-                                     at.refused.ok() ? folder : step + BaseName(at.path),
-                                     dump.status().message()));
+        notes_.push_back("{} is left out: {}"_t(at.refused.ok() ? folder : step + BaseName(at.path),
+                                                dump.status().AsMessage()));
         if (unread_.ok()) unread_ = dump.status();
         continue;
       }
@@ -104,12 +103,13 @@ class OverflowCheck : public Verb {
   }
 
   void NoteMissing(const Dump& dump, const std::string& folder) {
-    if (!dump.complete) notes_.push_back(fmt::format("{}: {}", folder, dump.note));
+    if (!dump.complete) notes_.push_back("{}: {}"_t(folder, Message(dump.note)));
     if (BaseName(dump.path) != "dump.json") return;
-    for (const auto& [file, what] : {std::pair{"stack.json", "source lines"},
-                                     std::pair{"construct.json", "modules around its calls"}}) {
+    for (const auto& [file, what] :
+         {std::pair{std::string("stack.json"), "source lines"_t},
+          std::pair{std::string("construct.json"), "modules around its calls"_t}}) {
       if (!Exists(JoinPath(dump.folder, file)))
-        notes_.push_back(fmt::format("{} has no {}: its {} are not known", folder, file, what));
+        notes_.push_back("{} has no {}: its {} are not known"_t(folder, file, what));
     }
   }
 
@@ -123,12 +123,13 @@ class OverflowCheck : public Verb {
       MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(file, anomaly::AnomalyFile(found)));
     }
     if (format_ == "json") {
-      out.Write(anomaly::AnomalyJson(found, search_, notes_, file));
+      std::vector<std::string> notes;
+      for (const Message& note : notes_) notes.push_back(note.English());
+      out.Write(anomaly::AnomalyJson(found, search_, notes, file));
     } else {
       out.Write(MakeLinesPrintable(anomaly::AnomalyText(found, search_)));
-      for (const std::string& note : notes_)
-        out.Warn(fmt::format("warning: {}\n", MakePrintable(note)));
-      if (!file.empty()) out.Tell("written: {}\n", MakePrintable(file));
+      for (const Message& note : notes_) out.Warn("warning: {}"_t(note));
+      if (!file.empty()) out.Tell("written: {}"_t(file));
     }
     if (found.answer.empty() && !unread_.ok()) return kExitError;
     return exit_code_ && !found.answer.empty() ? kExitDiffers : kExitOk;
@@ -136,7 +137,7 @@ class OverflowCheck : public Verb {
 
   std::string name_, input_, output_ = "./output", format_ = "table";
   bool exit_code_ = false;
-  std::vector<std::string> notes_;
+  std::vector<Message> notes_;
   anomaly::AnomalySearch search_;
   Status unread_;    // the first rank that could not be read
   size_t read_ = 0;  // ranks

@@ -12,11 +12,11 @@ namespace {
 class Recover : public Verb {
  public:
   std::string_view name() const override { return "recover"; }
-  std::string_view summary() const override {
-    return "close dumps that a killed run left open, and say what is missing";
+  Message summary() const override {
+    return "close dumps that a killed run left open, and say what is missing"_t;
   }
   void AddFlags(Flags& flags) override {
-    flags.Text("dump", &dump_, "dump.json, its folder, or a folder of many steps and ranks")
+    flags.Text("dump", &dump_, "dump.json, its folder, or a folder of many steps and ranks"_t)
         .TypeName("PATH")
         .Required();
   }
@@ -38,21 +38,18 @@ class Recover : public Verb {
   }
 
  private:
-  static std::string Count(uint64_t n, std::string_view what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-  }
-
   static void Print(const dump::RecoveredDump& recovered, Console& out) {
-    const std::string records = Count(static_cast<uint64_t>(recovered.records), "record");
+    const Message records =
+        recovered.records == 1 ? "1 record"_t : "{} records"_t(recovered.records);
     if (recovered.closed.empty()) {
-      out.Tell("{}: complete already, {}; nothing to do\n", recovered.path, records);
+      out.Tell("{}: complete already, {}; nothing to do"_t(recovered.path, records));
     } else {
-      out.Tell("{}: {} kept, {} of unfinished entries removed\n", recovered.path, records,
-               Count(recovered.dropped_bytes, "byte"));
+      out.Tell("{}: {} kept, {} of unfinished entries removed"_t(
+          recovered.path, records,
+          recovered.dropped_bytes == 1 ? "1 byte"_t : "{} bytes"_t(recovered.dropped_bytes)));
     }
-    for (const std::string& file : recovered.closed) out.Tell("closed: {}\n", file);
-    for (const std::string& what : recovered.missing)
-      out.Tell("missing: {}\n", MakePrintable(what));
+    for (const std::string& file : recovered.closed) out.Tell("closed: {}"_t(file));
+    for (const std::string& what : recovered.missing) out.Tell("missing: {}"_t(Message(what)));
   }
 
   // "3 files of 1 dump closed, 2 complete entries in it; 1 dump was complete already"
@@ -66,17 +63,23 @@ class Recover : public Verb {
       entries += static_cast<uint64_t>(r.records);
     }
     const uint64_t complete = dumps.size() - closed - failed;
-    std::string text;
-    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
-    if (closed > 0)
-      add(fmt::format(
-          "{} of {} closed, with {}", Count(files, "file"), Count(closed, "dump"),
-          entries == 1 ? "1 complete entry" : fmt::format("{} complete entries", entries)));
-    if (complete > 0)
-      add(fmt::format("{} {} complete already", Count(complete, "dump"),
-                      complete == 1 ? "was" : "were"));
-    if (failed > 0) add(fmt::format("{} cannot be closed", Count(failed, "dump")));
-    out.Tell("{}\n", text);
+    std::vector<Message> parts;
+    if (closed > 0) {
+      const Message kept = entries == 1 ? "1 complete entry"_t : "{} complete entries"_t(entries);
+      parts.push_back(files == 1 ? "{} file of {} dump closed, with {}"_t(files, closed, kept)
+                      : closed == 1
+                          ? "{} files of {} dump closed, with {}"_t(files, closed, kept)
+                          : "{} files of {} dumps closed, with {}"_t(files, closed, kept));
+    }
+    if (complete > 0) {
+      parts.push_back(complete == 1 ? "{} dump was complete already"_t(complete)
+                                    : "{} dumps were complete already"_t(complete));
+    }
+    if (failed > 0) {
+      parts.push_back(failed == 1 ? "{} dump cannot be closed"_t(failed)
+                                  : "{} dumps cannot be closed"_t(failed));
+    }
+    out.Tell(Message::Joined(std::move(parts), "; "));
   }
 
   std::string dump_;

@@ -9,7 +9,6 @@
 #include "cli/verbs.h"
 #include "engine/base/display_width.h"
 #include "engine/base/file.h"
-#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/compare/align/align.h"
 #include "engine/dump/read/reader.h"
@@ -44,55 +43,58 @@ std::string LineOf(const Side& side, size_t call) {
 class Replay : public Verb {
  public:
   std::string_view name() const override { return "replay"; }
-  std::string_view summary() const override {
-    return "execute one recorded call again, and say which side is nearer to float64";
+  Message summary() const override {
+    return "execute one recorded call again, and say which side is nearer to float64"_t;
   }
   void AddFlags(Flags& flags) override {
-    flags.Text("dump", &flags_.dump, "dump.json, or a folder with one; best of task tensor")
+    flags.Text("dump", &flags_.dump, "dump.json, or a folder with one; best of task tensor"_t)
         .TypeName("PATH")
         .Required();
-    flags.Text("call", &call_, "Functional.linear.3, a part of such a name, or a line: model.py:41")
+    flags
+        .Text("call", &call_,
+              "Functional.linear.3, a part of such a name, or a line: model.py:41"_t)
         .TypeName("CALL")
         .Required();
-    flags.Text("golden", &golden_, "the dump of another run, in which the call is executed, too")
+    flags.Text("golden", &golden_, "the dump of another run, in which the call is executed, too"_t)
         .TypeName("PATH");
     flags
         .Texts("-d,--device", &flags_.devices,
-               "number of the device: an NPU, else a GPU, else the CPU")
+               "number of the device: an NPU, else a GPU, else the CPU"_t)
         .TypeName("NUMBER");
-    flags.Number("--seed", &flags_.seed, "of elements that are made from statistics").ShowDefault();
-    flags.Number("--timeout", &flags_.timeout, "seconds that the call may take")
+    flags.Number("--seed", &flags_.seed, "of elements that are made from statistics"_t)
+        .ShowDefault();
+    flags.Number("--timeout", &flags_.timeout, "seconds that the call may take"_t)
         .Positive()
         .ShowDefault();
-    flags.Text("--memory", &flags_.memory, "memory that the process may take, such as 4GB")
+    flags.Text("--memory", &flags_.memory, "memory that the process may take, such as 4GB"_t)
         .TypeName("SIZE");
     flags
         .Text(
             "--references", &flags_.references,
-            "YAML: functions that compute golden results, a line `API: file.py:function` for each")
+            "YAML: functions that compute golden results, a line `API: file.py:function` for each"_t)
         .TypeName("FILE");
     flags
         .Texts("--import", &flags_.imports,
                "module or FILE.py of the program that has the class of a torch.autograd.Function: "
-               "it is imported, so its code runs")
+               "it is imported, so its code runs"_t)
         .TypeName("MODULE");
-    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
+    flags.Text("--format", &format_, "what is printed"_t).OneOf({"table", "json"});
     flags.Switch("--exit-code", &exit_code_,
-                 "exit with 1 unless the target is as near to float64 as the golden, or exact");
+                 "exit with 1 unless the target is as near to float64 as the golden, or exact"_t);
     flags.Footer(
         "Elements that the dump does not have are made from the statistics. Such a call says what "
         "the operation\ndoes here, and nothing of the recorded result: record with task tensor.\n"
         "Exit code: 0 a verdict; 1 with --exit-code, the target is farther from float64; 2 "
         "UNKNOWN, "
-        "or an error.");
+        "or an error."_t);
   }
 
   Result<int> Run(Console& out) override {
     MSPROBE_ASSIGN_OR_RETURN(Side target, Open(flags_.dump, out));
     Result<size_t> call = replay::FindCall(target.dump, target.calls, call_, flags_.dump);
     if (!call.ok() && Exists(call_) && !golden_.empty() && !Exists(golden_)) {
-      return std::move(call).status().Hint(
-          fmt::format("did you mean: msprobe replay {} {} {}", flags_.dump, golden_, call_));
+      return std::move(call).status().Hint("did you mean: {}"_t(
+          fmt::format("msprobe replay {} {} {}", flags_.dump, golden_, call_)));
     }
     MSPROBE_ASSIGN_OR_RETURN(target.call, std::move(call));
     std::optional<Side> golden;
@@ -101,7 +103,7 @@ class Replay : public Verb {
       MSPROBE_RETURN_IF_ERROR(FindPartner(target, &*golden));
     }
     MSPROBE_ASSIGN_OR_RETURN(const RunFolder folder, RunFolder::Make("", name()));
-    out.Progress("executing {} again", target.calls[target.call].name);
+    out.Progress("executing {} again"_t(target.calls[target.call].name));
     MSPROBE_RETURN_IF_ERROR(Execute(flags_.dump, folder.path(), out, &target));
     if (golden) MSPROBE_RETURN_IF_ERROR(Execute(golden_, folder.path(), out, &*golden));
     out.ClearProgress();
@@ -120,7 +122,7 @@ class Replay : public Verb {
     Side side;
     MSPROBE_ASSIGN_OR_RETURN(side.dump, dump::ReadDump(path));
     if (!side.dump.complete) {
-      out.Warn(fmt::format("warning: {}: {}\n", MakePrintable(side.dump.path), side.dump.note));
+      out.Warn("warning: {}: {}"_t(side.dump.path, Message(side.dump.note)));
     }
     side.calls = replay::CallsOf(side.dump, {.functions = !flags_.imports.empty()});
     return side;
@@ -139,9 +141,9 @@ class Replay : public Verb {
     }
     return InvalidArgument()
         .At(golden->dump.path)
-        .Expected("a partner of " + target.calls[target.call].name)
-        .Found("none: only the target makes this call")
-        .Hint("leave the golden out: the call is measured against float64 alone");
+        .Expected("a partner of {}"_t(target.calls[target.call].name))
+        .Found("none: only the target makes this call"_t)
+        .Hint("leave the golden out: the call is measured against float64 alone"_t);
   }
 
   Status Execute(const std::string& path, const std::string& folder, Console& out, Side* side) {
@@ -174,79 +176,78 @@ class Replay : public Verb {
   }
 
   // A word in the language of the reader, in so many columns; fewer than 0: at their right end.
-  static std::string Cell(std::string_view word, int columns) {
-    const std::string text = word.empty() ? "" : Translated(std::string(word));
+  static std::string Cell(const Message& word, int columns) {
+    const std::string text = word.Shown();
     const std::string blanks(
         static_cast<size_t>(std::max(0, std::abs(columns) - DisplayWidth(text))), ' ');
     return columns < 0 ? blanks + text : text + blanks;
   }
 
-  static void PrintOutputs(std::string_view label, const Side& side, Console& out) {
+  static void PrintOutputs(const Message& label, const Side& side, Console& out) {
     if (!side.found.why.empty()) {
-      out.Line(label, fmt::format("not executed: {}", side.found.why));
+      out.Line(label, "not executed: {}"_t(Message(side.found.why)));
       return;
     }
-    if (!side.found.note.empty()) out.Line(label, fmt::format("note: {}", side.found.note));
+    if (!side.found.note.empty()) out.Line(label, "note: {}"_t(Message(side.found.note)));
     for (const OutputError& o : side.found.outputs) {
-      const auto row = [&](std::string_view which, const ErrorOf& e) {
+      const auto row = [&](const Message& which, const ErrorOf& e) {
         const std::string ulp = e.ulp < 0 ? "-" : fmt::format("{:.3g}", e.ulp);
         const std::string bad =
-            e.nonfinite > 0 ? "  " + Translated(fmt::format("{} not finite", e.nonfinite)) : "";
+            e.nonfinite > 0 ? "  " + "{} not finite"_t(e.nonfinite).Shown() : "";
         out.Print("  {} {:<18} {:<9} {} {:>11.3g} {:>11.3g} {:>11}{}\n", Cell(label, 8), o.place,
                   o.dtype, Cell(which, 9), e.max_abs, e.relative, ulp, bad);
       };
-      if (o.has_recorded) row("recorded", o.recorded);
-      row("again", o.again);
+      if (o.has_recorded) row("recorded"_t, o.recorded);
+      row("again"_t, o.again);
     }
   }
 
-  static std::string Again(const Side& side) {
+  static Message Again(const Side& side) {
     int64_t unlike = 0, recorded = 0;
     for (const OutputError& o : side.found.outputs) {
       recorded += o.has_recorded;
       unlike += o.recorded_unlike_again;
     }
-    if (recorded == 0) return "";
-    return unlike == 0 ? "gives the recorded bits"
-                       : fmt::format("{} elements differ from the recorded ones", unlike);
+    if (recorded == 0) return {};
+    return unlike == 0 ? "gives the recorded bits"_t
+                       : "{} elements differ from the recorded ones"_t(unlike);
   }
 
   static void PrintTable(const Side& target, const std::optional<Side>& golden,
                          const isolation::NearerVerdict& verdict, Console& out) {
-    const auto line = [&](std::string_view what, const std::string& message) {
-      out.Line(what, message);
-    };
-    constexpr std::string_view kTitles[] = {"TARGET",  "GOLDEN",  "BOTH",
-                                            "NEITHER", "UNKNOWN", "OTHER CALLS"};
-    out.Tell("msprobe replay, {}: {}\n", MakePrintable(target.found.name),
-             golden                               ? kTitles[static_cast<size_t>(verdict.nearer)]
-             : verdict.nearer == Nearer::kTarget  ? "EXACT"
-             : verdict.nearer == Nearer::kUnknown ? "UNKNOWN"
-                                                  : "NOT EXACT");
-    out.LineAsIs("line", LineOf(target, target.call));
-    line("verdict", verdict.sentence);
+    const Message titles[] = {"TARGET"_t,  "GOLDEN"_t,  "BOTH"_t,
+                              "NEITHER"_t, "UNKNOWN"_t, "OTHER CALLS"_t};
+    const Message title = golden ? titles[static_cast<size_t>(verdict.nearer)]
+                          : verdict.nearer == Nearer::kTarget  ? "EXACT"_t
+                          : verdict.nearer == Nearer::kUnknown ? "UNKNOWN"_t
+                                                               : "NOT EXACT"_t;
+    out.Tell("msprobe replay, {}: {}"_t(target.found.name, title));
+    out.LineAsIs("line"_t, LineOf(target, target.call));
+    out.Line("verdict"_t, Message(verdict.sentence));
     if (golden) {
-      if (golden->found.name != target.found.name) out.LineAsIs("golden", golden->found.name);
-      line("inputs", golden->other.inputs);
-      line("arguments", golden->other.why);
+      if (golden->found.name != target.found.name) out.LineAsIs("golden"_t, golden->found.name);
+      out.Line("inputs"_t, Message(golden->other.inputs));
+      out.Line("arguments"_t, Message(golden->other.why));
     }
-    line("again", Again(target));
-    if (golden && !Again(*golden).empty()) line("", "golden: " + Again(*golden));
+    out.Line("again"_t, Again(target));
+    if (golden && !Again(*golden).empty()) out.Line({}, "golden: {}"_t(Again(*golden)));
     if (target.found.made || (golden && golden->found.made)) {
-      line("note",
-           "elements that the dump does not have were made from its statistics: the numbers "
-           "are those of such elements, not of the recorded ones (record with task tensor)");
+      out.Line("note"_t,
+               "elements that the dump does not have were made from its statistics: the numbers "
+               "are those of such elements, not of the recorded ones (record with task tensor)"_t);
     }
     const bool measured =
         !target.found.outputs.empty() || (golden && !golden->found.outputs.empty());
     if (!measured) return;  // the verdict says why
-    out.Print("\n  {} {} {} {} {} {} {:>11}\n", Cell("side", 8), Cell("result", 18),
-              Cell("dtype", 9), Cell("", 9), Cell("max error", -11), Cell("relative", -11), "ulp");
-    PrintOutputs("target", target, out);
-    if (golden) PrintOutputs("golden", *golden, out);
-    out.Print("\n  {}\n",
-              "errors are those against float64 of the same inputs; ulp: representable "
-              "numbers of the dtype"_t.Shown());
+    out.Print("\n  {} {} {} {} {} {} {:>11}\n", Cell("side"_t, 8), Cell("result"_t, 18),
+              Cell(std::string("dtype"), 9), Cell({}, 9), Cell("max error"_t, -11),
+              Cell("relative"_t, -11), "ulp");
+    PrintOutputs("target"_t, target, out);
+    if (golden) PrintOutputs("golden"_t, *golden, out);
+    out.Write("\n");
+    out.Tell("  {}"_t(
+        "errors are those against float64 of the same inputs; ulp: representable numbers of "
+        "the dtype"_t));
   }
 
   static std::string Json(const Side& side) {

@@ -27,8 +27,8 @@ namespace {
 class Report : public Verb {
  public:
   std::string_view name() const override { return "report"; }
-  std::string_view summary() const override {
-    return "write the page of an earlier comparison, of a dump, or of gradients";
+  Message summary() const override {
+    return "write the page of an earlier comparison, of a dump, or of gradients"_t;
   }
 
   void AddFlags(Flags& flags) override {
@@ -36,27 +36,27 @@ class Report : public Verb {
         .Text("source", &source_,
               "folder with result tables, a table (.csv, .xlsx) of any generation, the JSON of "
               "compare --format json, a dump, a recording of task grad_probe, or the output of "
-              "grad_compare")
+              "grad_compare"_t)
         .TypeName("PATH")
         .Required();
-    flags.Text("-o,--output,--html", &page_, "the page; any browser opens it, without a network")
+    flags.Text("-o,--output,--html", &page_, "the page; any browser opens it, without a network"_t)
         .TypeName("FILE")
         .Usual()
         .ShowDefault();
     flags.Footer(
         "A table has the values of all calls, the JSON only the calls that differ. The page of a\n"
         "dump is that of msprobe show DUMP --html FILE.\n"
-        "  msprobe report output -o report.html");
+        "  msprobe report output -o report.html"_t);
   }
 
   Result<int> Run(Console& out) override {
     if (!Exists(source_)) {
-      return NotFound(source_).Hint("pass the folder that -o of msprobe compare named");
+      return NotFound(source_).Hint("pass the folder that -o of msprobe compare named"_t);
     }
     MSPROBE_ASSIGN_OR_RETURN(const report_page::PageText html, Page());
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(page_)));
     MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(page_, html));
-    out.Tell("written: {}\n", MakePrintable(page_));
+    out.Tell("written: {}"_t(page_));
     return kExitOk;
   }
 
@@ -72,7 +72,7 @@ class Report : public Verb {
       if (page.ok()) return page;
       return std::move(page).status().Hint(
           "expected a folder with compare_result_TIME.csv or with one dump.json; of several ranks "
-          "and steps, msprobe compare TARGET GOLDEN --html FILE writes one page");
+          "and steps, msprobe compare TARGET GOLDEN --html FILE writes one page"_t);
     }
     bool table = source_.ends_with(".csv") || source_.ends_with(".xlsx"), json = false;
     {

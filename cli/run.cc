@@ -18,12 +18,12 @@ namespace {
 
 std::string TopLevelHelp(const std::vector<std::unique_ptr<Verb>>& verbs) {
   std::string text = "msprobe " MSPROBE_VERSION ": ";
-  text += Translated("compares what two training runs computed and names the first wrong number") +
-          "\n\n" + Translated("usage: msprobe VERB [FLAGS]") + "\n\n";
+  text += "compares what two training runs computed and names the first wrong number"_t.Shown() +
+          "\n\n" + "usage: msprobe VERB [FLAGS]"_t.Shown() + "\n\n";
   for (const auto& verb : verbs)
-    text += fmt::format("  {:<21} {}\n", verb->name(), Translated(std::string(verb->summary())));
+    text += fmt::format("  {:<21} {}\n", verb->name(), verb->summary().Shown());
   text += "\n  msprobe compare runs/new/step0 runs/good/step0 -o out\n\n";
-  return text + Translated("msprobe VERB --help says more; --lang en or --lang zh, the language.") +
+  return text + "msprobe VERB --help says more; --lang en or --lang zh, the language."_t.Shown() +
          "\n";
 }
 

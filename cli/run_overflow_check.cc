@@ -32,7 +32,7 @@ struct Overflow {
   bool made_of_statistics = false;  // the elements of its inputs were not stored
   OverflowVerdict verdict = OverflowVerdict::kNotExecuted;
   std::string device, reference;  // "NaN", "Inf", "finite"; "" when not executed
-  std::string message;
+  Message message;
 };
 
 constexpr std::string_view kTitles[] = {
@@ -42,23 +42,24 @@ constexpr std::string_view kTitles[] = {
 class RunOverflowCheck : public Verb {
  public:
   std::string_view name() const override { return "run_overflow_check"; }
-  std::string_view summary() const override {
-    return "execute calls that overflowed again, and say whether the overflow is normal";
+  Message summary() const override {
+    return "execute calls that overflowed again, and say whether the overflow is normal"_t;
   }
 
   void AddFlags(Flags& flags) override {
     replay_.Add(flags, /*several=*/false);
     flags
-        .Text("-o,--out_path", &output_, "folder for overflow_check_TIME.csv; created when missing")
+        .Text("-o,--out_path", &output_,
+              "folder for overflow_check_TIME.csv; created when missing"_t)
         .TypeName("FOLDER")
         .ShowDefault();
-    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
-    flags.Switch("--exit-code", &exit_code_, "exit with 1 if an overflow is abnormal");
+    flags.Text("--format", &format_, "what is printed"_t).OneOf({"table", "json"});
+    flags.Switch("--exit-code", &exit_code_, "exit with 1 if an overflow is abnormal"_t);
     flags.Footer(
         "An overflow is normal if the reference overflows too: the CPU in the recorded dtype or, "
         "when the\ndevice is the CPU, float64 cast to that dtype. Where both give NaN, the "
         "operation is undefined for\nits inputs, or for some of them. Record with task "
-        "overflow_check or tensor.");
+        "overflow_check or tensor."_t);
   }
 
   Result<int> Run(Console& out) override {
@@ -110,9 +111,9 @@ class RunOverflowCheck : public Verb {
     if (entries > 0) return Status::Ok();
     return InvalidArgument()
         .At(replay_.dump)
-        .Expected("calls of APIs")
-        .Found(fmt::format("{} entries, none of them a call", dump.records.size()))
-        .Hint("record with task overflow_check and level L1");
+        .Expected("calls of APIs"_t)
+        .Found("{} entries, none of them a call"_t(dump.records.size()))
+        .Hint("record with task overflow_check and level L1"_t);
   }
 
   static Overflow Found(const Dump& dump, const std::vector<replay::RecordedCall>& calls, int32_t r,
@@ -128,10 +129,11 @@ class RunOverflowCheck : public Verb {
     if (!found.inputs_clean) {
       found.verdict = OverflowVerdict::kInputsNotFinite;
     } else if (call < 0) {
-      found.message = "the dump has no forward entry of this call";
+      found.message = "the dump has no forward entry of this call"_t;
     } else {
-      found.message = calls[call].skip;
-      if (found.message.empty() && !found.is_forward) found.message = calls[call].backward_skip;
+      found.message = Message(calls[call].skip);
+      if (found.message.empty() && !found.is_forward)
+        found.message = Message(calls[call].backward_skip);
       found.made_of_statistics = MadeOfStatistics(dump, dump.records[found.forward]);
     }
     return found;
@@ -161,7 +163,7 @@ class RunOverflowCheck : public Verb {
       of.push_back(i);
     }
     if (tasks.empty()) return Status::Ok();
-    out.Progress("starting {}", "Python");
+    out.Progress("starting {}"_t(std::string("Python")));
     size_t ended = 0;
     bool lost = false;
     MSPROBE_RETURN_IF_ERROR(
@@ -175,7 +177,7 @@ class RunOverflowCheck : public Verb {
             lost = true;
           }
           for (const size_t i : of_call[order[task]]) Judge(call, &overflows_[i]);
-          out.ProgressOf("executing calls", ++ended, tasks.size());
+          out.ProgressOf("executing calls"_t, ++ended, tasks.size());
           return true;
         }));
     if (lost) {
@@ -189,20 +191,20 @@ class RunOverflowCheck : public Verb {
   static void Judge(const anomaly::ReplayedCall& call, Overflow* overflow) {
     const ReplayedDirection& found = overflow->is_forward ? call.forward : call.backward;
     overflow->verdict = anomaly::VerdictOf(call, found);
-    overflow->message = call.why.empty() ? found.differs : call.why;
-    const auto add = [&](std::string_view text) {
-      overflow->message += (overflow->message.empty() ? "" : "; ") + std::string(text);
+    overflow->message = Message(call.why.empty() ? found.differs : call.why);
+    const auto add = [&](Message text) {
+      overflow->message = Message::Joined({std::move(overflow->message), std::move(text)}, "; ");
     };
-    if (!call.note.empty()) add(call.note);
+    add(Message(call.note));
     if (overflow->verdict == OverflowVerdict::kNotExecuted) {
       if (overflow->message.empty())
-        add(overflow->is_forward ? "it has no tensor as result" : "it gave no gradient");
+        add(overflow->is_forward ? "it has no tensor as result"_t : "it gave no gradient"_t);
       return;
     }
     overflow->device = found.device.empty() ? "finite" : found.device;
     overflow->reference = found.reference.empty() ? "finite" : found.reference;
     if (overflow->verdict == OverflowVerdict::kNotReproduced && overflow->made_of_statistics)
-      add("elements of its inputs were made from statistics: record with task tensor");
+      add("elements of its inputs were made from statistics: record with task tensor"_t);
   }
 
   int64_t Of(OverflowVerdict verdict) const {
@@ -218,9 +220,7 @@ class RunOverflowCheck : public Verb {
     }
     return "";
   }
-  static std::string Entries(int64_t n) {
-    return fmt::format("{} {}", n, n == 1 ? "entry" : "entries");
-  }
+  static Message Entries(int64_t n) { return n == 1 ? "1 entry"_t : "{} entries"_t(n); }
   // "Torch.exp.0"
   static std::string_view CallName(const Dump& dump, const Overflow& overflow) {
     const std::string_view entry = dump.records[overflow.record].name;
@@ -230,18 +230,40 @@ class RunOverflowCheck : public Verb {
     return overflow.is_forward ? "forward" : "backward";
   }
 
+  // What a person reads of the verdict.
+  static Message WordsOf(const Overflow& overflow) {
+    switch (overflow.verdict) {
+      case OverflowVerdict::kNormal:
+        return "normal overflow"_t;
+      case OverflowVerdict::kAbnormal:
+        return "abnormal overflow"_t;
+      case OverflowVerdict::kUndefined:
+        return overflow.device.ends_with("Inf")
+                   ? "NaN and infinity, undefined for some of these inputs"_t
+                   : "NaN, undefined for these inputs"_t;
+      case OverflowVerdict::kNotReproduced:
+        return "not reproduced"_t;
+      case OverflowVerdict::kNotExecuted:
+        return "not executed"_t;
+      case OverflowVerdict::kInputsNotFinite:
+        break;
+    }
+    return {};
+  }
+
   std::string Table(const Dump& dump) const {
     accuracy::CheckCsv csv;
     csv.AddRow(kTitles);
     for (const Overflow& overflow : overflows_) {
       const std::string line = LineOf(dump, overflow);
+      const std::string message = overflow.message.English();
       const std::string_view cells[] = {CallName(dump, overflow),
                                         DirectionName(overflow),
                                         overflow.inputs_clean ? "yes" : "no",
                                         overflow.device,
                                         overflow.reference,
                                         VerdictName(overflow.verdict),
-                                        overflow.message,
+                                        message,
                                         line};
       csv.AddRow(cells);
     }
@@ -251,34 +273,26 @@ class RunOverflowCheck : public Verb {
   void PrintTable(const Dump& dump, size_t calls, const std::string& file, Console& out) const {
     for (const Overflow& overflow : overflows_) {
       if (overflow.verdict == OverflowVerdict::kInputsNotFinite) continue;
-      const bool judged = overflow.verdict == OverflowVerdict::kNormal ||
-                          overflow.verdict == OverflowVerdict::kAbnormal;
-      const bool infinite = overflow.device.ends_with("Inf");
-      const std::string words =
-          overflow.verdict == OverflowVerdict::kUndefined
-              ? (infinite ? "NaN and infinity, undefined for some of these inputs"
-                          : "NaN, undefined for these inputs")
-              : fmt::format("{}{}", VerdictName(overflow.verdict), judged ? " overflow" : "");
-      out.Print("{}: {}{}\n", MakePrintable(dump.records[overflow.record].name), Translated(words),
-                overflow.message.empty() ? "" : "; " + MakePrintable(Translated(overflow.message)));
+      const Message what = Message::Joined({WordsOf(overflow), overflow.message}, "; ");
+      out.Tell("{}: {}"_t(dump.records[overflow.record].name, what));
       const bool of_interest = overflow.verdict != OverflowVerdict::kNotReproduced;
       if (const std::string line = LineOf(dump, overflow); of_interest && !line.empty())
         out.Print("  {}\n", MakePrintable(line));
     }
     const int64_t unclean = Of(OverflowVerdict::kInputsNotFinite);
     if (overflows_.empty()) {
-      out.Tell("{} calls: none of them has a NaN or an infinity as a result\n", calls);
+      out.Tell("{} calls: none of them has a NaN or an infinity as a result"_t(calls));
     } else {
       out.Tell(
-          "{} calls: {} normal, {} undefined, {} abnormal, {} not reproduced, {} not executed\n",
-          calls, Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kUndefined),
-          Of(OverflowVerdict::kAbnormal), Of(OverflowVerdict::kNotReproduced),
-          Of(OverflowVerdict::kNotExecuted));
+          "{} calls: {} normal, {} undefined, {} abnormal, {} not reproduced, {} not executed"_t(
+              calls, Of(OverflowVerdict::kNormal), Of(OverflowVerdict::kUndefined),
+              Of(OverflowVerdict::kAbnormal), Of(OverflowVerdict::kNotReproduced),
+              Of(OverflowVerdict::kNotExecuted)));
     }
-    if (unclean > 0) out.Tell("{} got NaN or infinity as input: not judged\n", Entries(unclean));
-    if (modules_ > 0) out.Tell("{} of modules not executed\n", Entries(modules_));
-    if (!log_.empty()) out.Tell("what the lost processes printed: {}\n", MakePrintable(log_));
-    out.Tell("written: {}\n", MakePrintable(file));
+    if (unclean > 0) out.Tell("{} got NaN or infinity as input: not judged"_t(Entries(unclean)));
+    if (modules_ > 0) out.Tell("{} of modules not executed"_t(Entries(modules_)));
+    if (!log_.empty()) out.Tell("what the lost processes printed: {}"_t(log_));
+    out.Tell("written: {}"_t(file));
   }
 
   void PrintJson(const Dump& dump, const std::string& file, Console& out) const {
@@ -298,7 +312,7 @@ class RunOverflowCheck : public Verb {
           QuotedJson(CallName(dump, overflow)), DirectionName(overflow),
           JsonBool(overflow.inputs_clean), QuotedJson(overflow.device),
           QuotedJson(overflow.reference), VerdictName(overflow.verdict),
-          QuotedJson(overflow.message), QuotedJson(LineOf(dump, overflow)));
+          QuotedJson(overflow.message.English()), QuotedJson(LineOf(dump, overflow)));
     }
     out.Write(text + "]}\n");
   }

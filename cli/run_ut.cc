@@ -83,35 +83,36 @@ class RunUt : public Verb {
  public:
   RunUt(std::string_view name, bool many) : name_(name), many_(many) {}
   std::string_view name() const override { return name_; }
-  std::string_view summary() const override {
-    return many_ ? "run_ut in several processes, on one or more devices"
-                 : "execute the recorded calls again, and judge each against a float64 golden";
+  Message summary() const override {
+    return many_ ? "run_ut in several processes, on one or more devices"_t
+                 : "execute the recorded calls again, and judge each against a float64 golden"_t;
   }
 
   void AddFlags(Flags& flags) override {
     replay_.Add(flags, many_);
-    flags.Text("-o,--out_path", &output_, "folder for the two csv files; created when missing")
+    flags.Text("-o,--out_path", &output_, "folder for the two csv files; created when missing"_t)
         .TypeName("FOLDER")
         .ShowDefault();
     flags
         .Text("--result_csv_path", &resume_,
-              "go on with the accuracy_checking_result_TIME.csv of a run that was stopped")
+              "go on with the accuracy_checking_result_TIME.csv of a run that was stopped"_t)
         .TypeName("FILE");
     flags.Switch("-f,--filter_api", &distinct_,
-                 "execute only the first of several calls with equal types, shapes and values");
-    flags.Text("--config_path", &config_path_, "config.json with a section run_ut or acc_check")
+                 "execute only the first of several calls with equal types, shapes and values"_t);
+    flags.Text("--config_path", &config_path_, "config.json with a section run_ut or acc_check"_t)
         .TypeName("FILE");
-    flags.Switch("--save_error_data", &save_, "keep inputs and outputs of calls that do not pass");
-    flags.Text("--as", &as_, "judge as this generation of msprobe did: 1.0, 8 or 26")
+    flags.Switch("--save_error_data", &save_,
+                 "keep inputs and outputs of calls that do not pass"_t);
+    flags.Text("--as", &as_, "judge as this generation of msprobe did: 1.0, 8 or 26"_t)
         .OneOf({"1.0", "8", "26"});
     flags
         .Text("--standard", &standard_,
               "both: the metrics of the older tools and the verdict in roundings; older: the "
-              "tables of msprobe 26, as --as 26 (or of another generation, with --as)")
+              "tables of msprobe 26, as --as 26 (or of another generation, with --as)"_t)
         .OneOf({"both", "older"})
         .ShowDefault();
-    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
-    flags.Switch("--exit-code", &exit_code_, "exit with 1 unless every call passes");
+    flags.Text("--format", &format_, "what is printed"_t).OneOf({"table", "json"});
+    flags.Switch("--exit-code", &exit_code_, "exit with 1 unless every call passes"_t);
   }
 
   Result<int> Run(Console& out) override {
@@ -130,16 +131,16 @@ class RunUt : public Verb {
     if (calls.empty()) {
       return InvalidArgument()
           .At(replay_.dump)
-          .Expected("calls of APIs")
-          .Found(fmt::format("{} entries, none of them chosen", dump.records.size()))
-          .Hint("record with level L1 or mix; white_list and black_list choose");
+          .Expected("calls of APIs"_t)
+          .Found("{} entries, none of them chosen"_t(dump.records.size()))
+          .Hint("record with level L1 or mix; white_list and black_list choose"_t);
     }
     MSPROBE_ASSIGN_OR_RETURN(accuracy::CheckFiles files,
                              resume_.empty()
                                  ? accuracy::CheckFiles::Create(output_, time, rules, Roundings())
                                  : accuracy::CheckFiles::Resume(resume_, rules));
     MSPROBE_RETURN_IF_ERROR(SameColumns(files));
-    out.SetLastWords("what is done stays; go on with -csv_path " + files.result_path());
+    out.SetLastWords("what is done stays; go on with -csv_path {}"_t(files.result_path()));
     pool.log =
         JoinPath(DirectoryName(files.result_path()), fmt::format("accuracy_checking_{}.log", time));
     CheckSummary summary;
@@ -172,7 +173,7 @@ class RunUt : public Verb {
     std::vector<std::string> tasks;
     for (const size_t i : left) tasks.push_back(std::to_string(i));
     Status failed;
-    if (!tasks.empty()) out.Progress("starting {}", "Python");
+    if (!tasks.empty()) out.Progress("starting {}"_t(std::string("Python")));
     size_t ended = 0;
     const Status status =
         workers::RunTasks(tasks, pool, [&](size_t task, const workers::TaskResult& result) {
@@ -190,7 +191,7 @@ class RunUt : public Verb {
           }
           failed = files->Add(call);
           summary->Add(call);
-          out.ProgressOf("checking calls", ++ended, tasks.size());
+          out.ProgressOf("checking calls"_t, ++ended, tasks.size());
           return failed.ok();
         });
     if (failed.ok()) failed = status;
@@ -206,7 +207,7 @@ class RunUt : public Verb {
     }
     if (!failed.ok()) {
       return std::move(failed).Hint(
-          fmt::format("what is done stays; go on with -csv_path {}", files->result_path()));
+          "what is done stays; go on with -csv_path {}"_t(files->result_path()));
     }
     return Status::Ok();
   }
@@ -217,10 +218,11 @@ class RunUt : public Verb {
     if (files.has_roundings() == Roundings()) return Status::Ok();
     return InvalidArgument()
         .At(files.details_path())
-        .Expected(Roundings() ? "the columns of the verdict in roundings"
-                              : "the older columns alone")
-        .Found(Roundings() ? "the older columns alone" : "the columns of the verdict in roundings")
-        .Hint(Roundings() ? "add --standard older" : "leave --standard and --as out");
+        .Expected(Roundings() ? "the columns of the verdict in roundings"_t
+                              : "the older columns alone"_t)
+        .Found(Roundings() ? "the older columns alone"_t
+                           : "the columns of the verdict in roundings"_t)
+        .Hint(Roundings() ? "add --standard older"_t : "leave --standard and --as out"_t);
   }
 
   ReplayOptions WorkerOptions(const std::string& time) const {
@@ -250,12 +252,12 @@ class RunUt : public Verb {
   static void PrintRounding(std::string_view direction, size_t i, const accuracy::DetailsRow& row,
                             Console& out) {
     if (row[accuracy::kRoundingVerdict] != VerdictName(Verdict::kError)) return;
-    out.Tell("  {}.output.{}: off by {} roundings at {} where {} are explained ({}){}\n", direction,
-             i, row[accuracy::kErrorInRoundings], row[accuracy::kWorstIndex],
-             row[accuracy::kBoundInRoundings], row[accuracy::kBoundFrom],
-             accuracy::IsBlankCell(row[accuracy::kRoundingCause])
-                 ? ""
-                 : ": " + row[accuracy::kRoundingCause]);
+    const std::string& cause = row[accuracy::kRoundingCause];
+    const Message off = "{}.output.{}: off by {} roundings at {} where {} are explained ({})"_t(
+        direction, i, row[accuracy::kErrorInRoundings], row[accuracy::kWorstIndex],
+        row[accuracy::kBoundInRoundings], Message(row[accuracy::kBoundFrom]));
+    const Message why = accuracy::IsBlankCell(cause) ? Message() : Message(cause);
+    out.Tell("  {}"_t(Message::Joined({off, why}, ": ")));
   }
 
   static void PrintRows(std::string_view direction, const std::vector<accuracy::DetailsRow>& rows,
@@ -263,8 +265,9 @@ class RunUt : public Verb {
     for (size_t i = 0; i < rows.size(); ++i) {
       const std::string& status = rows[i][accuracy::kStatus];
       if (status == "error" || status == "warning") {
-        out.Tell("  {}.output.{}: {}; {}\n", direction, i, status,
-                 MakePrintable(rows[i][accuracy::kMessage]));
+        out.Tell("  {}.output.{}: {}; {}"_t(direction, i,
+                                            status == "error" ? "error"_t : "warning"_t,
+                                            Message(rows[i][accuracy::kMessage])));
       }
       PrintRounding(direction, i, rows[i], out);
     }
@@ -278,34 +281,37 @@ class RunUt : public Verb {
     });
     for (size_t i = 0; i < std::min(most.size(), kReasons); ++i) {
       const auto& [why, skips] = most[i];
-      out.Print("  SKIP {:>4}  {} ({})\n", skips->calls, Translated(MakePrintable(why)),
+      out.Print("  SKIP {:>4}  {} ({})\n", skips->calls, MakePrintable(Message(why).Shown()),
                 MakePrintable(skips->first));
     }
-    if (most.size() > kReasons) out.Print("  {}\n", "and others, see the result file"_t.Shown());
+    if (most.size() > kReasons) out.Tell("  {}"_t("and others, see the result file"_t));
     if (s.unreadable > 0) {
-      out.Tell("{} {}, the first: {}\n", s.unreadable,
-               s.unreadable == 1 ? "call was not checked" : "calls were not checked",
-               MakePrintable(s.first_unreadable));
+      const Message first(s.first_unreadable);
+      out.Tell(s.unreadable == 1
+                   ? "{} call was not checked, the first: {}"_t(s.unreadable, first)
+                   : "{} calls were not checked, the first: {}"_t(s.unreadable, first));
     }
   }
 
   void PrintTable(const Dump& dump, const std::vector<replay::RecordedCall>& calls,
                   const CheckSummary& s, const accuracy::CheckFiles& files, Console& out) const {
-    out.Tell("{} calls: {} pass, {} warning, {} error, {} SKIP\n", calls.size(),
-             s.of(Verdict::kPass), s.of(Verdict::kWarning), s.of(Verdict::kError),
-             s.of(Verdict::kSkip));
+    out.Tell("{} calls: {} pass, {} warning, {} error, {} SKIP"_t(
+        calls.size(), s.of(Verdict::kPass), s.of(Verdict::kWarning), s.of(Verdict::kError),
+        s.of(Verdict::kSkip)));
     const auto modules = std::count_if(dump.records.begin(), dump.records.end(),
                                        [](const Record& r) { return r.is_module; });
-    if (modules > 0) out.Tell("{} entries of modules are not executed\n", modules);
+    if (modules > 0) out.Tell("{} entries of modules are not executed"_t(modules));
     if (const size_t before = files.earlier().size(); before > 0)
-      out.Tell("{} of them were done before\n", before);
+      out.Tell("{} of them were done before"_t(before));
     PrintSkips(s, out);
     if (s.lost > 0) {
-      out.Tell("{} {} a process that crashed, hung or took too much memory; it printed: {}\n",
-               s.lost, s.lost == 1 ? "call ended" : "calls ended", s.log);
+      out.Tell(s.lost == 1 ? "{} call ended a process that crashed, hung or took too much memory; "
+                             "it printed: {}"_t(s.lost, s.log)
+                           : "{} calls ended a process that crashed, hung or took too much memory; "
+                             "it printed: {}"_t(s.lost, s.log));
     }
     if (s.beyond == 1) out.Tell("1 call has results that rounding does not explain"_t);
-    if (s.beyond > 1) out.Tell("{} calls have results that rounding does not explain\n", s.beyond);
+    if (s.beyond > 1) out.Tell("{} calls have results that rounding does not explain"_t(s.beyond));
     std::vector<CheckedCall> told = s.bad;
     told.insert(told.end(), s.only_beyond.begin(), s.only_beyond.end());
     for (const CheckedCall& call : told) {
@@ -313,11 +319,13 @@ class RunUt : public Verb {
                 MakePrintable(call.name));
       if (const std::string line = LineOf(dump, calls, call.name); !line.empty())
         out.Print("  {}\n", MakePrintable(line));
-      if (!call.message.empty()) out.Print("  {}\n", MakePrintable(call.message));
+      if (!call.message.empty()) out.Tell("  {}"_t(Message(call.message)));
       PrintRows("forward", call.forward_rows, out);
       PrintRows("backward", call.backward_rows, out);
     }
-    out.Tell("\nwritten: {}\n         {}\n", files.result_path(), files.details_path());
+    out.Write("\n");
+    out.Tell("written: {}"_t(files.result_path()));
+    out.Print("         {}\n", MakePrintable(files.details_path()));
   }
 
   void PrintJson(const Dump& dump, const std::vector<replay::RecordedCall>& calls,

@@ -4,7 +4,6 @@
 
 #include "cli/programs/observed_run.h"
 #include "cli/verbs.h"
-#include "engine/base/language.h"
 #include "engine/base/text.h"
 
 namespace msprobe::cli {
@@ -19,26 +18,27 @@ std::string Duration(int64_t nanoseconds) {
 class Selfcheck : public Verb {
  public:
   std::string_view name() const override { return "selfcheck"; }
-  std::string_view summary() const override {
-    return "check that a training computes the same bits with the tool off and on";
+  Message summary() const override {
+    return "check that a training computes the same bits with the tool off and on"_t;
   }
   void AddFlags(Flags& flags) override {
     flags.Usage("[FLAGS] SCRIPT.py [ARGUMENTS], or [FLAGS] -m MODULE [ARGUMENTS]");
     flags.Footer(
         "The program is run twice without the tool and once with it, in one process each.\n"
-        "Exit code: 0 identical, 1 the tool changed something, 2 could not be judged.");
-    flags.Text("--level", &options_.level, "of the recording (default: mix)")
+        "Exit code: 0 identical, 1 the tool changed something, 2 could not be judged."_t);
+    flags.Text("--level", &options_.level, "of the recording (default: mix)"_t)
         .OneOf({"L0", "L1", "mix"});
-    flags.Text("--task", &options_.task, "statistics (the default), tensor, ...").TypeName("TASK");
-    flags.Text("--config", &options_.config, "config.json of the run with the tool")
+    flags.Text("--task", &options_.task, "statistics (the default), tensor, ..."_t)
+        .TypeName("TASK");
+    flags.Text("--config", &options_.config, "config.json of the run with the tool"_t)
         .TypeName("FILE");
-    flags.Number("--steps", &options_.steps, "end the program after this many steps").Positive();
+    flags.Number("--steps", &options_.steps, "end the program after this many steps"_t).Positive();
     flags
         .Text("--python", &options_.python,
-              "the Python interpreter; default: the one beside msprobe")
+              "the Python interpreter; default: the one beside msprobe"_t)
         .TypeName("FILE");
-    flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
-    flags.Text("--keep", &options_.folder, "keep logs, outputs and the dump in this folder")
+    flags.Text("--format", &format_, "what is printed"_t).OneOf({"table", "json"});
+    flags.Text("--keep", &options_.folder, "keep logs, outputs and the dump in this folder"_t)
         .TypeName("FOLDER");
   }
   bool TakesCommand() const override { return true; }
@@ -51,7 +51,7 @@ class Selfcheck : public Verb {
     if (options_.level.empty() && options_.config.empty()) options_.level = "mix";
     MSPROBE_ASSIGN_OR_RETURN(const RunFolder folder, RunFolder::Make(options_.folder, name()));
     options_.folder = folder.path();
-    options_.progress = [&](std::string_view text) { out.Progress("{}", text); };
+    options_.progress = [&](const Message& text) { out.Progress(text); };
     const Result<SelfcheckResult> result = RunSelfcheck(options_);
     out.ClearProgress();
     if (!result.ok()) return result.status();
@@ -62,30 +62,31 @@ class Selfcheck : public Verb {
 
  private:
   void PrintTable(const SelfcheckResult& r, Console& out) const {
-    constexpr std::string_view kVerdicts[] = {"IDENTICAL", "DIFFERS", "UNKNOWN"};
-    out.Tell("msprobe selfcheck, {}: {}\n", CommandText(options_.command), kVerdicts[r.verdict]);
-    const auto line = [&](std::string_view what, const std::string& message) {
-      out.Line(what, message);
-    };
-    line("reason", r.reason);
-    line("next", r.hint);
+    const Message verdicts[] = {"IDENTICAL"_t, "DIFFERS"_t, "UNKNOWN"_t};
+    out.Tell("msprobe selfcheck, {}: {}"_t(CommandText(options_.command), verdicts[r.verdict]));
+    out.Line("reason"_t, r.reason);
+    out.Line("next"_t, r.hint);
     if (r.steps > 0) {
-      line("compared",
-           fmt::format("{} steps ({}), {} parameters: {} losses, gradients, weights and random "
-                       "generators",
-                       r.steps, r.unit == "backward" ? "backward passes" : "optimizer.step()",
-                       r.parameters, r.values));
+      const auto [steps, parameters, values] = std::tuple(r.steps, r.parameters, r.values);
+      out.Line(
+          "compared"_t,
+          r.unit == "backward"
+              ? "{} steps (backward passes), {} parameters: {} losses, gradients, weights and "
+                "random generators"_t(steps, parameters, values)
+              : "{} steps (optimizer.step()), {} parameters: {} losses, gradients, weights and "
+                "random generators"_t(steps, parameters, values));
     }
     if (r.on_nanoseconds > 0) {
       const int64_t added = r.on_nanoseconds - r.off_nanoseconds;
-      line("time", fmt::format("a step takes {} without the tool, {} with it (median): {} added",
-                               Duration(r.off_nanoseconds), Duration(r.on_nanoseconds),
-                               Duration(added > 0 ? added : 0)));
-      line("written", fmt::format("{} records, {} bytes{}", r.records, r.bytes,
-                                  r.own_debugger ? ", by the script's own debugger" : ""));
+      out.Line("time"_t, "a step takes {} without the tool, {} with it (median): {} added"_t(
+                             Duration(r.off_nanoseconds), Duration(r.on_nanoseconds),
+                             Duration(added > 0 ? added : 0)));
+      out.Line("written"_t, r.own_debugger ? "{} records, {} bytes, by the script's own debugger"_t(
+                                                 r.records, r.bytes)
+                                           : "{} records, {} bytes"_t(r.records, r.bytes));
     }
-    for (const std::string& note : r.notes) line("note", note);
-    if (!r.output.empty()) out.Print("\n{}\n{}\n", Translated("its last lines:"), r.output);
+    for (const Message& note : r.notes) out.Line("note"_t, note);
+    if (!r.output.empty()) out.Print("\n{}\n{}\n", "its last lines:"_t.Shown(), r.output);
   }
 
   void PrintJson(const SelfcheckResult& r, Console& out) const {
@@ -96,8 +97,8 @@ class Selfcheck : public Verb {
       AppendJsonString(&json, value);
     };
     text("command", CommandText(options_.command));
-    text("reason", r.reason);
-    text("hint", r.hint);
+    text("reason", r.reason.English());
+    text("hint", r.hint.English());
     text("output", r.output);
     text("unit", r.unit);
     json += fmt::format(
@@ -106,9 +107,9 @@ class Selfcheck : public Verb {
         "\"notes\": [",
         r.steps, r.parameters, r.values, r.own_debugger, r.off_nanoseconds, r.on_nanoseconds,
         r.records, r.bytes);
-    for (const std::string& note : r.notes) {
+    for (const Message& note : r.notes) {
       if (json.back() != '[') json += ", ";
-      AppendJsonString(&json, note);
+      AppendJsonString(&json, note.English());
     }
     out.Print("{}]}}\n", json);
   }

@@ -19,15 +19,15 @@ struct SelfcheckOptions {
   bool drive_options_given = false;  // level, task or config was given on the command line
   int64_t steps = 0;                 // 0: all
   std::vector<std::string> command;  // script and arguments, or "-m", module and arguments
-  std::function<void(std::string_view)> progress;
+  std::function<void(const Message&)> progress;
 };
 
 struct SelfcheckResult {
   enum Verdict { kIdentical, kDiffers, kUnknown } verdict = kUnknown;
-  std::string reason;  // why the verdict is not kIdentical, one line
-  std::string hint;    // what to do next; may be empty
+  Message reason;      // why the verdict is not kIdentical, one line
+  Message hint;        // what to do next; may be empty
   std::string output;  // last lines of a program that failed
-  std::vector<std::string> notes;
+  std::vector<Message> notes;
   std::string unit = "optimizer";  // what ends a step: "optimizer" or "backward"
   size_t steps = 0, values = 0, parameters = 0;
   bool own_debugger = false;

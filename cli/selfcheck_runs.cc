@@ -71,10 +71,10 @@ std::string DriveArguments(const SelfcheckOptions& options) {
   return json + "}";
 }
 
-SelfcheckResult Failed(SelfcheckResult result, SelfcheckResult::Verdict verdict,
-                       std::string_view what, const ObservedRun& run) {
+SelfcheckResult Failed(SelfcheckResult result, SelfcheckResult::Verdict verdict, Message reason,
+                       const ObservedRun& run) {
   result.verdict = verdict;
-  result.reason = fmt::format("{} {}", what, HowItEnded(run.code));
+  result.reason = std::move(reason);
   result.output = LastLines(run.output, kOutputLines);
   return result;
 }
@@ -87,18 +87,22 @@ void JudgeRuns(const ObservedRun& off, const ObservedRun& again, const ObservedR
   result->on_nanoseconds = selfcheck::MedianStep(on.log);
   for (const std::string& note : on.log.notes) {
     if (note.starts_with("folder ")) dump = note.substr(7);
-    if (note.find(" cannot be read: ") != std::string::npos &&
-        std::find(result->notes.begin(), result->notes.end(), note) == result->notes.end())
-      result->notes.push_back(note);
+    constexpr std::string_view kUnread = " cannot be read: ";
+    if (const size_t at = note.find(kUnread); at != std::string::npos) {
+      Message unread =
+          "{} cannot be read: {}"_t(note.substr(0, at), note.substr(at + kUnread.size()));
+      if (std::find(result->notes.begin(), result->notes.end(), unread) == result->notes.end())
+        result->notes.push_back(std::move(unread));
+    }
   }
   if (!result->own_debugger || on.log.HasNote("folder " + dump)) CountDump(dump, result);
   if (const auto difference = selfcheck::FirstDifference(off.log, on.log)) {
     result->verdict = SelfcheckResult::kDiffers;
-    result->reason =
-        "with the tool on the program computes different values, first at " + difference->Text();
+    result->reason = "with the tool on the program computes different values, first at {}"_t(
+        Message(difference->Text()));
   } else if (result->records == 0) {
-    result->reason = "the tool recorded nothing, so the run with the tool proves nothing";
-    result->hint = "its output is in " + on.output + " (with --keep)";
+    result->reason = "the tool recorded nothing, so the run with the tool proves nothing"_t;
+    result->hint = "its output is in {} (with --keep)"_t(on.output);
     result->output = LastLines(on.output, kOutputLines);
   } else {
     result->verdict = SelfcheckResult::kIdentical;
@@ -110,9 +114,9 @@ void JudgeRuns(const ObservedRun& off, const ObservedRun& again, const ObservedR
 Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
   const char* world = std::getenv("WORLD_SIZE");
   if (world != nullptr && std::atoi(world) > 1) {
-    return Unsupported("selfcheck watches programs of one process only")
-        .Expected("WORLD_SIZE to be 1 or not set")
-        .Found(world);
+    return Unsupported("selfcheck watches programs of one process only"_t)
+        .Expected("WORLD_SIZE to be 1 or not set"_t)
+        .Found(std::string(world));
   }
   const auto given = [](const std::string& text) {
     return text.empty() ? std::nullopt : std::optional<std::string>(text);
@@ -124,7 +128,7 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
           .status());
   const auto once = [&](const std::string& name, bool with_tool, const std::string& unit,
                         const std::string& drive) {
-    if (options.progress) options.progress(fmt::format("running {}", name));
+    if (options.progress) options.progress("running {}"_t(name));
     return RunObserved({.command = options.command,
                         .python = options.python,
                         .folder = options.folder,
@@ -137,49 +141,49 @@ Result<SelfcheckResult> RunSelfcheck(const SelfcheckOptions& options) {
   SelfcheckResult result;
   MSPROBE_ASSIGN_OR_RETURN(ObservedRun off, once("off", false, result.unit, ""));
   if (off.code != 0)
-    return Failed(result, SelfcheckResult::kUnknown, "the program itself, without the tool,", off);
+    return Failed(result, SelfcheckResult::kUnknown,
+                  "the program itself, without the tool, {}"_t(HowItEnded(off.code)), off);
   if (off.log.StepCount() == 0 && HasLoss(off.log)) {
     result.unit = "backward";
     MSPROBE_ASSIGN_OR_RETURN(off, once("off", false, result.unit, ""));
     if (off.code != 0)
-      return Failed(result, SelfcheckResult::kUnknown, "the program itself, without the tool,",
-                    off);
+      return Failed(result, SelfcheckResult::kUnknown,
+                    "the program itself, without the tool, {}"_t(HowItEnded(off.code)), off);
   }
   if (off.log.StepCount() == 0) {
-    result.reason = "nothing to compare: neither an optimizer's step nor backward() was seen";
+    result.reason = "nothing to compare: neither an optimizer's step nor backward() was seen"_t;
     result.hint =
         "a launcher (torchrun) trains in other processes, which are not checked: pass the "
-        "training script itself";
+        "training script itself"_t;
     return result;
   }
   CountValues(off.log, &result);
   result.own_debugger = off.log.HasNote("own debugger");
   MSPROBE_ASSIGN_OR_RETURN(const ObservedRun again, once("off_again", false, result.unit, ""));
   if (again.code != 0)
-    return Failed(result, SelfcheckResult::kUnknown, "the program's second run without the tool",
-                  again);
+    return Failed(result, SelfcheckResult::kUnknown,
+                  "the program's second run without the tool {}"_t(HowItEnded(again.code)), again);
   if (const auto difference = selfcheck::FirstDifference(off.log, again.log)) {
     result.reason =
-        "the program itself is not reproducible: two runs without the tool differ "
-        "first at " +
-        difference->Text();
+        "the program itself is not reproducible: two runs without the tool differ first at {}"_t(
+            Message(difference->Text()));
     result.hint =
         "seed every random generator and ask for deterministic algorithms: "
         "msprobe.pytorch.seed_all(mode=True) at the top of the script; msprobe determinism names "
-        "the "
-        "first call whose result differs";
+        "the first call whose result differs"_t;
     return result;
   }
   if (result.own_debugger && options.drive_options_given) {
     result.notes.push_back(
         "the script has a PrecisionDebugger of its own: --level, --task and --config have no "
-        "effect");
+        "effect"_t);
   }
   MSPROBE_ASSIGN_OR_RETURN(
       const ObservedRun on,
       once("on", true, result.unit, result.own_debugger ? std::string() : DriveArguments(options)));
   if (on.code != 0)
-    return Failed(result, SelfcheckResult::kDiffers, "with the tool on the program", on);
+    return Failed(result, SelfcheckResult::kDiffers,
+                  "with the tool on the program {}"_t(HowItEnded(on.code)), on);
   JudgeRuns(off, again, on, JoinPath(options.folder, "dump"), &result);
   return result;
 }

@@ -20,7 +20,7 @@ constexpr size_t kMaxOperations = 8;  // kinds of operations that were not obser
 class Show : public Verb {
  public:
   std::string_view name() const override { return "show"; }
-  std::string_view summary() const override { return "print a dump, a tensor or a table"; }
+  Message summary() const override { return "print a dump, a tensor or a table"_t; }
   void AddFlags(Flags& flags) override {
     flags.Footer(
         "Also stack.json, construct.json, coverage.json, weights.json, tables (.csv, .xlsx) and\n"
@@ -31,29 +31,29 @@ class Show : public Verb {
         "  0:2    0 and 1      ::2  each second      ::-1  backwards      :  all\n"
         "  ...    all dimensions between\n"
         "  msprobe show step0/rank/dump_tensor_data/Torch.mm.0.forward.output.0.pt --slice "
-        "0:2,:,3");
-    flags.Text("dump", &dump_, "dump folder, dump.json, or another file, see below")
+        "0:2,:,3"_t);
+    flags.Text("dump", &dump_, "dump folder, dump.json, or another file, see below"_t)
         .TypeName("PATH")
         .Required();
     flags
         .Text("--filter", &filter_,
               "only records, tensors or rows that contain this text: linear.3, or a line, "
-              "model.py:41")
+              "model.py:41"_t)
         .Usual();
-    flags.Text("--slice", &slice_, "print these elements of a tensor: 0:2,:,3");
+    flags.Text("--slice", &slice_, "print these elements of a tensor: 0:2,:,3"_t);
     flags
         .Text("--golden", &golden_,
-              "print the elements of a tensor that differ most from those in this file")
+              "print the elements of a tensor that differ most from those in this file"_t)
         .TypeName("FILE");
     flags
         .Text("--html", &html_,
               "write the dump as a page to this file instead: all calls to walk through, in a "
-              "browser")
+              "browser"_t)
         .TypeName("FILE");
-    flags.Number("--limit", &limit_, "at most this many records, rows or elements; 0: all")
+    flags.Number("--limit", &limit_, "at most this many records, rows or elements; 0: all"_t)
         .Check([](const std::string& text) {
-          return NumberAfter(text, "") >= 0 ? std::string()
-                                            : "expected a number of 0 or more, found " + text;
+          return NumberAfter(text, "") >= 0 ? Message()
+                                            : "expected a number of 0 or more, found {}"_t(text);
         });
   }
 
@@ -64,9 +64,9 @@ class Show : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const bool shown_already, ShowOtherFile(dump_, options, out));
     if (shown_already) return kExitOk;
     if (!slice_.empty() || !golden_.empty()) {
-      return InvalidArgument(fmt::format("{} is not a tensor file; --slice and --golden need one",
-                                         Excerpt(dump_, 80)))
-          .Hint("tensors are in dump_tensor_data beside dump.json, under task tensor");
+      return InvalidArgument(
+                 "{} is not a tensor file; --slice and --golden need one"_t(Excerpt(dump_, 80)))
+          .Hint("tensors are in dump_tensor_data beside dump.json, under task tensor"_t);
     }
     MSPROBE_ASSIGN_OR_RETURN(Dump dump, dump::ReadDump(dump_));
     if (filter_.empty()) PrintHeader(dump, out);
@@ -78,10 +78,9 @@ class Show : public Verb {
       if (shown++ > 0 || filter_.empty()) out.Write("\n");
       PrintRecord(dump, record, out);
     }
-    if (shown < matching) out.Tell("\nand {} more\n", matching - shown);
+    if (shown < matching) out.Write("\n"), out.Tell("and {} more"_t(matching - shown));
     if (matching == 0 && !filter_.empty()) {
-      out.Tell("no record of {} contains \"{}\" in its name or line\n", MakePrintable(dump.path),
-               MakePrintable(filter_));
+      out.Tell("no record of {} contains \"{}\" in its name or line"_t(dump.path, filter_));
     }
     return kExitOk;
   }
@@ -94,55 +93,59 @@ class Show : public Verb {
 
   Result<int> WritePage(Console& out) const {
     if (!filter_.empty() || !slice_.empty() || !golden_.empty() || limit_ != kDefaultLimit) {
-      return InvalidArgument("--html cannot be combined with --filter, --slice, --golden, --limit")
-          .Hint("the page has all calls, and a filter of its own");
+      return InvalidArgument(
+                 "--html cannot be combined with --filter, --slice, --golden, --limit"_t)
+          .Hint("the page has all calls, and a filter of its own"_t);
     }
     MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(dump_));
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(html_)));
     MSPROBE_RETURN_IF_ERROR(
         WriteFileAtomically(html_, report_page::DumpPage(dump, report_page::PartOf(dump, {}))));
-    out.Tell("written: {}\n", MakePrintable(html_));
+    out.Tell("written: {}"_t(html_));
     return kExitOk;
   }
 
   static void PrintHeader(const Dump& dump, Console& out) {
     out.Print("{}\n", MakePrintable(dump.path));
-    out.Tell("{}, {}, task {}{}, level {}\n", dump.DialectName(), dump.framework,
-             TaskName(dump.task), dump.has_checksums ? " with checksums" : "",
-             dump.level == Level::kOther ? "unknown" : LevelName(dump.level));
-    out.Tell("records {}, values {}, stacks {}\n", dump.records.size(), dump.leaves.size(),
-             dump.stacks.size());
+    const Message level =
+        dump.level == Level::kOther ? "unknown"_t : Message(LevelName(dump.level));
+    const Message dialect(dump.DialectName());
+    const std::string_view task = TaskName(dump.task);
+    out.Tell(
+        dump.has_checksums
+            ? "{}, {}, task {} with checksums, level {}"_t(dialect, dump.framework, task, level)
+            : "{}, {}, task {}, level {}"_t(dialect, dump.framework, task, level));
+    out.Tell("records {}, values {}, stacks {}"_t(dump.records.size(), dump.leaves.size(),
+                                                  dump.stacks.size()));
     std::string run;
     for (const auto& [key, text] : dump.provenance) {
       if (key != dump::kParallel) run += (run.empty() ? "" : ", ") + key + " " + text;
     }
-    if (!run.empty()) out.Tell("run: {}\n", MakePrintable(run));
+    if (!run.empty()) out.Tell("run: {}"_t(run));
     const Result<dump::ParallelLayout> layout = dump::ParallelLayoutOf(dump);
-    if (!layout.ok()) out.Tell("note: {}\n", MakePrintable(layout.status().message()));
+    if (!layout.ok()) out.Tell("note: {}"_t(layout.status().AsMessage()));
     if (layout.ok()) {
-      for (const std::string& line : dump::ParallelLines(*layout))
-        out.Tell("{}\n", MakePrintable(line));
+      for (const auto& line : dump::ParallelLines(*layout)) out.Tell(line);
     }
-    if (!dump.weights.empty()) out.Tell("weights {}\n", dump.weights.size());
+    if (!dump.weights.empty()) out.Tell("weights {}"_t(dump.weights.size()));
     if (const Result<dump::Coverage> coverage =
             dump::ReadCoverage(JoinPath(dump.folder, dump::kCoverageFile));
         coverage.ok()) {
-      for (const std::string& line : dump::CoverageLines(*coverage, kMaxOperations))
-        out.Tell("{}\n", MakePrintable(line));
+      for (const auto& line : dump::CoverageLines(*coverage, kMaxOperations)) out.Tell(line);
     } else if (coverage.status().code() != ErrorCode::kNotFound) {
-      out.Tell("note: {}\n", MakePrintable(coverage.status().message()));
+      out.Tell("note: {}"_t(coverage.status().AsMessage()));
     }
-    if (!dump.note.empty()) out.Tell("note: {}\n", MakePrintable(dump.note));
+    if (!dump.note.empty()) out.Tell("note: {}"_t(Message(dump.note)));
   }
 
   static void PrintRecord(const Dump& dump, const Record& record, Console& out) {
-    out.Write(MakePrintable(record.name));
-    if (!record.parent.empty()) out.Tell("  in {}", MakePrintable(record.parent));
-    if (!record.exception.empty()) out.Tell("  raised {}", MakePrintable(record.exception));
-    out.Write("\n");
+    const Message in = record.parent.empty() ? Message() : "  {}"_t("in {}"_t(record.parent));
+    const Message raised =
+        record.exception.empty() ? Message() : "  {}"_t("raised {}"_t(record.exception));
+    out.Tell("{}{}{}"_t(record.name, in, raised));
     if (record.stack >= 0) {
       const std::string line = dump::UserSourceLine(dump.stacks[record.stack]);
-      if (!line.empty()) out.Tell("  at {}\n", MakePrintable(line));
+      if (!line.empty()) out.Tell("  {}"_t("at {}"_t(line)));
     }
     int width = 8;
     for (const Leaf& leaf : dump.LeavesOf(record)) {

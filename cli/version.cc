@@ -6,7 +6,7 @@ namespace {
 class Version : public Verb {
  public:
   std::string_view name() const override { return "version"; }
-  std::string_view summary() const override { return "print the version"; }
+  Message summary() const override { return "print the version"_t; }
   void AddFlags(Flags&) override {}
   Result<int> Run(Console& out) override {
     out.Print("msprobe {}\n", MSPROBE_VERSION);

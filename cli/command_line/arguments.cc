@@ -50,36 +50,41 @@ constexpr std::array kAliases = {
 // A flag of an older tool's `compare` that msprobe 27 does not have. It is an error: a script that uses it
 // must not continue as if its work had been done.
 struct Missing {
-  std::string_view flag, why;
+  std::string_view flag;
+  Message why;
 };
-constexpr std::string_view kTrainingInference =
-    "training is not compared with inference; -cm and -dm pair modules of different names";
-constexpr std::string_view kInput =
-    "compare.json is read after -f: msprobe -f pytorch compare -i compare.json; or type its two "
-    "paths: msprobe compare TARGET GOLDEN";
-constexpr std::string_view kOffline = "offline models are not compared; use msaccucmp of CANN";
-constexpr std::array kMissing = {
-    Missing{"--consistent_check", kTrainingInference},
-    Missing{"--backend", kTrainingInference},
-    Missing{"--config", "tensors are compared as they were recorded, without post-processing"},
-    Missing{"-fr", kOffline},
-    Missing{"--fusion_rule_file", kOffline},
-    Missing{"-qfr", kOffline},
-    Missing{"--quant_fusion_rule_file", kOffline},
-    Missing{"-cfr", kOffline},
-    Missing{"--close_fusion_rule_file", kOffline},
-    Missing{"-ofs", kOffline},
-    Missing{"--onnx_fusion_switch", kOffline},
-    Missing{"--input_data", kOffline},
-    Missing{"--input_shape", kOffline},
-    Missing{"--output_size", kOffline},
-    Missing{"--dym_shape_range", kOffline},
-    Missing{"-i", kInput},
-    Missing{"--input_path", kInput},
-    Missing{"-s", "stack.json beside the target is always read; --no-stacks leaves the column out"},
-    Missing{"--stack_mode",
-            "stack.json beside the target is always read; --no-stacks leaves the column out"},
-};
+std::span<const Missing> MissingFlags() {
+  static const Message kTrainingInference =
+      "training is not compared with inference; -cm and -dm pair modules of different names"_t;
+  static const Message kInput =
+      "compare.json is read after -f: msprobe -f pytorch compare -i compare.json; or type its two "
+      "paths: msprobe compare TARGET GOLDEN"_t;
+  static const Message kOffline = "offline models are not compared; use msaccucmp of CANN"_t;
+  static const Message kStacks =
+      "stack.json beside the target is always read; --no-stacks leaves the column out"_t;
+  static const std::array kMissing = {
+      Missing{"--consistent_check", kTrainingInference},
+      Missing{"--backend", kTrainingInference},
+      Missing{"--config", "tensors are compared as they were recorded, without post-processing"_t},
+      Missing{"-fr", kOffline},
+      Missing{"--fusion_rule_file", kOffline},
+      Missing{"-qfr", kOffline},
+      Missing{"--quant_fusion_rule_file", kOffline},
+      Missing{"-cfr", kOffline},
+      Missing{"--close_fusion_rule_file", kOffline},
+      Missing{"-ofs", kOffline},
+      Missing{"--onnx_fusion_switch", kOffline},
+      Missing{"--input_data", kOffline},
+      Missing{"--input_shape", kOffline},
+      Missing{"--output_size", kOffline},
+      Missing{"--dym_shape_range", kOffline},
+      Missing{"-i", kInput},
+      Missing{"--input_path", kInput},
+      Missing{"-s", kStacks},
+      Missing{"--stack_mode", kStacks},
+  };
+  return kMissing;
+}
 
 }  // namespace
 
@@ -117,9 +122,9 @@ Status UnknownFlag(std::string_view flag, std::string_view program,
                    std::span<const std::string> known) {
   flag = flag.substr(0, flag.find('='));
   const std::string help = fmt::format("{} --help", program);
-  for (const Missing& m : kMissing) {
+  for (const Missing& m : MissingFlags()) {
     if (program == "msprobe compare" && m.flag == flag)
-      return Unsupported(fmt::format("{}: {}", m.flag, m.why)).Hint(help);
+      return Unsupported("{}: {}"_t(m.flag, m.why)).Hint(help);
   }
   std::vector<std::string_view> candidates(known.begin(), known.end());
   for (const FlagAlias& a : kAliases) {
@@ -129,18 +134,17 @@ Status UnknownFlag(std::string_view flag, std::string_view program,
   // Every flag of one letter is near every other one: "-h" for "-i" would help nobody.
   const std::string_view nearest =
       flag.size() <= 2 ? std::string_view() : NearestSpelling(flag, candidates);
-  Status status = InvalidArgument(fmt::format("{} has no flag {}", program, Excerpt(flag)));
-  return nearest.empty()
-             ? std::move(status).Hint(help)
-             : std::move(status).Hint(fmt::format("did you mean {}?  ({})", nearest, help));
+  Status status = InvalidArgument("{} has no flag {}"_t(program, Excerpt(flag)));
+  return nearest.empty() ? std::move(status).Hint(help)
+                         : std::move(status).Hint("did you mean {}?  ({})"_t(nearest, help));
 }
 
 Status UnknownVerb(std::string_view word, std::span<const std::string_view> verbs) {
   const std::string_view nearest = NearestSpelling(word, verbs);
-  Status status = InvalidArgument(fmt::format("msprobe has no verb {}", Excerpt(word)));
+  Status status = InvalidArgument("msprobe has no verb {}"_t(Excerpt(word)));
   const std::string meant = fmt::format("msprobe {}", nearest);
-  return nearest.empty() ? std::move(status).Hint("msprobe --help")
-                         : std::move(status).Hint(fmt::format("did you mean: {}", meant));
+  return nearest.empty() ? std::move(status).Hint(std::string("msprobe --help"))
+                         : std::move(status).Hint("did you mean: {}"_t(meant));
 }
 
 }  // namespace msprobe::cli

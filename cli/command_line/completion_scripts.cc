@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cli/command_line/language_flag.h"
-#include "engine/base/language.h"
 
 namespace msprobe::cli {
 namespace {
@@ -131,7 +130,8 @@ std::string ZshVerb(const VerbCompletion& verb) {
       const std::string once =
           flag.repeated ? "*" : fmt::format("({})", fmt::join(flag.names, " "));
       const bool assigned = name.starts_with("--") && !flag.value.empty() && !flag.optional_value;
-      add(fmt::format("{}{}{}[{}]{}", once, name, assigned ? "=" : "", ZshText(flag.help), value));
+      add(fmt::format("{}{}{}[{}]{}", once, name, assigned ? "=" : "", ZshText(flag.help.Shown()),
+                      value));
     }
   }
   for (const FlagInfo& flag : ByPlace(verb)) add(ZshValue(flag, flag.place));
@@ -143,7 +143,8 @@ std::string ZshScript(const std::vector<VerbCompletion>& verbs) {
   std::string names, cases;
   for (const VerbCompletion& verb : verbs) {
     names += fmt::format(
-        "    {}\n", Quoted(fmt::format("{}:{}", verb.name, ZshText(verb.summary)), kPosixQuote));
+        "    {}\n",
+        Quoted(fmt::format("{}:{}", verb.name, ZshText(verb.summary.Shown())), kPosixQuote));
     cases += ZshVerb(verb);
   }
   return fmt::format(
@@ -194,7 +195,7 @@ std::string FishVerb(const VerbCompletion& verb) {
     } else if (!flag.value.empty()) {
       text += flag.takes_path ? " -F" : " -f";
     }
-    text += fmt::format(" -d {}\n", Quoted(flag.help, kFishQuote));
+    text += fmt::format(" -d {}\n", Quoted(flag.help.Shown(), kFishQuote));
   }
   bool paths = verb.takes_command;
   for (const FlagInfo& flag : ByPlace(verb)) {
@@ -212,7 +213,7 @@ std::string FishScript(const std::vector<VerbCompletion>& verbs) {
       "complete -c msprobe -f\n";
   for (const VerbCompletion& verb : verbs) {
     text += fmt::format("complete -c msprobe -n __fish_use_subcommand -a {} -d {}\n", verb.name,
-                        Quoted(verb.summary, kFishQuote));
+                        Quoted(verb.summary.Shown(), kFishQuote));
   }
   for (const VerbCompletion& verb : verbs) text += FishVerb(verb);
   return text;
@@ -226,14 +227,11 @@ std::vector<VerbCompletion> Completions(const std::vector<std::unique_ptr<Verb>>
     Flags flags(verb->summary(), verb->name());
     verb->AddFlags(flags);
     AddLanguage(flags);
-    VerbCompletion& completion =
-        all.emplace_back(VerbCompletion{std::string(verb->name()), std::string(verb->summary()),
-                                        flags.All(), verb->TakesCommand()});
+    VerbCompletion& completion = all.emplace_back(VerbCompletion{
+        std::string(verb->name()), verb->summary(), flags.All(), verb->TakesCommand()});
     completion.flags.push_back(
-        {.names = {"-h", "--help"}, .help = "the flags that people use first"});
-    completion.flags.push_back({.names = {"--help-all"}, .help = "all flags"});
-    completion.summary = Translated(std::move(completion.summary));
-    for (auto& flag : completion.flags) flag.help = Translated(std::move(flag.help));
+        {.names = {"-h", "--help"}, .help = "the flags that people use first"_t});
+    completion.flags.push_back({.names = {"--help-all"}, .help = "all flags"_t});
   }
   return all;
 }

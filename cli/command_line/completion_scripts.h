@@ -16,7 +16,8 @@ namespace msprobe::cli {
 
 // What can follow one verb.
 struct VerbCompletion {
-  std::string name, summary;
+  std::string name;
+  Message summary;
   std::vector<FlagInfo> flags;  // with --help and --help-all
   bool takes_command = false;   // a script and its arguments follow
 };

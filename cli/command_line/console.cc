@@ -91,7 +91,7 @@ Status Console::Flush() {
   if (!buffer_.empty()) {
     ClearProgress();
     const int error = WriteAll(STDOUT_FILENO, buffer_);
-    if (error != 0 && failed_.ok()) failed_ = IoError("standard output", "write", error);
+    if (error != 0 && failed_.ok()) failed_ = IoError("standard output", "write"_t, error);
     buffer_.clear();
   }
   return failed_;
@@ -107,16 +107,16 @@ void Console::LineAsIs(const Message& key, std::string_view text) {
   Print("  {}{} {}\n", shown, std::string(static_cast<size_t>(missing), ' '), MakePrintable(text));
 }
 
-void Console::Warn(const Message& text) {
-  (void)Flush();
-  ClearProgress();
-  (void)WriteAll(STDERR_FILENO, text.Shown());
+void Console::Warn(const Message& line) {
+  if (!line.empty()) WriteError(MakePrintable(line.Shown()) + '\n');
 }
 
-void Console::Error(const Status& status) {
+void Console::Error(const Status& status) { WriteError(MakeLinesPrintable(status.ToString())); }
+
+void Console::WriteError(std::string_view lines) {
   (void)Flush();
   ClearProgress();
-  (void)WriteAll(STDERR_FILENO, MakeLinesPrintable(status.ToString()));
+  (void)WriteAll(STDERR_FILENO, lines);
 }
 
 void Console::Interrupted(int signal) {
@@ -125,7 +125,8 @@ void Console::Interrupted(int signal) {
   const std::lock_guard lock(last_words_mutex_);
   (void)WriteAll(
       STDERR_FILENO,
-      "stopped ({}): {}"_t(std::string(name == nullptr ? "signal" : name), last_words_).Shown() +
+      "stopped ({}): {}"_t(name == nullptr ? "signal"_t : Message(std::string(name)), last_words_)
+              .Shown() +
           '\n');
 }
 

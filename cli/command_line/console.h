@@ -1,8 +1,9 @@
 // The terminal of a verb: results go to standard output, progress and errors to standard error.
 //
 //   out.Print("{} records\n", n);
-//   out.Progress("reading {}", path);      // replaces itself; nothing unless a person is watching
-//   out.ProgressOf("comparing", 45, 100);  // with per cent and the time left
+//   out.Tell("written: {}"_t(path));          // a line, in the language of the reader
+//   out.Progress("reading {}"_t(path));       // replaces itself; nothing unless a person is watching
+//   out.ProgressOf("comparing"_t, 45, 100);   // with per cent and the time left
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +16,6 @@
 #include <utility>
 
 #include "cli/command_line/progress_line.h"
-#include "engine/base/language.h"
 #include "engine/base/status.h"
 
 namespace msprobe::cli {
@@ -39,22 +39,14 @@ class Console {
     Write(fmt::format(format, std::forward<Args>(args)...));
   }
   void Write(std::string_view text);
-  // Print for people, in their language. What a program may parse is printed with Print or Write.
-  template <typename... Args>
-  void Tell(fmt::format_string<Args...> format, Args&&... args) {
-    Write(Translated(fmt::format(format, std::forward<Args>(args)...)));
-  }
-  // A line for people, in their language. What a program may parse is printed with Print or Write.
-  void Tell(const Message& line) { Write(line.Shown() + '\n'); }
+  // A line for people, in their language and safe for a terminal. What a program may parse is printed
+  // with Print or Write.
+  void Tell(const Message& line) { Write(MakePrintable(line.Shown()) + '\n'); }
   // A line of a result, in the reader's language: "  reason    run 1 ended with exit code 1".
   // Nothing is printed for an empty text.
   void Line(const Message& key, const Message& text);
   // The same with a text of the program that is looked at, which stays as it is: a name, a line.
   void LineAsIs(const Message& key, std::string_view text);
-  template <typename... Args>
-  void Progress(fmt::format_string<Args...> format, Args&&... args) {
-    if (progress_) progress_->Show(Translated(fmt::format(format, std::forward<Args>(args)...)));
-  }
   void Progress(const Message& text) {
     if (progress_) progress_->Show(text.Shown());
   }
@@ -62,8 +54,11 @@ class Console {
     if (progress_) progress_->Show(label.Shown(), done, all);
   }
   void ClearProgress();
-  // Prints to standard error, after the text that was printed before, in the reader's language.
-  void Warn(const Message& text);
+  // Prints a line to standard error, after the text that was printed before, as Tell does. Nothing is
+  // printed for an empty text.
+  void Warn(const Message& line);
+  // The same with text that programs read; whole lines.
+  void WriteError(std::string_view lines);
   void Error(const Status& status);
   // The last words when a signal ends the program. Called on another thread.
   void Interrupted(int signal);

@@ -4,10 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "cli/command_line/arguments.h"
-#include "engine/base/language.h"
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 #include "engine/model/names.h"
@@ -16,51 +16,56 @@ namespace msprobe::cli {
 
 struct FlagData {
   CLI::Option* option = nullptr;
-  std::string value, group;
+  std::string value;
+  Message help, group;
   std::vector<std::string> choices;
+  Message refused;  // what a check of ours says of the value
   bool common = false, usual = false;
 };
 
 namespace {
 
-template <typename Value>
-CLI::Option* AddOption(CLI::App& app, std::string_view names, Value* value, std::string_view help) {
-  return app.add_option(std::string(names), *value, std::string(help));
-}
+constexpr std::string_view kNotANumber = "not a number: ";  // before a value
 
 // "table, json or csv"
-std::string Choices(const std::vector<std::string>& words) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
-  return text;
+Message Choices(const std::vector<std::string>& words) {
+  if (words.size() < 2) return fmt::format("{}", fmt::join(words, ""));
+  const std::span<const std::string> all(words);
+  return "{} or {}"_t(fmt::format("{}", fmt::join(all.first(all.size() - 1), ", ")), words.back());
 }
 
-std::string Values(int number, std::string_view type) {
-  return number == 1 ? fmt::format("a value ({})", type) : fmt::format("{} values", number);
+Message Values(int number, std::string_view type) {
+  return number == 1 ? "a value ({})"_t(type) : "{} values"_t(number);
 }
 
-// What the library finds wrong with the value of `flag`, in our words. Complaints of our own checks
-// stay as they are.
-std::string InOurWords(const FlagData& flag, const std::string& complaint) {
+// What is wrong with the value of `flag`: what our own check says, or the library, in our words.
+Message InOurWords(const FlagData& flag, const std::string& complaint) {
   constexpr std::string_view kReceived = " required but received ", kNotIn = " not in {";
-  if (flag.option->get_items_expected_max() == 0) return "expected no value";  // a Switch
+  if (!flag.refused.empty()) return flag.refused;
+  if (flag.option->get_items_expected_max() == 0) return "expected no value"_t;  // a Switch
   if (const size_t at = complaint.find(kNotIn); at != std::string::npos) {
-    return fmt::format("expected {}, found {}", Choices(flag.choices),
-                       Excerpt(complaint.substr(0, at)));
+    return "expected {}, found {}"_t(Choices(flag.choices), Excerpt(complaint.substr(0, at)));
   }
   const int least = std::max(1, flag.option->get_items_expected_min());
   if (complaint.ends_with(" missing"))
-    return fmt::format("expected {}, found none", Values(least, flag.value));
+    return "expected {}, found {}"_t(Values(least, flag.value), "none"_t);
   if (const size_t at = complaint.find(kReceived); at != std::string::npos) {
     const std::string found = complaint.substr(at + kReceived.size());
     if (!complaint.starts_with("At Most"))
-      return fmt::format("expected {}, found {}", Values(least, flag.value), found);
+      return "expected {}, found {}"_t(Values(least, flag.value), found);
     const int most = flag.option->get_items_expected_max();
-    return most == 1 ? fmt::format("expected one value, found {}", found)
-                     : fmt::format("expected at most {} values, found {}", most, found);
+    return most == 1 ? "expected one value, found {}"_t(found)
+                     : "expected at most {} values, found {}"_t(most, found);
   }
+  if (complaint.starts_with(kNotANumber))
+    return "expected a number, found {}"_t(Excerpt(complaint.substr(kNotANumber.size())));
   return complaint;
+}
+
+// "--golden_path" -> "-gp (--golden_path)"
+std::string WithShortSpelling(const std::string& name) {
+  const std::string_view alias = ShortSpelling(name);
+  return alias.empty() ? name : fmt::format("{} ({})", alias, name);
 }
 
 // The name of the flag, and the complaint: of "--limit: ..." and "Could not convert: --limit = x".
@@ -68,9 +73,8 @@ std::pair<std::string, std::string> NameAndComplaint(const std::string& error) {
   constexpr std::string_view kConvert = "Could not convert: ", kEquals = " = ";
   if (error.starts_with(kConvert)) {
     const size_t equals = std::min(error.find(kEquals), error.size() - kEquals.size());
-    return {
-        error.substr(kConvert.size(), equals - kConvert.size()),
-        fmt::format("expected a number, found {}", Excerpt(error.substr(equals + kEquals.size())))};
+    return {error.substr(kConvert.size(), equals - kConvert.size()),
+            std::string(kNotANumber) + error.substr(equals + kEquals.size())};
   }
   const size_t colon = error.find(": ");
   return colon == std::string::npos ? std::pair<std::string, std::string>()
@@ -112,16 +116,17 @@ Flag Flag::OneOf(std::initializer_list<std::string_view> values) {
 }
 
 Flag Flag::Positive() {
-  const auto check = [](std::string& text) {
-    return NumberAfter(text, "") > 0 ? std::string()
-                                     : "expected a number of 1 or more, found " + text;
-  };
-  data_->option->check(CLI::Validator(check, "POSITIVE"));
-  return *this;
+  return Check([](const std::string& text) {
+    return NumberAfter(text, "") > 0 ? Message()
+                                     : "expected a number of 1 or more, found {}"_t(text);
+  });
 }
 
-Flag Flag::Check(std::function<std::string(const std::string& value)> check) {
-  data_->option->check(std::move(check));
+Flag Flag::Check(std::function<Message(const std::string& value)> check) {
+  data_->option->check([data = data_, check = std::move(check)](const std::string& value) {
+    data->refused = check(value);
+    return data->refused.English();
+  });
   return *this;
 }
 
@@ -142,8 +147,8 @@ Flag Flag::Repeatable() {
 
 bool Flag::given() const { return data_ != nullptr && data_->option->count() > 0; }
 
-Flags::Flags(std::string_view summary, std::string_view program)
-    : app_(std::make_unique<CLI::App>()), summary_(summary), program_(program) {
+Flags::Flags(Message summary, std::string_view program)
+    : app_(std::make_unique<CLI::App>()), summary_(std::move(summary)), program_(program) {
   app_->set_help_all_flag("--help-all");
   app_->allow_extras();
 }
@@ -155,33 +160,39 @@ Flag Flags::Keep(FlagData data) {
   return Flag(flags_.emplace_back(std::make_unique<FlagData>(std::move(data))).get());
 }
 
-Flag Flags::Switch(std::string_view names, bool* value, std::string_view help) {
-  return Keep({.option = app_->add_flag(std::string(names), *value, std::string(help))});
+Flag Flags::Switch(std::string_view names, bool* value, Message help) {
+  return Keep({.option = app_->add_flag(std::string(names), *value), .help = std::move(help)});
 }
 
-Flag Flags::Text(std::string_view names, std::string* value, std::string_view help) {
-  return Keep({.option = AddOption(*app_, names, value, help), .value = "TEXT"});
+Flag Flags::Text(std::string_view names, std::string* value, Message help) {
+  return Keep({.option = app_->add_option(std::string(names), *value),
+               .value = "TEXT",
+               .help = std::move(help)});
 }
 
-Flag Flags::Number(std::string_view names, int64_t* value, std::string_view help) {
-  return Keep({.option = AddOption(*app_, names, value, help), .value = "NUMBER"});
+Flag Flags::Number(std::string_view names, int64_t* value, Message help) {
+  return Keep({.option = app_->add_option(std::string(names), *value),
+               .value = "NUMBER",
+               .help = std::move(help)});
 }
 
-Flag Flags::Texts(std::string_view names, std::vector<std::string>* values, std::string_view help) {
-  return Keep({.option = AddOption(*app_, names, values, help), .value = "TEXT"});
+Flag Flags::Texts(std::string_view names, std::vector<std::string>* values, Message help) {
+  return Keep({.option = app_->add_option(std::string(names), *values),
+               .value = "TEXT",
+               .help = std::move(help)});
 }
 
-void Flags::Group(std::string_view title) { group_ = title; }
+void Flags::Group(Message title) { group_ = std::move(title); }
 
 void Flags::Usage(std::string_view text) { usage_ = text; }
 
-void Flags::Footer(std::string_view text) { footer_ = text; }
+void Flags::Footer(Message text) { footer_ = std::move(text); }
 
 std::string Flags::Help(bool all, int width) const {
   return HelpText({.summary = summary_,
+                   .footer = footer_,
                    .program = program_,
                    .usage = usage_,
-                   .footer = footer_,
                    .flags = All()},
                   all, width);
 }
@@ -203,7 +214,7 @@ std::vector<FlagInfo> Flags::All() const {
       info.names.push_back("--" + name);
     }
     info.value = flag->value;
-    info.help = option.get_description();
+    info.help = flag->help;
     info.group = flag->group;
     info.shown_default = option.get_default_str();
     info.choices = flag->choices;
@@ -244,12 +255,13 @@ Flags::Parsed Flags::Parse(const std::vector<std::string>& words) {
   } catch (const CLI::CallForHelp&) {
     parsed.help = true;
   } catch (const CLI::ParseError& error) {
-    parsed.error = error.what();
+    parsed.error = std::string(error.what());
+    parsed.missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
     parsed.extra = app_->remaining();
-    const auto [name, complaint] = NameAndComplaint(parsed.error);
+    const auto [name, complaint] = NameAndComplaint(error.what());
     for (const std::unique_ptr<FlagData>& flag : flags_) {
       if (name.empty() || flag->option->get_name() != name) continue;
-      parsed.error = fmt::format("{}: {}", name, InOurWords(*flag, complaint));
+      parsed.error = "{}: {}"_t(WithShortSpelling(name), InOurWords(*flag, complaint));
       const std::vector<std::string_view> choices(flag->choices.begin(), flag->choices.end());
       const std::string word = complaint.substr(0, complaint.find(' '));
       parsed.nearest = NearestSpelling(word, choices);
@@ -262,7 +274,7 @@ bool Flags::IsMissing(const FlagData& flag) {
   return flag.option->get_required() && flag.option->count() == 0;
 }
 
-std::string Flags::FirstMissing() const {
+Message Flags::FirstMissing() const {
   const std::vector<FlagInfo> all = All();
   for (size_t i = 0; i < all.size(); ++i) {
     if (!IsMissing(*flags_[i])) continue;
@@ -272,10 +284,9 @@ std::string Flags::FirstMissing() const {
       name += fmt::format(" ({})", info.names.front());
     if (info.place.empty() && info.names.size() > 1)
       name += fmt::format(" ({})", info.names.back());
-    // In the language of the reader: a help text is translated as a whole, not part by part.
-    return fmt::format("{} is required: {}", name, Translated(info.help));
+    return "{} is required: {}"_t(name, info.help);
   }
-  return "";
+  return {};
 }
 
 std::string Flags::Completed(const std::vector<std::string>& words,
@@ -321,7 +332,7 @@ std::string Flags::Completed(const std::vector<std::string>& words,
 }
 
 void AddExitCode(Flags& flags, bool* value) {
-  flags.Switch("--exit-code", value, "exit with 1 unless everything is equal or within rounding")
+  flags.Switch("--exit-code", value, "exit with 1 unless everything is equal or within rounding"_t)
       .Common();
 }
 

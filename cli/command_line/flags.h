@@ -1,10 +1,10 @@
 // The flags of a verb: their names, help texts and checks, and the variables that take their values.
 //
 //   void AddFlags(Flags& flags) override {
-//     flags.Text("dump", &dump_, "dump folder or dump.json").Required();       // by its place
-//     flags.Text("-o,--output_path", &output_, "folder for the results").ShowDefault();
-//     flags.Text("--format", &format_, "what is printed").OneOf({"table", "json"});
-//     flags.Switch("--exit-code", &exit_code_, "exit with 1 unless everything is equal");
+//     flags.Text("dump", &dump_, "dump folder or dump.json"_t).Required();       // by its place
+//     flags.Text("-o,--output_path", &output_, "folder for the results"_t).ShowDefault();
+//     flags.Text("--format", &format_, "what is printed"_t).OneOf({"table", "json"});
+//     flags.Switch("--exit-code", &exit_code_, "exit with 1 unless everything is equal"_t);
 //   }
 //
 // A name without dashes is an argument that is known by its place: "dump". "target,--target_path" is
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cli/command_line/help_text.h"
+#include "engine/base/message.h"
 
 namespace CLI {
 class App;
@@ -52,8 +53,8 @@ class Flag {
   // Checks of each value. A failed check is an error of Flags::Parse.
   Flag OneOf(std::initializer_list<std::string_view> values);
   Flag Positive();
-  // `check` answers "" for a value that is good, else what is wrong with the value.
-  Flag Check(std::function<std::string(const std::string& value)> check);
+  // `check` answers with no text for a value that is good, else with what is wrong with the value.
+  Flag Check(std::function<Message(const std::string& value)> check);
 
   // How many values follow the name. By default one, and for a list all up to the next flag.
   Flag Values(int at_least, int at_most);
@@ -74,20 +75,20 @@ class Flag {
 class Flags {
  public:
   // `summary` and `program` ("msprobe show") are the first lines of the help.
-  Flags(std::string_view summary, std::string_view program);
+  Flags(Message summary, std::string_view program);
   ~Flags();
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
 
   // `names`: "--format", "-o,--output_path", or "dump" for an argument known by its place. A Switch
   // takes no value; the others take one or, as a list, several.
-  Flag Switch(std::string_view names, bool* value, std::string_view help);
-  Flag Text(std::string_view names, std::string* value, std::string_view help);
-  Flag Number(std::string_view names, int64_t* value, std::string_view help);
-  Flag Texts(std::string_view names, std::vector<std::string>* values, std::string_view help);
-  void Group(std::string_view title);  // the heading in the help, for the flags that follow
-  void Usage(std::string_view text);   // after the program in the help, instead of the flags' own
-  void Footer(std::string_view text);  // below the list of flags in the help
+  Flag Switch(std::string_view names, bool* value, Message help);
+  Flag Text(std::string_view names, std::string* value, Message help);
+  Flag Number(std::string_view names, int64_t* value, Message help);
+  Flag Texts(std::string_view names, std::vector<std::string>* values, Message help);
+  void Group(Message title);          // the heading in the help, for the flags that follow
+  void Usage(std::string_view text);  // after the program in the help, instead of the flags' own
+  void Footer(Message text);          // below the list of flags in the help
 
   std::string Help(bool all, int width) const;
   // In the order in which they were added; without --help and --help-all.
@@ -100,7 +101,8 @@ class Flags {
   struct Parsed {
     bool help = false;               // --help or -h was given; nothing else was looked at
     bool help_all = false;           // the same for --help-all
-    std::string error;               // "": none
+    Message error;                   // no text: none
+    bool missing = false;            // the error is that a required flag was not given
     std::string nearest;             // where a value is none of the choices: the nearest of them
     std::vector<std::string> extra;  // words that belong to no flag
   };
@@ -108,8 +110,8 @@ class Flags {
   Parsed Parse(const std::vector<std::string>& words);
 
   // After Parse: of the required flags and arguments the first that was not given, as help spells it
-  // and with its help: "-i (--input_path) is required: the dump". "": none.
-  std::string FirstMissing() const;
+  // and with its help: "-i (--input_path) is required: the dump". No text: none.
+  Message FirstMissing() const;
   // The command line with a name before each word that belongs to no flag, and a place for what is
   // missing: "show -i a -o FOLDER" of "a". "": words are left, or there is nothing to add.
   std::string Completed(const std::vector<std::string>& words,
@@ -121,7 +123,8 @@ class Flags {
 
   std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<FlagData>> flags_;
-  std::string summary_, program_, group_, usage_, footer_;
+  Message summary_, group_, footer_;
+  std::string program_, usage_;
 };
 
 // The flag --exit-code of the verbs that compare.

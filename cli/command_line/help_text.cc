@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "engine/base/language.h"
 #include "engine/compare/report/text_layout.h"
 
 namespace msprobe::cli {
@@ -29,16 +28,16 @@ std::string Spelling(const FlagInfo& flag) {
 }
 
 std::string Explanation(const FlagInfo& flag) {
-  std::string text = Translated(flag.help);
+  std::string text = flag.help.Shown();
   const std::string shown =
-      flag.shown_default.empty() ? "" : Translated(fmt::format("default: {}", flag.shown_default));
+      flag.shown_default.empty() ? "" : "default: {}"_t(flag.shown_default).Shown();
   if (!flag.choices.empty() && ValueOf(flag) == flag.value) {
     text +=
         fmt::format(" ({}{}{})", fmt::join(flag.choices, ", "), shown.empty() ? "" : "; ", shown);
   } else if (!shown.empty()) {
     text += fmt::format(" ({})", shown);
   }
-  if (flag.required && flag.place.empty()) text += " (" + Translated("required") + ")";
+  if (flag.required && flag.place.empty()) text += " (" + "required"_t.Shown() + ")";
   return text;
 }
 
@@ -73,8 +72,8 @@ std::string Usage(const HelpPage& page) {
 std::string HelpText(const HelpPage& page, bool all, int width) {
   const bool chosen = std::any_of(page.flags.begin(), page.flags.end(),
                                   [](const FlagInfo& flag) { return flag.common; });
-  std::string out = Translated(page.summary) + "\n\n";
-  out += fmt::format("{}: {} {}", Translated("usage"), page.program, Usage(page));
+  std::string out = page.summary.Shown() + "\n\n";
+  out += fmt::format("{}: {} {}", "usage"_t.Shown(), page.program, Usage(page));
   while (out.ends_with(' ')) out.pop_back();
   out += '\n';
   const FlagInfo* before = nullptr;
@@ -84,16 +83,16 @@ std::string HelpText(const HelpPage& page, bool all, int width) {
       ++hidden;
       continue;
     }
-    if (before == nullptr || before->group != flag.group) {
-      out += flag.group.empty() ? "\n" : fmt::format("\n{}:\n", Translated(flag.group));
+    if (before == nullptr || !(before->group == flag.group)) {
+      out += flag.group.empty() ? "\n" : fmt::format("\n{}:\n", flag.group.Shown());
     }
     AppendFlag(flag, width, &out);
     before = &flag;
   }
-  if (!page.footer.empty()) out += "\n" + Translated(page.footer) + "\n";
+  if (!page.footer.empty()) out += "\n" + page.footer.Shown() + "\n";
   if (hidden > 0) {
-    out += Translated(
-        fmt::format("\n{} --help-all lists all {} flags.\n", page.program, page.flags.size()));
+    out += "\n" + "{} --help-all lists all {} flags."_t(page.program, page.flags.size()).Shown() +
+           "\n";
   }
   return out;
 }

@@ -1,11 +1,13 @@
 // The help of a verb, from the description of its flags.
 //
-//   HelpPage page{.summary = "does it", .program = "msprobe it"};
+//   HelpPage page{.summary = "does it"_t, .program = "msprobe it"};
 //   std::fputs(HelpText(page, /*all=*/false, 80).c_str(), stdout);   // what --help prints
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "engine/base/message.h"
 
 namespace msprobe::cli {
 
@@ -14,7 +16,8 @@ struct FlagInfo {
   std::string place;               // "TARGET" of an argument that is known by its place; else ""
   std::vector<std::string> names;  // "-tp", "--target_path"; empty: known by its place only
   std::string value;               // what help calls the value: "PATH"; "" of a switch
-  std::string help, group, shown_default;
+  Message help, group;
+  std::string shown_default;
   std::vector<std::string> choices;  // the only values that are accepted; empty: any
   bool required = false, common = false;
   bool takes_path = false;      // the value is a file or a folder
@@ -23,8 +26,9 @@ struct FlagInfo {
 };
 
 struct HelpPage {
-  std::string summary, program, usage, footer;  // usage "": made from the flags
-  std::vector<FlagInfo> flags;                  // those of one group follow each other
+  Message summary, footer;
+  std::string program, usage;   // usage "": made from the flags
+  std::vector<FlagInfo> flags;  // those of one group follow each other
 };
 
 // Lines of at most `width` columns where the texts have a blank. Without `all` and when some flags

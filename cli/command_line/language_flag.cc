@@ -11,19 +11,20 @@ constexpr std::string_view kFlag = "--lang";
 
 Status NoSuchLanguage(std::string_view from, std::string_view name) {
   return InvalidArgument(from)
-      .Expected("en or zh")
-      .Found(name.empty() ? "nothing" : Excerpt(name))
-      .Hint("--lang zh");
+      .Expected("en or zh"_t)
+      .Found(name.empty() ? "nothing"_t : Message(Excerpt(name)))
+      .Hint(std::string("--lang zh"));
 }
 
 }  // namespace
 
 void AddLanguage(Flags& flags) {
   static std::string not_read;  // TakeLanguage reads the value
-  flags.Group("");
+  flags.Group({});
   flags
-      .Text(kFlag, &not_read,
-            "language of help, errors and reports; default: MSPROBE_LANG, else that of the locale")
+      .Text(
+          kFlag, &not_read,
+          "language of help, errors and reports; default: MSPROBE_LANG, else that of the locale"_t)
       .OneOf({"en", "zh"});
 }
 

@@ -1,6 +1,5 @@
 #include "cli/command_line/progress_line.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,17 +21,18 @@ void Write(int fd, std::string_view text) {
 
 }  // namespace
 
-std::string EstimateText(uint64_t first_done, uint64_t done, uint64_t all, double seconds) {
+Message EstimateText(uint64_t first_done, uint64_t done, uint64_t all, double seconds) {
   done = std::min(done, all);
   const double part = all == 0 ? 1 : static_cast<double>(done) / static_cast<double>(all);
-  std::string text = fmt::format("{}%", static_cast<int>(100 * part));
+  const Message text = "{}%"_t(static_cast<int>(100 * part));
   if (seconds < 1 || done <= first_done || done == all) return text;
   const double left =
       seconds * static_cast<double>(all - done) / static_cast<double>(done - first_done);
   constexpr double kMinute = 60, kHour = 3600;
-  if (left < 1.5 * kMinute) return text + fmt::format(", {:.0f} s left", std::max(left, 1.0));
-  if (left < 1.5 * kHour) return text + fmt::format(", {:.0f} min left", left / kMinute);
-  return text + fmt::format(", {:.1f} h left", left / kHour);
+  return Message::Joined({text, left < 1.5 * kMinute ? "{:.0f} s left"_t(std::max(left, 1.0))
+                                : left < 1.5 * kHour ? "{:.0f} min left"_t(left / kMinute)
+                                                     : "{:.1f} h left"_t(left / kHour)},
+                         ", ");
 }
 
 ProgressLine::~ProgressLine() {
@@ -85,7 +85,8 @@ std::string ProgressLine::Text() const {
       all_ == 0
           ? ""
           : ": " + EstimateText(first_done_, done_, all_,
-                                std::chrono::duration<double>(Clock::now() - started_).count());
+                                std::chrono::duration<double>(Clock::now() - started_).count())
+                       .Shown();
   const int room = std::max(width_, 20) - 1 - compare::Columns(estimate);
   return compare::CutMiddle(compare::Clean(label_), room) + estimate;
 }

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <thread>
 
+#include "engine/base/message.h"
+
 namespace msprobe::cli {
 
 // Thread-safe. A thread of its own draws the newest text, at most ten times a second and not in the
@@ -45,6 +47,6 @@ class ProgressLine {
 };
 
 // "45%, 12 s left": `done` of `all`, of which the part since `first_done` took `seconds`.
-std::string EstimateText(uint64_t first_done, uint64_t done, uint64_t all, double seconds);
+Message EstimateText(uint64_t first_done, uint64_t done, uint64_t all, double seconds);
 
 }  // namespace msprobe::cli

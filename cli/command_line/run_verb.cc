@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/command_line/arguments.h"
 #include "cli/command_line/flags.h"
@@ -10,16 +11,6 @@
 
 namespace msprobe::cli {
 namespace {
-
-// "--golden_path is required" -> "-gp (--golden_path) is required".
-std::string WithShortSpellings(std::string message) {
-  for (const FlagAlias& a : FlagAliases()) {
-    const size_t at = message.find(a.long_name);
-    if (at == std::string::npos || a.alias != ShortSpelling(a.long_name)) continue;
-    message.replace(at, a.long_name.size(), fmt::format("{} ({})", a.alias, a.long_name));
-  }
-  return message;
-}
 
 // The index of the first word that is neither a flag nor a flag's value. "-m" begins a command too.
 size_t CommandStart(const Flags& flags, const std::vector<std::string>& arguments) {
@@ -34,12 +25,11 @@ size_t CommandStart(const Flags& flags, const std::vector<std::string>& argument
 
 // A word without its flag, or a flag that is missing. `completed`: the command line with names and
 // places for what is missing; "": not known.
-Status Misplaced(std::string_view message, const std::string& completed, std::string_view program) {
-  Status status = InvalidArgument(message);
+Status Misplaced(Message message, const std::string& completed, std::string_view program) {
+  Status status = InvalidArgument(std::move(message));
   const std::string help = fmt::format("{} --help", program);
-  return completed.empty()
-             ? std::move(status).Hint(help)
-             : std::move(status).Hint(fmt::format("did you mean: {}  ({})", completed, help));
+  return completed.empty() ? std::move(status).Hint(help)
+                           : std::move(status).Hint("did you mean: {}  ({})"_t(completed, help));
 }
 
 }  // namespace
@@ -73,17 +63,17 @@ Result<int> RunVerb(Verb& verb, std::vector<std::string> arguments, std::string_
       if (std::find(known.begin(), known.end(), flag) == known.end())
         return UnknownFlag(flag, program, known);
     }
-    const std::string missing = flags.FirstMissing();
-    if (parsed.error.ends_with(" is required") && !missing.empty())
-      return Misplaced(missing, flags.Completed(given, parsed.extra), program);
+    Message missing = flags.FirstMissing();
+    if (parsed.missing && !missing.empty())
+      return Misplaced(std::move(missing), flags.Completed(given, parsed.extra), program);
     const std::string help = fmt::format("{} --help", program);
-    return InvalidArgument(WithShortSpellings(parsed.error))
-        .Hint(parsed.nearest.empty() ? help
-                                     : fmt::format("did you mean {}?  ({})", parsed.nearest, help));
+    return InvalidArgument(parsed.error)
+        .Hint(parsed.nearest.empty() ? Message(help)
+                                     : "did you mean {}?  ({})"_t(parsed.nearest, help));
   }
   for (const std::string& extra : parsed.extra) {
     if (extra.size() > 1 && extra[0] == '-') return UnknownFlag(extra, program, known);
-    return Misplaced(fmt::format("{}: unexpected argument {}", program, Excerpt(extra)),
+    return Misplaced("{}: unexpected argument {}"_t(program, Excerpt(extra)),
                      flags.Completed(given, parsed.extra), program);
   }
   return verb.Run(console);

@@ -22,8 +22,8 @@ class Verb {
  public:
   virtual ~Verb() = default;
   virtual std::string_view name() const = 0;
-  virtual std::string_view summary() const = 0;  // one line, for the list of verbs
-  virtual void AddFlags(Flags& flags) = 0;       // pointers to members: the verb outlives `flags`
+  virtual Message summary() const = 0;      // one line, for the list of verbs
+  virtual void AddFlags(Flags& flags) = 0;  // pointers to members: the verb outlives `flags`
   // Whether the verb runs a command: the words from the first one that is not a flag are then not
   // parsed, but given to SetCommand.
   virtual bool TakesCommand() const { return false; }

@@ -23,15 +23,17 @@ namespace {
 constexpr uint64_t kSmall = uint64_t{32} << 20;  // bytes of one side's dump.json
 
 // A list of at most twelve numbers: "0, 1, 2, ... and 61 more".
-std::string Listed(const std::set<int>& numbers) {
-  std::string text;
-  size_t shown = 0;
-  for (int n : numbers) {
-    if (shown == 12) return text + fmt::format(" and {} more", numbers.size() - shown);
-    const std::string name = n < 0 ? "one without a number" : fmt::format("{}", n);
-    text += (shown++ == 0 ? "" : ", ") + name;
+Message Listed(const std::set<int>& numbers) {
+  constexpr size_t kShown = 12;
+  std::vector<Message> shown;
+  for (const int n : numbers) {
+    if (shown.size() == kShown) break;
+    shown.push_back(n < 0 ? "one without a number"_t : Message(std::to_string(n)));
   }
-  return text.empty() ? "none" : text;
+  if (shown.empty()) return "none"_t;
+  Message text = Message::Joined(std::move(shown), ", ");
+  if (numbers.size() <= kShown) return text;
+  return "{} and {} more"_t(std::move(text), numbers.size() - kShown);
 }
 
 struct Side {
@@ -48,14 +50,14 @@ bool SamePath(const std::string& a, const std::string& b) {
 }
 
 Result<Side> FindSide(const std::string& named, std::string_view flag) {
-  if (named.empty()) return InvalidArgument(fmt::format("{} is empty", flag)).Hint("name a folder");
+  if (named.empty()) return InvalidArgument("{} is empty"_t(flag)).Hint("name a folder"_t);
   const std::string path = dump::ExistingTag(named);
   Side side{.path = path, .flag = flag};
-  const std::string hint = fmt::format(
-      "{} takes a folder that the run wrote below its dump_path, for example {} runs/a/step0", flag,
-      flag);
+  const Message hint =
+      "{} takes a folder that the run wrote below its dump_path, for example {} runs/a/step0"_t(
+          flag, flag);
   if (!Exists(path)) {
-    return NotFound(path).Expected("a dump.json, a rank folder or a step folder").Hint(hint);
+    return NotFound(path).Expected("a dump.json, a rank folder or a step folder"_t).Hint(hint);
   }
   if (!IsDirectory(path)) {
     side.names_step = side.names_dump = true;
@@ -66,11 +68,11 @@ Result<Side> FindSide(const std::string& named, std::string_view flag) {
   if (dumps.empty()) {
     return InvalidArgument()
         .At(path)
-        .Expected("dump.json in it, or in rank folders or step folders in it")
-        .Found("none")
+        .Expected("dump.json in it, or in rank folders or step folders in it"_t)
+        .Found("none"_t)
         .Hint(IsDirectory(JoinPath(path, "pynative"))
-                  ? fmt::format("of a mixed dump, compare one part at a time: {} {}", flag,
-                                JoinPath(path, "pynative"))
+                  ? "of a mixed dump, compare one part at a time: {} {}"_t(
+                        flag, JoinPath(path, "pynative"))
                   : hint);
   }
   if (dumps.size() == 1 &&
@@ -107,19 +109,19 @@ Status Select(const std::optional<std::vector<int64_t>>& wanted, std::string_vie
     (numbers->contains(static_cast<int>(n)) ? kept : missing).insert(static_cast<int>(n));
   }
   if (!missing.empty()) {
-    const std::string text = fmt::format("{} has no {} {}", where, what, Listed(missing));
+    Message text = "{} has no {} {}"_t(where, what, Listed(missing));
     if (!options.common) {
-      return InvalidArgument(fmt::format("{}; it has {}", text, Listed(*numbers)))
-          .Hint("--common compares what both sides have");
+      return InvalidArgument("{}; it has {}"_t(std::move(text), Listed(*numbers)))
+          .Hint("--common compares what both sides have"_t);
     }
-    out->left_out.push_back(text);
+    out->left_out.push_back(std::move(text));
   }
   *numbers = std::move(kept);
   return Status::Ok();
 }
 
 // Keeps the numbers that both sides have. A number of one side only is an error, or is left out.
-Status Agree(std::string_view what, const Side& target, const Side& golden, std::string_view where,
+Status Agree(std::string_view what, const Side& target, const Side& golden, const Message& where,
              const PairOptions& options, std::set<int>* a, std::set<int>* b, PairedDumps* out) {
   if (*a == *b) return Status::Ok();
   std::set<int> common;
@@ -130,33 +132,31 @@ Status Agree(std::string_view what, const Side& target, const Side& golden, std:
     // A rank of another layout holds another part of each value: two rank folders of such runs would
     // make right calls look wrong.
     const bool other_layout = n != m && what == "rank";
-    return InvalidArgument(
-               fmt::format(
-                   "{}the {}s differ: {} has {}, {} has {}; {}s are paired by number{}", where,
-                   what, target.path, Listed(*a), golden.path, Listed(*b), what,
-                   other_layout
-                       ? fmt::format(", and runs on {} and on {} ranks compute different values", n,
-                                     m)
-                       : ""))
+    Message why = "the {}s differ: {} has {}, {} has {}; {}s are paired by number"_t(
+        what, target.path, Listed(*a), golden.path, Listed(*b), what);
+    if (other_layout) {
+      why = "{}, and runs on {} and on {} ranks compute different values"_t(std::move(why), n, m);
+    }
+    return InvalidArgument(Message::Joined({where, std::move(why)}, ": "))
         .Hint(
             other_layout
                 ? (common.empty()
-                       ? "record both runs on the same number of ranks"
+                       ? "record both runs on the same number of ranks"_t
                        : "record both runs on the same number of ranks; if they had that, and one "
-                         "recorded only some, --common compares the ranks that both have")
+                         "recorded only some, --common compares the ranks that both have"_t)
             : common.empty()
-                ? fmt::format("pass two {} folders to compare these two, whatever their numbers",
-                              what)
-                : fmt::format("--common compares the {}s that both have; two {} folders are "
-                              "compared whatever their numbers",
-                              what, what));
+                ? "pass two {} folders to compare these two, whatever their numbers"_t(what)
+                : "--common compares the {}s that both have; two {} folders are "
+                  "compared whatever their numbers"_t(what, what));
   }
   const auto leave_out = [&](const Side& side, const std::set<int>& numbers) {
     std::set<int> rest;
     std::set_difference(numbers.begin(), numbers.end(), common.begin(), common.end(),
                         std::inserter(rest, rest.end()));
     if (!rest.empty()) {
-      out->left_out.push_back(fmt::format("{}{} {} of {}", where, what, Listed(rest), side.path));
+      const Message of_side = what == "step" ? "step {} of {}"_t(Listed(rest), side.path)
+                                             : "rank {} of {}"_t(Listed(rest), side.path);
+      out->left_out.push_back(Message::Joined({where, of_side}, ": "));
     }
   };
   leave_out(target, *a), leave_out(golden, *b);
@@ -183,14 +183,14 @@ class Pairing {
     if (same_step) {
       MSPROBE_RETURN_IF_ERROR(PairStep(-1, *a.begin(), *b.begin()));
     } else {
-      MSPROBE_RETURN_IF_ERROR(Agree("step", target_, golden_, "", options_, &a, &b, &out_));
+      MSPROBE_RETURN_IF_ERROR(Agree("step", target_, golden_, {}, options_, &a, &b, &out_));
       for (const int step : a)
         MSPROBE_RETURN_IF_ERROR(PairStep(a.size() > 1 ? step : -1, step, step));
     }
     if (out_.pairs.empty()) {
-      return InvalidArgument(fmt::format("{} and {} have no step and rank in common", target_.path,
-                                         golden_.path))
-          .Hint("pass two rank folders to compare these two, whatever their numbers");
+      return InvalidArgument(
+                 "{} and {} have no step and rank in common"_t(target_.path, golden_.path))
+          .Hint("pass two rank folders to compare these two, whatever their numbers"_t);
     }
     return std::move(out_);
   }
@@ -211,9 +211,9 @@ class Pairing {
          {std::tuple(&target_, &a, &ranks), std::tuple(&golden_, &b, &golden_ranks)}) {
       if (found->size() != dumps->size()) {
         return InvalidArgument(
-                   fmt::format("{} holds several dumps of one rank, or dumps without a rank number",
-                               side->path))
-            .Hint("pass the folder of one of them");
+                   "{} holds several dumps of one rank, or dumps without a rank number"_t(
+                       side->path))
+            .Hint("pass the folder of one of them"_t);
       }
       MSPROBE_RETURN_IF_ERROR(Select(options_.ranks, "rank", side->path, options_, found, &out_));
     }
@@ -229,7 +229,7 @@ class Pairing {
       for (size_t i = 0; i < a.size(); ++i) Add(step, a[i].rank, a[i], b[i]);
       return Status::Ok();
     }
-    const std::string where = step >= 0 ? fmt::format("step {}: ", step) : "";
+    const Message where = step >= 0 ? "step {}"_t(step) : Message();
     MSPROBE_RETURN_IF_ERROR(
         Agree("rank", target_, golden_, where, options_, &ranks, &golden_ranks, &out_));
     const auto of = [](const std::vector<dump::DumpLocation>& dumps,

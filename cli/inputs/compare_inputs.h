@@ -31,8 +31,8 @@ struct DumpPair {
 };
 
 struct PairedDumps {
-  std::vector<DumpPair> pairs;        // by step, then by rank
-  std::vector<std::string> left_out;  // sentences on the steps and ranks that only one side has
+  std::vector<DumpPair> pairs;    // by step, then by rank
+  std::vector<Message> left_out;  // sentences on the steps and ranks that only one side has
 };
 
 struct PairOptions {

@@ -20,12 +20,12 @@ namespace msprobe::cli {
 class DumpFlags {
  public:
   void Add(Flags& flags) {
-    flags.Text("--target-data", &target_, "the folder with the target's tensor files")
+    flags.Text("--target-data", &target_, "the folder with the target's tensor files"_t)
         .TypeName("FOLDER");
-    flags.Text("--golden-data", &golden_, "the folder with the golden's tensor files")
+    flags.Text("--golden-data", &golden_, "the folder with the golden's tensor files"_t)
         .TypeName("FOLDER");
     flags.Switch("--no-tensor-files", &no_files_,
-                 "do not read tensor files: compare statistics or checksums");
+                 "do not read tensor files: compare statistics or checksums"_t);
   }
   bool given() const { return !target_.empty() || !golden_.empty(); }
   bool no_files() const { return no_files_; }

@@ -22,7 +22,7 @@ struct Words {
     const size_t equals = all[at].find('=');
     if (equals != std::string::npos) return all[at].substr(equals + 1);
     if (at + 1 == all.size() || all[at + 1].starts_with("-")) {
-      return InvalidArgument(fmt::format("{} needs a value", all[at])).Hint(kHint);
+      return InvalidArgument("{} needs a value"_t(all[at])).Hint(kHint);
     }
     return all[++at];
   }
@@ -48,8 +48,8 @@ Result<std::vector<std::string>> TranslateCompare(const std::vector<std::string>
     return flags;
   }
   if (input_path.empty()) {
-    return InvalidArgument("-i compare.json is missing: with -f, compare takes its paths from it")
-        .Hint("-i compare.json, or without -f: msprobe compare TARGET GOLDEN");
+    return InvalidArgument("-i compare.json is missing: with -f, compare takes its paths from it"_t)
+        .Hint("-i compare.json, or without -f: msprobe compare TARGET GOLDEN"_t);
   }
   MSPROBE_ASSIGN_OR_RETURN(const compare::CompareInput input,
                            compare::ReadCompareInput(input_path));
@@ -163,7 +163,7 @@ Result<std::vector<std::string>> TranslateArguments(const std::vector<std::strin
   if (words.size() < 3) return std::vector<std::string>{"--help"};
   if (words[1] != "pytorch" && words[1] != "mindspore") {
     return InvalidArgument()
-        .Expected(fmt::format("pytorch or mindspore after {}", words[0]))
+        .Expected("pytorch or mindspore after {}"_t(words[0]))
         .Found(Excerpt(words[1]))
         .Hint(kHint);
   }

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "cli/command_line/time_stamp.h"
 #include "engine/base/file.h"
@@ -13,27 +14,30 @@
 namespace msprobe::cli {
 namespace {
 
-Flag OptionalFile(Flags& flags, const char* name, std::string* value, const char* help) {
-  return flags.Text(name, value, help).Values(0, 1).TypeName("[FILE]");
+Flag OptionalFile(Flags& flags, const char* name, std::string* value, Message help) {
+  return flags.Text(name, value, std::move(help)).Values(0, 1).TypeName("[FILE]");
 }
 
 }  // namespace
 
 void MappingFlags::Add(Flags& flags) {
   AddForParameters(flags);
-  api_flag_ = OptionalFile(flags, "--api_mapping", &api_, "names of API calls and their arguments");
+  api_flag_ =
+      OptionalFile(flags, "--api_mapping", &api_, "names of API calls and their arguments"_t);
   layer_flag_ = OptionalFile(
       flags, "--layer_mapping", &layer_,
-      "names of layers, by class; saves the resulting pairs as data_mapping_TIME.yaml");
+      "names of layers, by class; saves the resulting pairs as data_mapping_TIME.yaml"_t);
 }
 
 void MappingFlags::AddForParameters(Flags& flags) {
   cell_flag_ =
       OptionalFile(flags, "--cell_mapping", &cell_,
-                   "names of modules that differ on purpose; see docs/howto/pair-names.md");
-  flags.Text("--data_mapping", &data_, "pairs of values, target name: golden name")
+                   "names of modules that differ on purpose; see docs/howto/pair-names.md"_t);
+  flags.Text("--data_mapping", &data_, "pairs of values, target name: golden name"_t)
       .TypeName("FILE");
-  flags.Texts("--rename", &renames_, "s/from/to/ on the target's names; may be given several times")
+  flags
+      .Texts("--rename", &renames_,
+             "s/from/to/ on the target's names; may be given several times"_t)
       .TypeName("EXPRESSION")
       .Values(1, 1)
       .Repeatable()

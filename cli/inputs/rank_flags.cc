@@ -16,8 +16,8 @@ Result<std::optional<std::vector<int64_t>>> Numbers(std::string_view flag,
   std::vector<int64_t> numbers;
   for (const std::string_view part : Split(text, ',')) {
     if (!dump::AppendNumberRange(part, &numbers)) {
-      return InvalidArgument(fmt::format("{} {}", flag, Excerpt(text)))
-          .Expected("numbers and ranges such as 0,2-5")
+      return InvalidArgument("{} {}"_t(flag, Excerpt(text)))
+          .Expected("numbers and ranges such as 0,2-5"_t)
           .Found(Excerpt(part));
     }
   }
@@ -29,12 +29,12 @@ Result<std::optional<std::vector<int64_t>>> Numbers(std::string_view flag,
 }  // namespace
 
 void RankFlags::Add(Flags& flags) {
-  flags.Text("--rank", &ranks, "compare only these ranks: 0,2-5").TypeName("NUMBERS").Common();
-  flags.Text("--step", &steps, "compare only these steps: 0,10-19").TypeName("NUMBERS").Common();
+  flags.Text("--rank", &ranks, "compare only these ranks: 0,2-5"_t).TypeName("NUMBERS").Common();
+  flags.Text("--step", &steps, "compare only these steps: 0,10-19"_t).TypeName("NUMBERS").Common();
   flags.Switch("--common", &common,
-               "compare the ranks and steps that both sides have, and leave out the others");
+               "compare the ranks and steps that both sides have, and leave out the others"_t);
   flags.Switch("--rank-order", &by_order,
-               "pair ranks by order if the sides have no rank number in common (process ids)");
+               "pair ranks by order if the sides have no rank number in common (process ids)"_t);
 }
 
 Result<PairOptions> RankFlags::Options() const {

@@ -10,7 +10,6 @@
 #include "cli/command_line/time_stamp.h"
 #include "cli/outputs/diff_analyze.h"
 #include "engine/base/file.h"
-#include "engine/base/language.h"
 #include "engine/base/memory_size.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/compare_checkpoints.h"
@@ -84,11 +83,11 @@ void CompareOutput::PairIsAt(size_t index, double part) {
 }
 
 void CompareOutput::ShowPairs() {
-  console_.ProgressOf(fmt::format("{} of {} pairs compared", done_, kept_.size()),
+  console_.ProgressOf("{} of {} pairs compared"_t(done_, kept_.size()),
                       static_cast<uint64_t>(all_done_), static_cast<uint64_t>(all_weights_));
 }
 
-void CompareOutput::Progress(size_t index, Phase phase, std::string_view label, uint64_t done,
+void CompareOutput::Progress(size_t index, Phase phase, const Message& label, uint64_t done,
                              uint64_t all) {
   if (kept_.size() == 1) return console_.ProgressOf(label, done, all);
   // Of tensors, comparing takes most of the time; other pairs are short.
@@ -228,7 +227,7 @@ Status CompareOutput::WriteTable(size_t index, const compare::TableFormat& table
                   RankText(pair), time_, options_.xlsx ? "xlsx" : "csv");
   const std::string path =
       options_.table_file.empty() ? JoinPath(FolderOf(pair), made) : options_.table_file;
-  const std::string label = "writing " + BaseName(path);
+  const Message label = "writing {}"_t(BaseName(path));
   MSPROBE_RETURN_IF_ERROR(MakeRoomFor(path, options_.table_file.empty()));
   const auto progress = [&](size_t done, size_t all) {
     Progress(index, Phase::kWriting, label, done, all);
@@ -261,9 +260,9 @@ void LogRows(const compare::Comparison& c, Console& console) {
     text += " | ";
     text += compare::VerdictName(c.measures[i].verdict);
     text += '\n';
-    if (text.size() > (1u << 16)) console.Warn(text), text.clear();
+    if (text.size() > (1u << 16)) console.WriteError(text), text.clear();
   }
-  console.Warn(text);
+  console.WriteError(text);
 }
 
 Status CompareOutput::WriteFile(const std::string& folder, const std::string& name,
@@ -290,19 +289,26 @@ Status CompareOutput::WriteAnalyses() {
   return Status::Ok();
 }
 
+std::vector<std::string> CompareOutput::LeftOut() const {
+  std::vector<std::string> sentences;
+  for (const Message& what : paired_.left_out) sentences.push_back(what.English());
+  return sentences;
+}
+
 // "written: out/compare_result_rank0_TIME.csv and 63 more tables"
 std::string CompareOutput::Written() const {
-  std::string text, table;
-  const auto add = [&](const std::string& what) { text += Translated("written: " + what) + '\n'; };
+  std::string text;
+  const auto add = [&](const Message& line) { text += MakePrintable(line.Shown()) + '\n'; };
   size_t tables = 0;
+  std::string table;
   for (const compare::RankResult& result : results_) {
-    if (!result.table.empty() && tables++ == 0) table = MakePrintable(result.table);
+    if (!result.table.empty() && tables++ == 0) table = result.table;
   }
-  if (tables > 1) table += fmt::format(" and {} more like it", tables - 1);
-  if (tables > 0) add(table);
+  if (tables > 1) add("written: {}"_t("{} and {} more like it"_t(table, tables - 1)));
+  if (tables == 1) add("written: {}"_t(table));
   constexpr size_t kShown = 4;
-  for (size_t i = 0; i < std::min(kShown, files_.size()); ++i) add(MakePrintable(files_[i]));
-  if (files_.size() > kShown) add(fmt::format("{} more files", files_.size() - kShown));
+  for (size_t i = 0; i < std::min(kShown, files_.size()); ++i) add("written: {}"_t(files_[i]));
+  if (files_.size() > kShown) add("written: {}"_t("{} more files"_t(files_.size() - kShown)));
   return text;
 }
 
@@ -310,21 +316,21 @@ void CompareOutput::PrintReport() {
   std::string written = Written();
   if (!written.empty()) written.insert(0, "\n");
   for (const compare::RankResult& r : results_) {
-    const std::string compiled = compare::DescribeCompiledRuns(r.target, r.golden);
+    const Message compiled(compare::DescribeCompiledRuns(r.target, r.golden));
     if (compiled.empty()) continue;
-    console_.Write(MakePrintable(Translated(compiled)) + "\n\n");
+    console_.Tell(compiled);
+    console_.Write("\n");
     break;
   }
   if (results_.size() == 1) {
     std::string left_out;
-    for (const std::string& what : paired_.left_out) {
-      left_out += Translated("not compared: " + MakePrintable(what)) + "\n";
+    for (const Message& what : paired_.left_out) {
+      left_out += MakePrintable("not compared: {}"_t(what).Shown()) + "\n";
     }
     return console_.Write(kept_[0].report + left_out + written);
   }
   const auto lines = static_cast<int>(std::count(written.begin(), written.end(), '\n'));
-  console_.Write(compare::RanksReport(results_,
-                                      {options_.target, options_.golden, paired_.left_out},
+  console_.Write(compare::RanksReport(results_, {options_.target, options_.golden, LeftOut()},
                                       {.width = console_.width(),
                                        .lines = console_.height() - 1 - lines,
                                        .colors = console_.colors(),
@@ -406,14 +412,13 @@ Status CompareOutput::WriteGraph() {
   return Status::Ok();
 }
 
-std::string LargeGraphWarning(const std::string& path) {
+Message LargeGraphWarning(const std::string& path) {
   std::error_code error;
   const uint64_t size = std::filesystem::file_size(path, error);
-  if (error || size <= exports::kLargeVisDb) return "";
-  return fmt::format(
-      "{} has {}: the pages of TensorBoard become slow with more than {}; fewer ranks or steps "
-      "(--rank, --step) make a smaller file\n",
-      path, MemorySizeText(size), MemorySizeText(exports::kLargeVisDb));
+  if (error || size <= exports::kLargeVisDb) return {};
+  return "{} has {}: the pages of TensorBoard become slow with more than {}; fewer ranks or steps "
+         "(--rank, --step) make a smaller file"_t(path, MemorySizeText(size),
+                                                  MemorySizeText(exports::kLargeVisDb));
 }
 
 Status CompareOutput::WriteFilesOnAllPairs() {
@@ -434,8 +439,8 @@ Status CompareOutput::WriteFilesOnAllPairs() {
   if (!options_.reports.html.empty()) {
     for (Kept& kept : kept_) parts.push_back(std::move(kept.page));
   }
-  return options_.reports.Write(results_, {options_.target, options_.golden, paired_.left_out},
-                                parts, trends_.get(), &files_);
+  return options_.reports.Write(results_, {options_.target, options_.golden, LeftOut()}, parts,
+                                trends_.get(), &files_);
 }
 
 Status CompareOutput::Finish() {
@@ -460,13 +465,14 @@ Status CompareOutput::Finish() {
   for (const compare::RankResult& r : results_) {
     if (!r.failed.ok()) console_.Error(r.failed);
     for (const compare::FailHit& hit : r.hits) {
-      const std::string rank = r.rank < 0 ? "" : fmt::format("rank {}: ", r.rank);
-      console_.Warn(fmt::format("fail-on: {}{}\n", rank, MakePrintable(compare::DescribeHit(hit))));
+      const Message rank = r.rank < 0 ? Message() : "rank {}"_t(r.rank);
+      const Message said = Message::Joined({rank, Message(compare::DescribeHit(hit))}, ": ");
+      console_.Warn("fail-on: {}"_t(said));
     }
   }
   if (unwritten.ok()) return unwritten;
   return std::move(unwritten).Hint(
-      "what is printed is complete; -o names another folder for the files");
+      "what is printed is complete; -o names another folder for the files"_t);
 }
 
 bool CompareOutput::agrees() const { return compare::Agrees(compare::VerdictOver(results_)); }
@@ -491,8 +497,8 @@ bool CompareOutput::HasResult() const {
 Status CompareOutput::CheckSomethingWasJudged() const {
   if (options_.allow_nothing || HasResult()) return Status::Ok();
   if (results_.size() == 1) return results_[0].judged;
-  return InvalidArgument(fmt::format("none of {} pairs of dumps could be judged; the first: {}",
-                                     results_.size(), results_[0].judged.message()))
+  return InvalidArgument("none of {} pairs of dumps could be judged; the first: {}"_t(
+                             results_.size(), results_[0].judged.AsMessage()))
       .Hint(results_[0].judged.HintAsMessage());
 }
 

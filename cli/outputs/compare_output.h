@@ -79,7 +79,7 @@ class CompareOutput {
   enum class Phase { kReading, kComparing, kWriting };
   // `label` says what is done, `done` of `all` how far this phase of the pair is. Thread-safe. With
   // several pairs, the line is about all of them.
-  void Progress(size_t index, Phase phase, std::string_view label, uint64_t done, uint64_t all);
+  void Progress(size_t index, Phase phase, const Message& label, uint64_t done, uint64_t all);
 
  private:
   struct Kept {
@@ -114,6 +114,7 @@ class CompareOutput {
                       const compare::TableFormat& table);
   std::string FolderOf(const DumpPair& pair) const;
   std::string Written() const;
+  std::vector<std::string> LeftOut() const;  // for the reports of the engine
   Status WriteExports();
   Status AddToGraph(const DumpPair& pair, const compare::Comparison& comparison);
   Status WriteGraph();
@@ -137,7 +138,7 @@ class CompareOutput {
 // Prints the verdict of each row on standard error.
 void LogRows(const compare::Comparison& comparison, Console& console);
 
-// A sentence, with its end of line, when the file is larger than TensorBoard's plugin opens quickly.
-std::string LargeGraphWarning(const std::string& path);
+// A sentence when the file is larger than TensorBoard's plugin opens quickly; else no text.
+Message LargeGraphWarning(const std::string& path);
 
 }  // namespace msprobe::cli

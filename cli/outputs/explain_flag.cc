@@ -29,7 +29,7 @@ void ExplainFlag::Add(Flags& flags) {
       .Text(
           "--explain", &call_,
           "also show how the error came from the first divergence to this call: a name, a part of "
-          "one, model.py:41, or loss")
+          "one, model.py:41, or loss"_t)
       .TypeName("CALL");
 }
 
@@ -57,24 +57,26 @@ Status ExplainFlag::Print(Console& out) {
   }
   if (best == found_.end()) return found_.begin()->second.status;
   const isolation::ErrorChain& chain = best->second.chain;
-  out.Print("\nTHE WAY TO {}\n", MakePrintable(best->second.name));
+  out.Write("\n");
+  out.Tell("THE WAY TO {}"_t(best->second.name));
   const auto width = static_cast<size_t>(std::max(out.width(), 60)) - 6;
   const size_t half = kMostHops / 2;
   const size_t count = chain.hops.size();
   for (size_t i = 0; i < count; ++i) {
-    if (count > kMostHops && i == half) out.Tell("  ...  {} calls more\n", count - kMostHops);
+    if (count > kMostHops && i == half)
+      out.Tell("  {}"_t("...  {} calls more"_t(count - kMostHops)));
     if (count > kMostHops && i >= half && i < count - half) continue;
     const isolation::ErrorHop& hop = chain.hops[i];
-    const std::string by = i == 0             ? ""
-                           : hop.from.empty() ? "  (saved by its forward call)"
-                                              : fmt::format("  (by {})", hop.from);
+    const Message by = i == 0             ? Message()
+                       : hop.from.empty() ? "  ({})"_t("saved by its forward call"_t)
+                                          : "  ({})"_t("by {}"_t(hop.from));
     out.Print("  {:>3}  {}{}\n", i + 1, CutPlace(MakePrintable(hop.name), width),
-              MakePrintable(by));
+              MakePrintable(by.Shown()));
     if (!hop.source_line.empty())
       out.Print("       {}\n", ShortSource(MakePrintable(hop.source_line), width));
-    if (!hop.error.empty()) out.Print("       {}\n", MakePrintable(hop.error));
+    if (!hop.error.empty()) out.Tell("       {}"_t(Message(hop.error)));
   }
-  if (!chain.note.empty()) out.Tell("  note {}\n", MakePrintable(chain.note));
+  if (!chain.note.empty()) out.Tell("  {}"_t("note {}"_t(Message(chain.note))));
   return Status::Ok();
 }
 

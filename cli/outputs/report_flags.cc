@@ -7,32 +7,34 @@
 namespace msprobe::cli {
 
 void ReportFlags::AddFiles(Flags& flags) {
-  flags.Text("--junit", &junit, "also write JUnit XML to this file, with a test for each operation")
+  flags
+      .Text("--junit", &junit,
+            "also write JUnit XML to this file, with a test for each operation"_t)
       .TypeName("FILE");
   flags
       .Text("--markdown", &markdown,
-            "also write a summary in Markdown to this file, as for the page of a CI job")
+            "also write a summary in Markdown to this file, as for the page of a CI job"_t)
       .TypeName("FILE");
   flags
       .Text("--html", &html,
             "also write a page to this file: the finding, and all calls to walk through; a browser "
-            "opens it, without a network")
+            "opens it, without a network"_t)
       .TypeName("FILE")
       .Common();
   flags
       .Text("--perfetto", &perfetto,
             "also write a trace to this file: calls, modules, verdicts and the error as tracks of "
-            "ui.perfetto.dev")
+            "ui.perfetto.dev"_t)
       .TypeName("FILE");
   flags
       .Text("--model-explorer", &model_explorer,
             "also write the calls as a graph to this file, for Google's Model Explorer; its name "
-            "should end in .json")
+            "should end in .json"_t)
       .TypeName("FILE");
   flags
       .Text("--vis-db", &vis_db,
             "also write the modules and calls as a graph to this file, for the plugin "
-            "tb_graph_ascend of TensorBoard; its name should end in .vis.db")
+            "tb_graph_ascend of TensorBoard; its name should end in .vis.db"_t)
       .TypeName("FILE");
 }
 
@@ -48,7 +50,7 @@ void ReportFlags::AddLimits(Flags& flags) {
   flags
       .Texts("--fail-on", &fail_on,
              "exit with 1 if a value is error, warning, unmatched, unknown, differs, noise, "
-             "or exceeds a limit such as MaxRelativeErr>0.01; separate several by commas")
+             "or exceeds a limit such as MaxRelativeErr>0.01; separate several by commas"_t)
       .TypeName("CONDITION")
       .OneValueEach();
 }

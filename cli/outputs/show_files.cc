@@ -30,11 +30,12 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
   int64_t rows = 0, matching = 0;
   const auto end_sheet = [&] {
     if (!any) return;
-    out.Tell("{}{} rows", rows > 0 ? "\n" : "", rows);
+    std::vector<Message> parts = {"{} rows"_t(rows)};
     if (!options.filter.empty())
-      out.Tell(", {} of them with {}", matching, Excerpt(options.filter));
-    if (matching > limit) out.Tell(", {} shown; --limit 0 shows all", limit);
-    out.Write("\n");
+      parts.push_back("{} of them with {}"_t(matching, Excerpt(options.filter)));
+    if (matching > limit) parts.push_back("{} shown; --limit 0 shows all"_t(limit));
+    if (rows > 0) out.Write("\n");
+    out.Tell(Message::Joined(std::move(parts), ", "));
   };
   const Status status = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
     if (!any || line.sheet != sheet) {
@@ -44,8 +45,8 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
       sheet = line.sheet;
       header.assign(line.cells.begin(), line.cells.end());
       rows = matching = 0;
-      out.Tell("{}{}  {} columns\n", MakePrintable(path),
-               sheet.empty() ? "" : fmt::format(", sheet {}", MakePrintable(sheet)), header.size());
+      out.Tell(sheet.empty() ? "{}  {} columns"_t(path, header.size())
+                             : "{}, sheet {}  {} columns"_t(path, sheet, header.size()));
       return true;
     }
     ++rows;
@@ -56,7 +57,8 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
     int width = 0;
     for (const std::string& name : header)
       width = std::max(width, DisplayWidth(MakePrintable(name)));
-    out.Tell("\nrow {}\n", line.number);
+    out.Write("\n");
+    out.Tell("row {}"_t(line.number));
     for (size_t i = 0; i < line.cells.size(); ++i) {
       if (line.cells[i].empty()) continue;
       out.Print("  {:<{}}  {}\n", i < header.size() ? MakePrintable(header[i]) : "", width,
@@ -100,7 +102,7 @@ class SideFile {
       out_.Write("\n");
       for (const std::string& line : lines_) out_.Print("  {}\n", MakePrintable(line));
     }
-    if (matching > shown) out_.Tell("and {} more; --limit 0 shows all\n", matching - shown);
+    if (matching > shown) out_.Tell("and {} more; --limit 0 shows all"_t(matching - shown));
     return json_.failed() ? json_.Error(path_) : Status::Ok();
   }
 
@@ -131,8 +133,7 @@ class SideFile {
 Status ShowCoverage(const std::string& path, Console& out) {
   MSPROBE_ASSIGN_OR_RETURN(const dump::Coverage coverage, dump::ReadCoverage(path));
   out.Print("{}\n", MakePrintable(path));
-  for (const std::string& line : dump::CoverageLines(coverage, 1000))
-    out.Tell("{}\n", MakePrintable(line));
+  for (const auto& line : dump::CoverageLines(coverage, 1000)) out.Tell(line);
   return Status::Ok();
 }
 
@@ -166,7 +167,7 @@ bool IsWorkbook(std::string_view bytes, const std::string& path) {
 Result<bool> ShowFolder(const std::string& path, Console& out) {
   const Result<std::vector<dump::DumpLocation>> found = dump::FindDumps(path);
   if (!found.ok() || found->size() < 2) return false;
-  out.Tell("{}  {} dumps\n", MakePrintable(path), found->size());
+  out.Tell("{}  {} dumps"_t(path, found->size()));
   for (const dump::DumpLocation& dump : *found) {
     const std::string step = dump.step >= 0 ? fmt::format("step {}", dump.step) : "";
     const std::string rank = dump.rank >= 0 ? fmt::format("rank {}", dump.rank) : "";

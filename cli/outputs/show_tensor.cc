@@ -70,21 +70,22 @@ void PrintExtremes(const TensorView& view, Console& out) {
     if (low < 0 || x < lowest) low = flat, lowest = x;
   });
   if (high >= 0) {
-    out.Tell("  largest  {} at {}\n  smallest {} at {}\n", highest, Place(view, high), lowest,
-             Place(view, low));
+    out.Tell("  {}"_t("largest  {} at {}"_t(highest, Place(view, high))));
+    out.Tell("  {}"_t("smallest {} at {}"_t(lowest, Place(view, low))));
   }
-  if (bad >= 0) out.Tell("  first NaN or infinity at {}\n", Place(view, bad));
+  if (bad >= 0) out.Tell("  {}"_t("first NaN or infinity at {}"_t(Place(view, bad))));
 }
 
 void PrintStatistics(const TensorView& view, Console& out) {
   const kernels::Stats s = kernels::ComputeStats(view, &ThreadPool::Default());
-  out.Tell("  max {}  min {}  mean {}  norm {}\n", s.max, s.min, s.mean, s.norm);
-  out.Tell("  {} elements", s.count);
+  out.Tell("  {}"_t("max {}  min {}  mean {}  norm {}"_t(s.max, s.min, s.mean, s.norm)));
+  std::vector<Message> counts = {"{} elements"_t(s.count)};
   for (const auto& [label, n] :
        {std::pair("NaN", s.nan), {"+inf", s.pos_inf}, {"-inf", s.neg_inf}, {"zero", s.zero}}) {
-    if (n > 0) out.Print(", {} {}", n, label);
+    if (n > 0) counts.push_back(fmt::format("{} {}", n, label));
   }
-  out.Tell("; fingerprint {:016x}\n", s.fingerprint);
+  const Message elements = Message::Joined(std::move(counts), ", ");
+  out.Tell("  {}"_t(Message::Joined({elements, "fingerprint {:016x}"_t(s.fingerprint)}, "; ")));
 }
 
 std::string Element(const TensorView& view, const void* p) {
@@ -98,22 +99,21 @@ Status PrintWorst(const TensorView& target, const formats::TensorFile& file, int
                   Console& out) {
   const TensorView golden = file.view();
   if (ShapeText(target.dims()) != ShapeText(golden.dims())) {
-    return InvalidArgument(fmt::format("the shapes differ: {} against {} of the golden",
-                                       ShapeText(target.dims()), ShapeText(golden.dims())));
+    return InvalidArgument("the shapes differ: {} against {} of the golden"_t(
+        ShapeText(target.dims()), ShapeText(golden.dims())));
   }
   if (!HasRealElements(target.dtype) || !HasRealElements(golden.dtype)) {
     return Unsupported(
-        "--golden accepts only real tensors; msprobe compare accepts complex tensors, too");
+        "--golden accepts only real tensors; msprobe compare accepts complex tensors, too"_t);
   }
   MSPROBE_ASSIGN_OR_RETURN(const kernels::Diff d,
                            kernels::ComputeDiff(target, golden, &ThreadPool::Default()));
   out.Tell(
-      "  against the golden: {} of {} elements differ, cosine {}, relative L2 {}, largest "
-      "error {}\n",
-      d.unequal, d.count, d.cosine, d.relative_l2, d.max_abs_error);
+      "  {}"_t("against the golden: {} of {} elements differ, cosine {}, relative L2 {}, largest "
+               "error {}"_t(d.unequal, d.count, d.cosine, d.relative_l2, d.max_abs_error)));
   for (const ElementPair& w : WorstElements(target, golden, most)) {
-    out.Tell("  {}  {}, golden {}, off by {}\n", Place(target, w.flat), w.target, w.golden,
-             w.error);
+    out.Tell("  {}  {}"_t(Place(target, w.flat),
+                          "{}, golden {}, off by {}"_t(w.target, w.golden, w.error)));
   }
   return Status::Ok();
 }
@@ -143,9 +143,8 @@ Status ShowOne(const std::string& path, const Named& named, const ShowTensorOpti
                            : std::find_if(golden.begin(), golden.end(),
                                           [&](const Named& g) { return g.name == named.name; });
     if (found == golden.end()) {
-      return InvalidArgument(
-                 fmt::format("{} has no tensor {}", options.golden, Excerpt(named.name)))
-          .Hint("--filter NAME chooses one");
+      return InvalidArgument("{} has no tensor {}"_t(options.golden, Excerpt(named.name)))
+          .Hint("--filter NAME chooses one"_t);
     }
     return PrintWorst(view, found->tensor, options.LimitOr(kWorst), out);
   }
@@ -155,7 +154,8 @@ Status ShowOne(const std::string& path, const Named& named, const ShowTensorOpti
     ForEachElement(view, [&](int64_t, const void* p) {
       if (shown++ < kFirstElements) text += (shown > 1 ? ", " : "") + Element(flat, p);
     });
-    out.Tell("  first    {}{}\n", text, view.numel() > kFirstElements ? ", ..." : "");
+    if (view.numel() > kFirstElements) text += ", ...";
+    out.Tell("  {}"_t("first    {}"_t(text)));
   }
   return Status::Ok();
 }
@@ -165,24 +165,23 @@ Status ShowOne(const std::string& path, const Named& named, const ShowTensorOpti
 Status ShowTensors(const std::string& path, const ShowTensorOptions& options, Console& out) {
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<Named> all, ReadAll(path, options.filter));
   if (all.empty()) {
-    return InvalidArgument(
-        options.filter.empty()
-            ? fmt::format("{} holds no tensor", path)
-            : fmt::format("no tensor of {} has a name with {}", path, Excerpt(options.filter)));
+    return InvalidArgument(options.filter.empty() ? "{} holds no tensor"_t(path)
+                                                  : "no tensor of {} has a name with {}"_t(
+                                                        path, Excerpt(options.filter)));
   }
   if (all.size() == 1) return ShowOne(path, all[0], options, out);
   if (!options.slice.empty() || !options.golden.empty()) {
-    return InvalidArgument(fmt::format("{} holds {} tensors", path, all.size()))
-        .Hint("--filter NAME chooses one");
+    return InvalidArgument("{} holds {} tensors"_t(path, all.size()))
+        .Hint("--filter NAME chooses one"_t);
   }
-  out.Tell("{}  {} tensors\n", MakePrintable(path), all.size());
+  out.Tell("{}  {} tensors"_t(path, all.size()));
   int width = 8;
   for (const Named& named : all)
     width = std::max(width, std::min(DisplayWidth(MakePrintable(named.name)), 60));
   int64_t shown = 0;
   for (const Named& named : all) {
     if (options.limit > 0 && shown++ == options.limit) {
-      out.Tell("and {} more\n", static_cast<int64_t>(all.size()) - options.limit);
+      out.Tell("and {} more"_t(static_cast<int64_t>(all.size()) - options.limit));
       break;
     }
     const TensorView view = named.tensor.view();

@@ -18,7 +18,7 @@ void WhyFlag::Add(Flags& flags) {
   flags
       .Text("--why", &call_,
             "also show how the values of this call, and those that they were made of, are known to "
-            "be the golden's, or that they are not: a name, a part of one, model.py:41, or loss")
+            "be the golden's, or that they are not: a name, a part of one, model.py:41, or loss"_t)
       .TypeName("CALL");
 }
 
@@ -44,11 +44,9 @@ WhyFlag::Found WhyFlag::ProofOf(const compare::Comparison& c, int32_t pair) {
 void WhyFlag::PrintLine(const compare::ProofLine& line, Console& out) {
   constexpr int kDeepest = 12;  // what is farther away is not indented more
   const std::string indent(static_cast<size_t>(2 + 2 * std::min(line.depth, kDeepest)), ' ');
-  out.Print("{}", indent);
-  out.Tell("{}\n", MakePrintable(line.text));
+  out.Tell("{}{}"_t(indent, Message(line.text)));
   if (!line.exposed) return;
-  out.Print("{}  ", indent);
-  out.Tell("a result of the step is made of it, with nothing right between"_t);
+  out.Tell("{}  {}"_t(indent, "a result of the step is made of it, with nothing right between"_t));
 }
 
 Status WhyFlag::Print(Console& out) {
@@ -61,12 +59,12 @@ Status WhyFlag::Print(Console& out) {
   }
   if (best == found_.end()) return found_.begin()->second.status;
   const Found& found = best->second;
-  out.Tell("\nWHY {}\n", MakePrintable(found.name));
-  if (found.chain.lines.empty())
-    out.Print("  {}\n", "the target has no values of this call"_t.Shown());
+  out.Write("\n");
+  out.Tell("WHY {}"_t(found.name));
+  if (found.chain.lines.empty()) out.Tell("  {}"_t("the target has no values of this call"_t));
   for (const compare::ProofLine& line : found.chain.lines) PrintLine(line, out);
   if (found.chain.more)
-    out.Tell("  ... the first {} values; ask for one of them to see more\n", kMostValues);
+    out.Tell("  {}"_t("... the first {} values; ask for one of them to see more"_t(kMostValues)));
   // What is printed may still help; that a proof is a mistake of this program is not hidden.
   for (const auto& [pair, each] : found_) {
     if (!each.refusal.empty()) return Internal(each.refusal);

@@ -34,22 +34,20 @@ Result<double> Limit(const std::string& text, std::string_view flag) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size() && value >= 0) return value;
-  return InvalidArgument()
-      .Expected(fmt::format("a number of 0 or more after {}", flag))
-      .Found(Excerpt(text));
+  return InvalidArgument().Expected("a number of 0 or more after {}"_t(flag)).Found(Excerpt(text));
 }
 
 class PrintTensor : public Verb {
  public:
   std::string_view name() const override { return "pt"; }
-  std::string_view summary() const override {
-    return "print a tensor: its first elements, shape, dtype, maximum, minimum, mean";
+  Message summary() const override {
+    return "print a tensor: its first elements, shape, dtype, maximum, minimum, mean"_t;
   }
   void AddFlags(Flags& flags) override {
-    flags.Text("-n,--name", &path_, "a .npy or .pt file, or a dump file of CANN")
+    flags.Text("-n,--name", &path_, "a .npy or .pt file, or a dump file of CANN"_t)
         .TypeName("FILE")
         .Required();
-    flags.Switch("-s,--save", &save_, "write all elements to FILE.txt");
+    flags.Switch("-s,--save", &save_, "write all elements to FILE.txt"_t);
   }
   Result<int> Run(Console& out) override {
     MSPROBE_ASSIGN_OR_RETURN(const std::string text, DescribeTensorFile(path_, save_));
@@ -65,16 +63,16 @@ class PrintTensor : public Verb {
 class CompareTensors : public Verb {
  public:
   std::string_view name() const override { return "cn"; }
-  std::string_view summary() const override { return "where two tensors differ"; }
+  Message summary() const override { return "where two tensors differ"_t; }
   void AddFlags(Flags& flags) override {
-    flags.Text("-m,--my_dump_path", &target_, "a .npy or .pt file").TypeName("FILE").Required();
-    flags.Text("-g,--golden_dump_path", &golden_, "the one to compare with")
+    flags.Text("-m,--my_dump_path", &target_, "a .npy or .pt file"_t).TypeName("FILE").Required();
+    flags.Text("-g,--golden_dump_path", &golden_, "the one to compare with"_t)
         .TypeName("FILE")
         .Required();
-    flags.Number("-p,--print", &options_.lines, "lines in each of the two lists").ShowDefault();
-    flags.Text("--atol", &absolute_, "-al: wrong is |a - b| > al + rl |b|").ShowDefault();
-    flags.Text("--rtol", &relative_, "-rl").ShowDefault();
-    flags.Switch("-s,--save", &options_.save, "write both tensors as text, FILE.txt");
+    flags.Number("-p,--print", &options_.lines, "lines in each of the two lists"_t).ShowDefault();
+    flags.Text("--atol", &absolute_, "-al: wrong is |a - b| > al + rl |b|"_t).ShowDefault();
+    flags.Text("--rtol", &relative_, std::string("-rl")).ShowDefault();
+    flags.Switch("-s,--save", &options_.save, "write both tensors as text, FILE.txt"_t);
   }
   Result<int> Run(Console& out) override {
     MSPROBE_ASSIGN_OR_RETURN(options_.absolute, Limit(absolute_, "-al"));
@@ -94,18 +92,17 @@ class CompareTensors : public Verb {
 class PrintLines : public Verb {
  public:
   std::string_view name() const override { return "pk"; }
-  std::string_view summary() const override {
-    return "stacks and statistics of calls in a .pkl of ptdbg_ascend";
+  Message summary() const override {
+    return "stacks and statistics of calls in a .pkl of ptdbg_ascend"_t;
   }
   void AddFlags(Flags& flags) override {
-    flags.Text("-f,--file", &path_, "the .pkl file").TypeName("FILE").Required();
-    flags.Text("-n,--name", &prefix_, "the beginning of the names").Required();
+    flags.Text("-f,--file", &path_, "the .pkl file"_t).TypeName("FILE").Required();
+    flags.Text("-n,--name", &prefix_, "the beginning of the names"_t).Required();
   }
   Result<int> Run(Console& out) override {
     MSPROBE_ASSIGN_OR_RETURN(const dump::PklTrace trace,
                              dump::TracePklFile(dump::ExistingTag(path_), prefix_));
-    for (const std::string& warning : trace.warnings)
-      out.Warn("warning: " + MakePrintable(warning) + "\n");
+    for (const auto& warning : trace.warnings) out.Warn("warning: {}"_t(Message(warning)));
     WriteLines(trace.text, out);
     return kExitOk;
   }
@@ -116,35 +113,34 @@ class PrintLines : public Verb {
 
 // -asc and -cmp_path named a script of CANN, which did the work.
 void AddScriptOfCann(Flags& flags, std::string* script) {
-  flags.Text("--ascend_path", script, "-asc, -cmp_path: not needed any more; CANN is not used");
+  flags.Text("--ascend_path", script, "-asc, -cmp_path: not needed any more; CANN is not used"_t);
 }
 
 void SayScriptIsNotNeeded(const std::string& script, Console& out) {
-  if (!script.empty())
-    out.Warn(fmt::format("{} is not used: dumps are read without CANN\n", MakePrintable(script)));
+  if (!script.empty()) out.Warn("{} is not used: dumps are read without CANN"_t(script));
 }
 
 class CompareFolders : public Verb {
  public:
   std::string_view name() const override { return "vc"; }
-  std::string_view summary() const override {
-    return "compare two folders of operator dumps, tensor by tensor, into a table";
+  Message summary() const override {
+    return "compare two folders of operator dumps, tensor by tensor, into a table"_t;
   }
   void AddFlags(Flags& flags) override {
-    flags.Text("-m,--my_dump_path", &target_, "dumps of CANN, or .npy or .pt files")
+    flags.Text("-m,--my_dump_path", &target_, "dumps of CANN, or .npy or .pt files"_t)
         .TypeName("FOLDER")
         .Required();
-    flags.Text("-g,--golden_dump_path", &golden_, "the ones to compare with")
+    flags.Text("-g,--golden_dump_path", &golden_, "the ones to compare with"_t)
         .TypeName("FOLDER")
         .Required();
-    flags.Text("--output_path", &output_, "-out: the folder for the table")
+    flags.Text("--output_path", &output_, "-out: the folder for the table"_t)
         .TypeName("FOLDER")
         .ShowDefault();
     AddScriptOfCann(flags, &script_);
   }
   Result<int> Run(Console& out) override {
     SayScriptIsNotNeeded(script_, out);
-    out.Progress("comparing {} with {}", target_, golden_);
+    out.Progress("comparing {} with {}"_t(target_, golden_));
     MSPROBE_ASSIGN_OR_RETURN(const ops::BatchComparison both,
                              ops::CompareOperatorFolders(target_, golden_));
     MSPROBE_RETURN_IF_ERROR(MakeDirectories(output_));
@@ -155,14 +151,14 @@ class CompareFolders : public Verb {
     }
     MSPROBE_RETURN_IF_ERROR(ops::WriteBatchTable(both, path));
     if (!both.left_out.empty()) {
-      out.Tell("{} files hold no tensors and are left out: {}{}\n", both.left_out.size(),
-               MakePrintable(both.left_out[0]), both.left_out.size() > 1 ? ", ..." : "");
+      out.Tell("{} files hold no tensors and are left out: {}"_t(
+          both.left_out.size(), both.left_out[0] + (both.left_out.size() > 1 ? ", ..." : "")));
     }
     const auto pairs = static_cast<int64_t>(both.rows.size()) - both.unpaired;
-    out.Tell("{} pairs: {} equal, {} differ, {} not compared; {} tensors without partner\n", pairs,
-             pairs - both.unequal - both.not_compared, both.unequal, both.not_compared,
-             both.unpaired);
-    out.Tell("written: {}\n", MakePrintable(path));
+    out.Tell("{} pairs: {} equal, {} differ, {} not compared; {} tensors without partner"_t(
+        pairs, pairs - both.unequal - both.not_compared, both.unequal, both.not_compared,
+        both.unpaired));
+    out.Tell("written: {}"_t(path));
     const bool same = both.unequal + both.not_compared + both.unpaired == 0;
     return same ? kExitOk : kExitDiffers;
   }
@@ -184,7 +180,7 @@ Result<std::vector<int64_t>> ShapeOf(const std::string& text) {
     int64_t extent = -1;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), extent);
     if (error != std::errc() || end != digits.data() + digits.size() || extent < 0) {
-      return InvalidArgument().Expected("a shape such as 2,3,4,5 after -s").Found(Excerpt(text));
+      return InvalidArgument().Expected("a shape such as 2,3,4,5 after -s"_t).Found(Excerpt(text));
     }
     shape.push_back(extent);
   }
@@ -200,7 +196,7 @@ Result<std::optional<AscendLayout>> LayoutOf(const std::string& text) {
     if (i > 0) names += ", ";
     names += AscendLayoutName(static_cast<AscendLayout>(i));
   }
-  return InvalidArgument().Expected("one of " + names).Found(Excerpt(text));
+  return InvalidArgument().Expected("one of {}"_t(names)).Found(Excerpt(text));
 }
 
 // Where the tensors of a file go: below `output`, as the file lies below the folder that was named.
@@ -221,14 +217,14 @@ Result<int> Convert(const std::string& path, const std::string& output,
   MSPROBE_ASSIGN_OR_RETURN(const ops::OperatorFolder found, ops::ListOperatorFiles(path));
   if (found.files.empty()) {
     return NotFound(path)
-        .Expected("dump files of CANN, or .npy or .pt files")
-        .Found(fmt::format("{} other files", found.others.size()));
+        .Expected("dump files of CANN, or .npy or .pt files"_t)
+        .Found("{} other files"_t(found.others.size()));
   }
   const std::string root = IsDirectory(path) ? path : DirectoryName(path);
   int code = kExitOk;
   size_t done = 0;
   for (const std::string& file : found.files) {
-    out.ProgressOf("converting", done++, found.files.size());
+    out.ProgressOf("converting"_t, done++, found.files.size());
     const std::string source = JoinPath(root, file);
     const std::string below = folder_of(file);
     const std::string folder = below.empty() ? output : JoinPath(output, below);
@@ -240,34 +236,32 @@ Result<int> Convert(const std::string& path, const std::string& output,
       continue;
     }
     out.Print("{}\n", MakePrintable(source));
-    for (const std::string& each : converted->written)
-      out.Tell("  written: {}\n", MakePrintable(each));
-    for (const std::string& problem : converted->problems)
-      out.Warn(fmt::format("not written: {}\n", MakePrintable(problem)));
+    for (const std::string& each : converted->written) out.Tell("  {}"_t("written: {}"_t(each)));
+    for (const auto& problem : converted->problems) out.Warn("not written: {}"_t(Message(problem)));
     if (!converted->problems.empty()) code = kExitError;
   }
-  for (const std::string& other : found.others)
-    out.Warn(fmt::format("{} holds no tensors: left out\n", MakePrintable(other)));
+  for (const std::string& other : found.others) out.Warn("{} holds no tensors: left out"_t(other));
   return code;
 }
 
 class ConvertDump : public Verb {
  public:
   std::string_view name() const override { return "dc"; }
-  std::string_view summary() const override {
+  Message summary() const override {
     return "write the tensors of operator dumps as .npy or .pt, in another layout where -f is "
-           "given";
+           "given"_t;
   }
   void AddFlags(Flags& flags) override {
-    flags.Text("-n,--name", &path_, "a file, or a folder of them").TypeName("PATH").Required();
+    flags.Text("-n,--name", &path_, "a file, or a folder of them"_t).TypeName("PATH").Required();
     flags.Text("-f,--format", &to_,
                "the layout of the results: ND, NCHW, NHWC, HWCN, NC1HWC0, "
-               "FRACTAL_Z, FRACTAL_NZ, NCDHW, NDC1HWC0");
+               "FRACTAL_Z, FRACTAL_NZ, NCDHW, NDC1HWC0"_t);
     flags.Text("-s,--shape", &shape_,
-               "their shape, 2,3,4,5, where the dump does not state it without padding");
-    flags.Text("-l,--layout", &from_, "the layout of a .npy or .pt file, which does not state it");
-    flags.Text("-t,--type", &type_, "npy or pt").OneOf({"npy", "pt"}).ShowDefault();
-    flags.Text("--output_path", &output_, "-out: the folder for the results")
+               "their shape, 2,3,4,5, where the dump does not state it without padding"_t);
+    flags.Text("-l,--layout", &from_,
+               "the layout of a .npy or .pt file, which does not state it"_t);
+    flags.Text("-t,--type", &type_, "npy or pt"_t).OneOf({"npy", "pt"}).ShowDefault();
+    flags.Text("--output_path", &output_, "-out: the folder for the results"_t)
         .TypeName("FOLDER")
         .ShowDefault();
     AddScriptOfCann(flags, &script_);
@@ -281,7 +275,8 @@ class ConvertDump : public Verb {
       MSPROBE_ASSIGN_OR_RETURN(wanted.shape, ShapeOf(shape_));
     }
     if (!wanted.to && (wanted.from || !wanted.shape.empty()))
-      return InvalidArgument("-s and -l need -f, the layout of the results").Hint("-f NCHW");
+      return InvalidArgument("-s and -l need -f, the layout of the results"_t)
+          .Hint(std::string("-f NCHW"));
     return Convert(path_, output_, wanted, SameFolder, out);
   }
 
@@ -293,12 +288,12 @@ class ConvertDump : public Verb {
 class ConvertFolder : public Verb {
  public:
   std::string_view name() const override { return "cad"; }
-  std::string_view summary() const override {
-    return "write all tensors of a folder of operator dumps as .npy, in OPERATOR/TIME/";
+  Message summary() const override {
+    return "write all tensors of a folder of operator dumps as .npy, in OPERATOR/TIME/"_t;
   }
   void AddFlags(Flags& flags) override {
-    flags.Text("-m,--my_dump_path", &path_, "the dumps of CANN").TypeName("FOLDER").Required();
-    flags.Text("--output_path", &output_, "-out: the folder for the results")
+    flags.Text("-m,--my_dump_path", &path_, "the dumps of CANN"_t).TypeName("FOLDER").Required();
+    flags.Text("--output_path", &output_, "-out: the folder for the results"_t)
         .TypeName("FOLDER")
         .ShowDefault();
     AddScriptOfCann(flags, &script_);

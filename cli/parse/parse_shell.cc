@@ -41,11 +41,11 @@ class Lines {
       }
       if (at_end_) return std::optional<std::string>();
       if (buffer_.size() > kLongestLine)
-        return InvalidArgument("a command has at most 1 MiB on its line");
+        return InvalidArgument("a command has at most 1 MiB on its line"_t);
       char bytes[4096];
       const ssize_t n = ::read(descriptor_, bytes, sizeof(bytes));
       if (n < 0 && errno == EINTR) return std::optional<std::string>();
-      if (n < 0) return IoError("standard input", "read", errno);
+      if (n < 0) return IoError("standard input", "read"_t, errno);
       at_end_ = n == 0;
       buffer_.append(bytes, static_cast<size_t>(n));
     }
@@ -79,15 +79,16 @@ bool IsParseCommand(std::string_view word) {
   return false;
 }
 
-std::string ParseCommandsHelp() {
-  std::string text;
-  for (const auto& command : ParseCommands())
-    text += fmt::format("  {:<5} {}\n", command->name(), command->summary());
-  text +=
-      "  run   run a line of the system's shell; only with --allow-run\n"
-      "  help  this list; pt --help says more of pt\n"
-      "  quit  leave\n";
-  return text;
+Message ParseCommandsHelp() {
+  std::vector<Message> lines;
+  const auto add = [&](std::string_view name, Message summary) {
+    lines.push_back("  {:<5} {}"_t(name, std::move(summary)));
+  };
+  for (const auto& command : ParseCommands()) add(command->name(), command->summary());
+  add("run", "run a line of the system's shell; only with --allow-run"_t);
+  add("help", "this list; pt --help says more of pt"_t);
+  add("quit", "leave"_t);
+  return Message::Joined(std::move(lines), "\n");
 }
 
 Result<std::vector<std::string>> SplitShellWords(std::string_view line) {
@@ -117,29 +118,29 @@ Result<std::vector<std::string>> SplitShellWords(std::string_view line) {
   }
   if (quote != '\0') {
     return InvalidArgument()
-        .Expected(fmt::format("a closing {}", quote))
-        .Found("the end of the line: " + Excerpt(line));
+        .Expected("a closing {}"_t(quote))
+        .Found("the end of the line: {}"_t(Excerpt(line)));
   }
   return words;
 }
 
 Result<int> ParseShell::RunLine(std::string_view line, Console& out) const {
   if (!options_.allow_run) {
-    return InvalidArgument("other programs run only where --allow-run was given: " + Excerpt(line))
-        .Hint("help shows the commands; msprobe parse --allow-run");
+    return InvalidArgument(
+               "other programs run only where --allow-run was given: {}"_t(Excerpt(line)))
+        .Hint("help shows the commands; msprobe parse --allow-run"_t);
   }
   MSPROBE_RETURN_IF_ERROR(out.Flush());
   MSPROBE_ASSIGN_OR_RETURN(const int code, RunShellLine(std::string(line)));
   if (code == 0) return kExitOk;
-  out.Warn(code < 0 ? fmt::format("ended by signal {}\n", -code)
-                    : fmt::format("ended with exit code {}\n", code));
+  out.Warn(code < 0 ? "ended by signal {}"_t(-code) : "ended with exit code {}"_t(code));
   return kExitError;
 }
 
 Result<int> ParseShell::Do(const std::vector<std::string>& words, Console& out) const {
   if (words.empty()) return kExitOk;
   if (words[0] == "help") {
-    out.Tell("{}", ParseCommandsHelp());
+    out.Write(ParseCommandsHelp().Shown() + "\n");
     return kExitOk;
   }
   if (words[0] == "run") {
@@ -152,7 +153,7 @@ Result<int> ParseShell::Do(const std::vector<std::string>& words, Console& out) 
     return RunVerb(*command, WithLongFlags({words.begin() + 1, words.end()}), words[0], out);
   }
   return InvalidArgument()
-      .Expected("pt, cn, pk, vc, dc, cad, run, help or quit")
+      .Expected("pt, cn, pk, vc, dc, cad, run, help or quit"_t)
       .Found(Excerpt(words[0]));
 }
 
@@ -180,7 +181,7 @@ bool ParseShell::DoLine(const std::string& line, Console& out, int* code) const 
 
 Result<int> ParseShell::Read(int descriptor, Console& out) {
   const bool person = ::isatty(descriptor) == 1;
-  if (person) out.Write("help shows the commands, quit leaves\n");
+  if (person) out.Tell("help shows the commands, quit leaves"_t);
   int code = kExitOk;
   Lines lines(descriptor);
   while (true) {

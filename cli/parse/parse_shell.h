@@ -39,7 +39,7 @@ class ParseShell {
 bool IsParseCommand(std::string_view word);
 
 // A line of commands for help: "  pt   print a tensor ..." for each.
-std::string ParseCommandsHelp();
+Message ParseCommandsHelp();
 
 // The words of a line as a POSIX shell cuts it: blanks separate, quotes and \ keep. Nothing is
 // expanded. Error: a quote that is not closed.

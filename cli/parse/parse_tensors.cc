@@ -9,7 +9,6 @@
 #include "cli/outputs/tensor_elements.h"
 #include "engine/base/atomic_file.h"
 #include "engine/base/file.h"
-#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
 #include "engine/formats/tensors/tensor_file.h"
@@ -43,8 +42,8 @@ std::string Shape(const TensorView& view) {
 Result<formats::TensorFile> ReadReal(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(formats::TensorFile file, formats::ReadTensorFile(path));
   if (!HasRealElements(file.dtype)) {
-    return Unsupported(fmt::format("{} holds {}", path, DTypeTorchName(file.dtype)))
-        .Hint("msprobe compare accepts complex tensors");
+    return Unsupported("{} holds {}"_t(path, DTypeTorchName(file.dtype)))
+        .Hint("msprobe compare accepts complex tensors"_t);
   }
   return file;
 }
@@ -87,7 +86,7 @@ std::string FirstElements(const TensorView& view) {
     }
   });
   if (!text.empty() && text.back() != '\n') text += '\n';
-  if (view.numel() > kMost) text += fmt::format("... of {} elements\n", view.numel());
+  if (view.numel() > kMost) text += "... of {} elements"_t(view.numel()).Shown() + "\n";
   return text;
 }
 
@@ -133,7 +132,7 @@ Result<std::string> DescribeTensorFile(const std::string& path, bool save) {
   for (const operator_dumps::OperatorValue& value : values) {
     const std::string name = value.suffix.empty() ? path : path + "." + value.suffix;
     if (!value.tensor.problem.empty()) {
-      text += fmt::format("{}: not shown: {}\n", name, value.tensor.problem);
+      text += "{}: not shown: {}"_t(name, Message(value.tensor.problem)).Shown() + "\n";
       continue;
     }
     const TensorView view = value.tensor.elements.view();
@@ -145,7 +144,7 @@ Result<std::string> DescribeTensorFile(const std::string& path, bool save) {
                         Number(s.mean), name);
     if (!save) continue;
     MSPROBE_RETURN_IF_ERROR(SaveText(name + ".txt", value.tensor.elements));
-    text += Translated(fmt::format("written: {}.txt\n", name));
+    text += "written: {}"_t(name + ".txt").Shown() + "\n";
   }
   return text;
 }
@@ -153,12 +152,12 @@ Result<std::string> DescribeTensorFile(const std::string& path, bool save) {
 Result<std::string> CompareTensorFiles(const std::string& target, const std::string& golden,
                                        const TensorFileComparison& options, bool* close) {
   if (!(options.absolute >= 0) || !(options.relative >= 0) || options.lines < 0)
-    return InvalidArgument("-p, -al and -rl are numbers of 0 or more");
+    return InvalidArgument("-p, -al and -rl are numbers of 0 or more"_t);
   MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile a, ReadReal(target));
   MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile b, ReadReal(golden));
   const int64_t count = std::min(a.view().numel(), b.view().numel());
   if (count == 0)
-    return InvalidArgument("one of the tensors is empty: there is nothing to compare");
+    return InvalidArgument("one of the tensors is empty: there is nothing to compare"_t);
   std::string text;
   for (const auto& [path, file] : {std::pair(&target, &a), std::pair(&golden, &b)}) {
     text += fmt::format("{}\n  [Shape: {}] [Dtype: {}]\n", *path, Shape(file->view()),
@@ -166,8 +165,9 @@ Result<std::string> CompareTensorFiles(const std::string& target, const std::str
   }
   const bool same_shape = a.shape == b.shape;
   if (!same_shape) {
-    text += fmt::format("The shapes differ: the first {} elements are compared in their order.\n",
-                        count);
+    text +=
+        "The shapes differ: the first {} elements are compared in their order."_t(count).Shown() +
+        "\n";
   }
   const formats::TensorFile left = Flat(a, count), right = Flat(b, count);
   const Wrong wrong = FindWrong(left.view(), right.view(), options);
@@ -184,7 +184,7 @@ Result<std::string> CompareTensorFiles(const std::string& target, const std::str
   if (!options.save) return text;
   for (const auto& [path, file] : {std::pair(&target, &a), std::pair(&golden, &b)}) {
     MSPROBE_RETURN_IF_ERROR(SaveText(*path + ".txt", *file));
-    text += Translated(fmt::format("written: {}.txt\n", *path));
+    text += "written: {}"_t(*path + ".txt").Shown() + "\n";
   }
   return text;
 }

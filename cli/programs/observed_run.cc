@@ -22,7 +22,7 @@ Result<RunFolder> RunFolder::Make(const std::string& path, std::string_view verb
   }
   std::string pattern =
       std::filesystem::temp_directory_path() / fmt::format("msprobe_{}_XXXXXX", verb);
-  if (::mkdtemp(pattern.data()) == nullptr) return IoError(pattern, "create", errno);
+  if (::mkdtemp(pattern.data()) == nullptr) return IoError(pattern, "create"_t, errno);
   return RunFolder(std::move(pattern), /*keep=*/false);
 }
 
@@ -57,11 +57,11 @@ Result<ObservedRun> RunObserved(const ObservedProgram& program) {
 Status CheckProgram(const std::vector<std::string>& command, std::string_view verb) {
   const bool is_module = !command.empty() && command[0] == "-m";
   if (command.empty() || (is_module && command.size() < 2)) {
-    return InvalidArgument(fmt::format("msprobe {}: expected a script, or -m and a module", verb))
+    return InvalidArgument("msprobe {}: expected a script, or -m and a module"_t(verb))
         .Hint(fmt::format("msprobe {} train.py --epochs 1", verb));
   }
   if (!is_module && !IsRegularFile(command[0])) {
-    return NotFound(command[0]).Expected("a training script");
+    return NotFound(command[0]).Expected("a training script"_t);
   }
   return Status::Ok();
 }
@@ -72,9 +72,8 @@ std::string CommandText(const std::vector<std::string>& command) {
   return MakePrintable(text);
 }
 
-std::string HowItEnded(int code) {
-  return code < 0 ? fmt::format("was ended by signal {}", -code)
-                  : fmt::format("ended with exit code {}", code);
+Message HowItEnded(int code) {
+  return code < 0 ? "was ended by signal {}"_t(-code) : "ended with exit code {}"_t(code);
 }
 
 }  // namespace msprobe::cli

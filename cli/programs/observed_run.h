@@ -55,6 +55,6 @@ Result<ObservedRun> RunObserved(const ObservedProgram& program);
 // Whether the words name a script that exists, or -m and a module.
 Status CheckProgram(const std::vector<std::string>& command, std::string_view verb);
 std::string CommandText(const std::vector<std::string>& command);  // for a terminal
-std::string HowItEnded(int code);                                  // "ended with exit code 1"
+Message HowItEnded(int code);                                      // "ended with exit code 1"
 
 }  // namespace msprobe::cli

@@ -50,11 +50,11 @@ Result<int> Run(const std::vector<std::string>& words, posix_spawn_file_actions_
                                    Pointers(words).data(), Pointers(variables).data());
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(files);
-  if (error == ENOENT) return NotFound(words[0]).Expected("a program");
-  if (error != 0) return IoError(words[0], "run", error);
+  if (error == ENOENT) return NotFound(words[0]).Expected("a program"_t);
+  if (error != 0) return IoError(words[0], "run"_t, error);
   int status = 0;
   if (Uninterrupted([&] { return ::waitpid(child, &status, 0); }) < 0)
-    return IoError(words[0], "wait for", errno);
+    return IoError(words[0], "wait for"_t, errno);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 

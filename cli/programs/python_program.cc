@@ -37,7 +37,7 @@ Result<std::string> LineOfPython(const std::string& flag, std::vector<std::strin
     ::poll(&output, 1, /*timeout=*/100);
   }
   if (!line) {
-    return Unsupported(fmt::format("{}: the process of Python {}", flag, process.End()))
+    return Unsupported("{}: the process of Python {}"_t(flag, Message(process.End())))
         .Hint(fmt::format("{}", fmt::join(arguments, " ")));
   }
   const size_t tab = line->find('\t');

@@ -15,12 +15,12 @@ TEST(Flags, ValuesReachTheirVariables) {
   int64_t limit = 0;
   std::string dump, format = "table";
   std::vector<std::string> names;
-  Flags flags("prints a dump", "msprobe show");
-  flags.Text("dump", &dump, "the dump");
-  flags.Text("-f,--format", &format, "what is printed");
-  flags.Number("--limit", &limit, "records at most");
-  flags.Switch("--exit-code", &exit_code, "1 when something differs");
-  flags.Texts("--names", &names, "names of calls");
+  Flags flags("prints a dump"_t, "msprobe show");
+  flags.Text("dump", &dump, "the dump"_t);
+  flags.Text("-f,--format", &format, "what is printed"_t);
+  flags.Number("--limit", &limit, "records at most"_t);
+  flags.Switch("--exit-code", &exit_code, "1 when something differs"_t);
+  flags.Texts("--names", &names, "names of calls"_t);
   const Flags::Parsed parsed =
       flags.Parse({"a", "-f", "json", "--limit=7", "--exit-code", "--names", "x", "y"});
   EXPECT_EQ(parsed.error, "");
@@ -34,9 +34,9 @@ TEST(Flags, ValuesReachTheirVariables) {
 
 TEST(Flags, WhatIsGivenIsKnown) {
   std::string a = "1", b = "2";
-  Flags flags("", "");
-  const Flag with = flags.Text("--with", &a, "");
-  const Flag without = flags.Text("--without", &b, "");
+  Flags flags({}, "");
+  const Flag with = flags.Text("--with", &a, {});
+  const Flag without = flags.Text("--without", &b, {});
   (void)flags.Parse({"--with", "1"});
   EXPECT_TRUE(with.given());
   EXPECT_FALSE(without.given());
@@ -46,13 +46,13 @@ TEST(Flags, WhatIsGivenIsKnown) {
 // The target and the golden that `words` name, or the error.
 std::string Sides(const std::vector<std::string>& words) {
   std::string target, golden, output;
-  Flags flags("", "");
-  flags.Text("target,--target_path", &target, "").Required();
-  flags.Text("golden,--golden_path", &golden, "").Required();
-  flags.Text("-o", &output, "");
+  Flags flags({}, "");
+  flags.Text("target,--target_path", &target, {}).Required();
+  flags.Text("golden,--golden_path", &golden, {}).Required();
+  flags.Text("-o", &output, {});
   const Flags::Parsed parsed = flags.Parse(words);
   for (const std::string& word : parsed.extra) golden += " extra " + word;
-  return parsed.error.empty() ? target + " against " + golden : parsed.error;
+  return parsed.error.empty() ? target + " against " + golden : parsed.error.English();
 }
 
 TEST(Flags, AnArgumentIsKnownByItsPlaceOrByItsName) {
@@ -63,7 +63,8 @@ TEST(Flags, AnArgumentIsKnownByItsPlaceOrByItsName) {
   EXPECT_EQ(Sides({"a", "--golden_path=b"}), "a against b");
   EXPECT_EQ(Sides({"a"}), "--golden_path is required");
   EXPECT_EQ(Sides({"a", "b", "c"}), "a against b extra c");
-  EXPECT_EQ(Sides({"a", "b", "--golden_path", "c"}), "--golden_path: expected one value, found 2");
+  EXPECT_EQ(Sides({"a", "b", "--golden_path", "c"}),
+            "-gp (--golden_path): expected one value, found 2");
 }
 
 // The error for `words`, if --format must be table or json, --limit positive, --count a number, --even
@@ -73,16 +74,16 @@ std::string ErrorOf(const std::vector<std::string>& words) {
   int64_t limit = 0;
   std::vector<std::string> pair;
   bool is_short = false;
-  Flags flags("", "");
-  flags.Text("--format", &format, "").OneOf({"table", "json"});
-  flags.Number("--limit", &limit, "").Positive();
-  flags.Number("--count", &limit, "");
-  flags.Text("--even", &even, "").Check([](const std::string& text) {
-    return text.size() % 2 == 0 ? "" : "odd: " + text;
+  Flags flags({}, "");
+  flags.Text("--format", &format, {}).OneOf({"table", "json"});
+  flags.Number("--limit", &limit, {}).Positive();
+  flags.Number("--count", &limit, {});
+  flags.Text("--even", &even, {}).Check([](const std::string& text) {
+    return text.size() % 2 == 0 ? Message() : "odd: {}"_t(text);
   });
-  flags.Texts("--pair", &pair, "").Values(2, 2);
-  flags.Switch("--short", &is_short, "");
-  return flags.Parse(words).error;
+  flags.Texts("--pair", &pair, {}).Values(2, 2);
+  flags.Switch("--short", &is_short, {});
+  return flags.Parse(words).error.English();
 }
 
 TEST(Flags, ChecksAreErrors) {
@@ -102,27 +103,27 @@ TEST(Flags, ChecksAreErrors) {
 
 TEST(Flags, TheNearestChoiceIsOffered) {
   std::string format;
-  Flags flags("", "");
-  flags.Text("--format", &format, "").OneOf({"table", "json"});
+  Flags flags({}, "");
+  flags.Text("--format", &format, {}).OneOf({"table", "json"});
   EXPECT_EQ(flags.Parse({"--format", "jsno"}).nearest, "json");
 }
 
 TEST(Flags, RequiredFlagsAreMissed) {
   std::string path;
-  Flags flags("", "");
-  flags.Text("--path", &path, "").Required();
+  Flags flags({}, "");
+  flags.Text("--path", &path, {}).Required();
   EXPECT_EQ(flags.Parse({}).error, "--path is required");
 }
 
 // What is missing of `words`, and the line that was meant.
 std::pair<std::string, std::string> Meant(const std::vector<std::string>& words) {
   std::string input, output, format;
-  Flags flags("", "msprobe show");
-  flags.Text("-i,--input", &input, "the dump").TypeName("PATH").Required();
-  flags.Text("--output", &output, "the folder").TypeName("FOLDER").Required();
-  flags.Text("--format", &format, "what is printed");
+  Flags flags({}, "msprobe show");
+  flags.Text("-i,--input", &input, "the dump"_t).TypeName("PATH").Required();
+  flags.Text("--output", &output, "the folder"_t).TypeName("FOLDER").Required();
+  flags.Text("--format", &format, "what is printed"_t);
   const Flags::Parsed parsed = flags.Parse(words);
-  return {flags.FirstMissing(), flags.Completed(words, parsed.extra)};
+  return {flags.FirstMissing().English(), flags.Completed(words, parsed.extra)};
 }
 
 TEST(Flags, AWordWithoutItsFlagGetsIt) {
@@ -139,9 +140,9 @@ TEST(Flags, AWordWithoutItsFlagGetsIt) {
 
 TEST(Flags, AnArgumentOfAPlaceIsNamedByIt) {
   std::string dump, call;
-  Flags flags("", "msprobe replay");
-  flags.Text("dump", &dump, "the dump").Required();
-  flags.Text("call", &call, "the call").Required();
+  Flags flags({}, "msprobe replay");
+  flags.Text("dump", &dump, "the dump"_t).Required();
+  flags.Text("call", &call, "the call"_t).Required();
   const std::vector<std::string> words = {"a"};
   const Flags::Parsed parsed = flags.Parse(words);
   EXPECT_EQ(flags.FirstMissing(), "CALL is required: the call");
@@ -151,9 +152,9 @@ TEST(Flags, AnArgumentOfAPlaceIsNamedByIt) {
 TEST(Flags, PathsGoToAVerbThatRequiresNone) {
   std::vector<std::string> compare;
   std::string output;
-  Flags flags("", "msprobe config_check");
-  flags.Texts("-c,--compare", &compare, "two").Values(2, 2).TypeName("PATH PATH");
-  flags.Text("-o", &output, "the file").TypeName("FILE");
+  Flags flags({}, "msprobe config_check");
+  flags.Texts("-c,--compare", &compare, "two"_t).Values(2, 2).TypeName("PATH PATH");
+  flags.Text("-o", &output, "the file"_t).TypeName("FILE");
   const std::vector<std::string> words = {"a", "b"};
   const Flags::Parsed parsed = flags.Parse(words);
   EXPECT_EQ(flags.FirstMissing(), "");
@@ -163,10 +164,10 @@ TEST(Flags, PathsGoToAVerbThatRequiresNone) {
 TEST(Flags, AWordWithoutAFlagGoesToTheUsualOne) {
   const auto completed = [&](const std::vector<std::string>& words) {
     std::string dump, call, output;
-    Flags flags("", "msprobe op_generate");
-    flags.Text("-i", &dump, "the dump").TypeName("PATH").Required();
-    flags.Text("-o", &output, "the folder").TypeName("FOLDER");
-    flags.Text("--api_name", &call, "the call").Usual();
+    Flags flags({}, "msprobe op_generate");
+    flags.Text("-i", &dump, "the dump"_t).TypeName("PATH").Required();
+    flags.Text("-o", &output, "the folder"_t).TypeName("FOLDER");
+    flags.Text("--api_name", &call, "the call"_t).Usual();
     const Flags::Parsed parsed = flags.Parse(words);
     return flags.Completed(words, parsed.extra);
   };
@@ -178,9 +179,9 @@ TEST(Flags, AWordWithoutAFlagGoesToTheUsualOne) {
 TEST(Flags, AnOptionalValueMayBeLeftOut) {
   std::string file;
   bool other = false;
-  Flags flags("", "");
-  const Flag flag = flags.Text("--file", &file, "").Values(0, 1).TypeName("[FILE]");
-  flags.Switch("--other", &other, "");
+  Flags flags({}, "");
+  const Flag flag = flags.Text("--file", &file, {}).Values(0, 1).TypeName("[FILE]");
+  flags.Switch("--other", &other, {});
   EXPECT_EQ(flags.Parse({"--file", "--other"}).error, "");
   EXPECT_TRUE(flag.given());
   EXPECT_TRUE(other);
@@ -192,9 +193,9 @@ TEST(Flags, AnOptionalValueMayBeLeftOut) {
 
 TEST(Flags, ListsTakeOneValueEachOrAll) {
   std::vector<std::string> each, repeated;
-  Flags flags("", "");
-  flags.Texts("--each", &each, "").OneValueEach();
-  flags.Texts("--repeated", &repeated, "").Values(1, 1).Repeatable();
+  Flags flags({}, "");
+  flags.Texts("--each", &each, {}).OneValueEach();
+  flags.Texts("--repeated", &repeated, {}).Values(1, 1).Repeatable();
   const Flags::Parsed parsed =
       flags.Parse({"--each", "a", "b", "--repeated", "c", "--repeated", "d", "--each", "e"});
   EXPECT_EQ(parsed.error, "");
@@ -205,12 +206,12 @@ TEST(Flags, ListsTakeOneValueEachOrAll) {
 
 TEST(Flags, HelpShowsNamesDefaultsAndFooter) {
   std::string target, output = "./output", suffix = "x", format = "table";
-  Flags flags("compares two dumps", "msprobe compare");
-  flags.Text("target,--target_path", &target, "the run under test").TypeName("PATH").Required();
-  flags.Text("-o,--output_path", &output, "folder for the results").ShowDefault();
-  flags.Text("--suffix", &suffix, "after the names");
-  flags.Text("--format", &format, "what is printed").OneOf({"table", "json"}).ShowDefault();
-  flags.Footer("see docs/reference/compare.md");
+  Flags flags("compares two dumps"_t, "msprobe compare");
+  flags.Text("target,--target_path", &target, "the run under test"_t).TypeName("PATH").Required();
+  flags.Text("-o,--output_path", &output, "folder for the results"_t).ShowDefault();
+  flags.Text("--suffix", &suffix, "after the names"_t);
+  flags.Text("--format", &format, "what is printed"_t).OneOf({"table", "json"}).ShowDefault();
+  flags.Footer("see docs/reference/compare.md"_t);
   EXPECT_EQ(flags.Help(false, 80), R"(compares two dumps
 
 usage: msprobe compare TARGET [FLAGS]
@@ -228,14 +229,15 @@ see docs/reference/compare.md
 
 TEST(Flags, HelpListsTheCommonFlagsAndHelpAllAll) {
   bool often = false, seldom = false, another = false;
-  Flags flags("does it", "msprobe it");
-  flags.Group("First group");
+  Flags flags("does it"_t, "msprobe it");
+  flags.Group("First group"_t);
   flags
-      .Switch("--often", &often, "what people use, with words that do not fit into a line of sixty")
+      .Switch("--often", &often,
+              "what people use, with words that do not fit into a line of sixty"_t)
       .Common();
-  flags.Switch("--seldom", &seldom, "what people do not use");
-  flags.Group("Second group");
-  flags.Switch("--another", &another, "the same");
+  flags.Switch("--seldom", &seldom, "what people do not use"_t);
+  flags.Group("Second group"_t);
+  flags.Switch("--another", &another, "the same"_t);
   EXPECT_EQ(flags.Help(false, 60), R"(does it
 
 usage: msprobe it [FLAGS]
@@ -256,9 +258,9 @@ msprobe it --help-all lists all 3 flags.
 TEST(Flags, NamesAndWhatTakesAValue) {
   std::string output;
   bool xlsx = false;
-  Flags flags("", "");
-  flags.Text("-o,--output_path", &output, "");
-  flags.Switch("--xlsx", &xlsx, "");
+  Flags flags({}, "");
+  flags.Text("-o,--output_path", &output, {});
+  flags.Switch("--xlsx", &xlsx, {});
   EXPECT_THAT(flags.Names(),
               ElementsAre("--help", "-h", "--help-all", "--output_path", "-o", "--xlsx"));
   EXPECT_TRUE(flags.TakesValue("-o"));

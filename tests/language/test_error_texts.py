@@ -88,7 +88,7 @@ def english_ones(found):
 def test_each_text_of_an_error_or_log_line_is_chinese():
     missing, total = english_ones(error_texts(ROOT))
     assert not missing, "add these to engine/base/translations/*.zh.po"
-    assert total > 1000, "the scan finds too little"
+    assert total > 100, "the scan finds too little"
 
 
 def test_each_text_of_the_fronts_is_chinese():
