@@ -30,7 +30,7 @@ Message Message::Name(std::string name) {
   return message;
 }
 
-Message Message::Of(std::string_view sentence, std::initializer_list<Place> places) {
+Message Message::Filled(std::string_view sentence, std::span<const Place> places) {
   Message message;
   message.kind_ = Kind::kSentence;
   message.sentence_ = sentence;
@@ -43,6 +43,17 @@ Message Message::Of(std::string_view sentence, std::initializer_list<Place> plac
     at = end + 1;
   }
   return message;
+}
+
+std::optional<Message> Message::Of(std::string_view sentence, std::span<const Place> places) {
+  size_t count = 0;
+  std::string literal;
+  for (size_t at = 0; (at = NextPlace(sentence, at, &literal)) != sentence.npos; ++count) {
+    at = sentence.find('}', at);
+    if (at == sentence.npos) return std::nullopt;
+  }
+  if (count != places.size()) return std::nullopt;
+  return Filled(sentence, places);
 }
 
 Message Message::Place::With(std::string_view format) const {

@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +40,10 @@ class Message {
   Message(std::string_view name) : Message(std::string(name)) {}                 // NOLINT
   Message(TextRef name) : Message(std::string(name.view())) {}                   // NOLINT
   Message(const char* text) : Message(std::string(text)) {}                      // NOLINT
+
+  // A sentence that is no literal: one of the fronts in Python, which outlives the message. nullopt: it
+  // has another number of places.
+  static std::optional<Message> Of(std::string_view sentence, std::span<const Place> places);
 
   // Texts side by side, with "; ", ", ", " and ", ": ", ". ", " ", "\n" or "" between them. Empty ones are
   // left out.
@@ -62,8 +68,7 @@ class Message {
   enum class Kind { kName, kComposed, kSentence, kList };
   static Message Name(std::string name);
 
-  // `sentence` lives as long as the program.
-  static Message Of(std::string_view sentence, std::initializer_list<Place> places);
+  static Message Filled(std::string_view sentence, std::span<const Place> places);
   void Append(bool chinese, std::string* out) const;
 
   Kind kind_ = Kind::kName;
@@ -108,9 +113,10 @@ class Message::Format {
   explicit constexpr Format(std::string_view sentence) : sentence_(sentence) {}
   template <typename... Args>
   requires(sizeof...(Args) == kPlaces) Message operator()(Args&&... args) const {
-    return Message::Of(sentence_, {Place(std::forward<Args>(args))...});
+    return Message::Filled(sentence_,
+                           std::initializer_list<Place>{Place(std::forward<Args>(args))...});
   }
-  Message WithoutPlaces() const { return Message::Of(sentence_, {}); }
+  Message WithoutPlaces() const { return Message::Filled(sentence_, {}); }
 
  private:
   std::string_view sentence_;

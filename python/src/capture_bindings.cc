@@ -105,6 +105,21 @@ void Watch(nb::handle owner, const char* name, std::string_view kind) {
     Log(LogLevel::kDebug, fmt::format("calls of {} are not seen: {}", name, reason));
 }
 
+Message::Place PlaceOf(nb::handle value) {
+  if (nb::isinstance<nb::int_>(value) && !PyBool_Check(value.ptr()))
+    return nb::cast<int64_t>(value);
+  if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
+  return std::string(nb::str(value).c_str());
+}
+
+std::string ShownMessage(const std::string& sentence, const nb::args& values) {
+  std::vector<Message::Place> places;
+  for (const nb::handle value : values) places.push_back(PlaceOf(value));
+  const std::optional<Message> message = Message::Of(sentence, places);
+  if (!message) throw nb::value_error("message: the sentence has another number of places");
+  return message->Shown();
+}
+
 }  // namespace
 
 void PrepareCapture(const std::string& own_directory, std::string_view framework) {
@@ -152,6 +167,9 @@ void BindCapture(nb::module_& m) {
             text);
       },
       "level"_a, "text"_a, "A line of the program, as it is.");
+  m.def("message", &ShownMessage,
+        "A sentence with what stands in its places, in the language of the person who reads it: "
+        "message(\"{} is not a tensor\", name).");
   m.def(
       "shown", [](const std::string& text) { return Translated(text); }, "text"_a,
       "A text of msprobe in the language of the person who reads it.");

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <span>
 #include <type_traits>
 
 #include "engine/base/language.h"
@@ -45,6 +47,17 @@ TEST_F(MessageTest, TheCompilerCountsThePlaces) {
   static_assert(!std::is_invocable_v<decltype(format), int, int, int>);
   static_assert(!std::is_convertible_v<decltype(format), Message>);
   static_assert(std::is_same_v<decltype("no place"_t), Message>);
+}
+
+TEST_F(MessageTest, ASentenceThatIsNoLiteralHasItsPlacesCounted) {
+  const std::string sentence = "{} of {{}} is off by {:d}";
+  const Message::Place places[] = {"norm"_t, 12};
+  const std::optional<Message> text = Message::Of(sentence, places);
+  ASSERT_TRUE(text.has_value());
+  EXPECT_EQ(text->English(), "norm of {} is off by 12");
+  EXPECT_FALSE(Message::Of(sentence, std::span(places, 1)).has_value());
+  EXPECT_FALSE(Message::Of("no place", places).has_value());
+  EXPECT_FALSE(Message::Of("{ is not closed", std::span(places, 1)).has_value());
 }
 
 TEST_F(MessageTest, WithoutATranslationASentenceIsEnglish) {

@@ -1,4 +1,5 @@
-"""The sentences and words of the program: the literals that end in _t (engine/base/message.h).
+"""The sentences and words of the program: the literals that end in _t (engine/base/message.h), and
+in the fronts the first argument of message().
 
     for place, text in messages(root):
         ...   # "engine/base/file.cc:92", "a regular file"
@@ -28,18 +29,29 @@ def plain(text):
 def messages_of(code):
     """(line, text) of each literal of C++ with _t."""
     for found in LITERAL.finditer(code):
-        if found[0].endswith("_t"):
+        if found[0].startswith('"') and found[0].endswith("_t"):
             parts = re.findall(ONE, found[0])
             yield code.count("\n", 0, found.start()) + 1, "".join(map(ast.literal_eval, parts))
 
 
+def messages_of_front(code):
+    """(line, text) of each call of message() in Python."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Call) and node.args:
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            text = node.args[0]
+            if name == "message" and isinstance(text, ast.Constant):
+                yield node.lineno, text.value
+
+
 def messages(root):
     files = [p for folder in ("engine", "cli", "python") for p in (root / folder).rglob("*")]
+    scans = {".cc": messages_of, ".h": messages_of, ".py": messages_of_front}
     return [
         (f"{path.relative_to(root)}:{line}", text)
         for path in sorted(files)
-        if path.suffix in (".cc", ".h")
-        for line, text in messages_of(path.read_text(encoding="utf-8"))
+        if path.suffix in scans
+        for line, text in scans[path.suffix](path.read_text(encoding="utf-8"))
     ]
 
 

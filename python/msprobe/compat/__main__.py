@@ -11,6 +11,8 @@ import runpy
 import sys
 from importlib.machinery import SourceFileLoader
 
+from msprobe._engine import message
+
 _USAGE = "python -m msprobe.compat SCRIPT [ARGUMENTS] or ... -m MODULE [ARGUMENTS]"
 
 
@@ -24,8 +26,8 @@ def add_old_names():
     _msprobe_torch_npu.add()
 
 
-def _fail(message):
-    print(f"error: {message}", file=sys.stderr)
+def _fail(text):
+    print(f"{message('error')}: {text}", file=sys.stderr)
     sys.exit(2)
 
 
@@ -34,7 +36,14 @@ def _run_script(script):
     try:
         source = loader.get_data(script)
     except OSError as error:
-        _fail(f"expected a script of Python, found {script}: {error.strerror}; usage: {_USAGE}")
+        _fail(
+            message(
+                "expected a script of Python, found {}: {}; usage: {}",
+                script,
+                error.strerror,
+                _USAGE,
+            )
+        )
     if not getattr(sys.flags, "safe_path", False):  # python -P keeps the script's folder out
         sys.path[0] = os.path.dirname(os.path.realpath(script))
     main = type(sys)("__main__")
@@ -48,7 +57,7 @@ def _run_script(script):
 def main():
     del sys.argv[0]
     if not sys.argv or (sys.argv[0].startswith("-") and sys.argv[0] != "-m") or sys.argv == ["-m"]:
-        _fail(f"expected {_USAGE}; found {' '.join(sys.argv) or 'no script'}")
+        _fail(message("expected {}; found {}", _USAGE, " ".join(sys.argv) or message("no script")))
     add_old_names()
     if sys.argv[0] == "-m":
         del sys.argv[0]

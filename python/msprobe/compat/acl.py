@@ -5,6 +5,7 @@ import os
 import torch
 
 from msprobe import _engine
+from msprobe._engine import message
 from msprobe.compat.errors import RegistrationError
 
 _running = False
@@ -20,8 +21,11 @@ def check():
     if _npu() is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         raise RegistrationError(
-            "acl dumps need an NPU and torch_npu, and this machine has none: the device is "
-            f'{device}; mode "all" dumps APIs on any device'
+            message(
+                "acl dumps need an NPU and torch_npu, and this machine has none: the device "
+                'is {}; mode "all" dumps APIs on any device',
+                device,
+            )
         )
 
 
@@ -31,13 +35,15 @@ def begin(config):
     check()
     if not isinstance(config, (str, os.PathLike)) or not os.path.isfile(config):
         raise RegistrationError(
-            f"dump_config; expected the .json file of an acl dump, found {config!r}"
+            message("dump_config; expected the .json file of an acl dump, found {}", repr(config))
         )
     device = _npu()
     device.init_dump()
     device.set_dump(os.fspath(config))
     _running = True
-    _engine.log("the device dumps all operators up to the end of the dump, whatever the scope says")
+    _engine.log(
+        message("the device dumps all operators up to the end of the dump, whatever the scope says")
+    )
 
 
 def end():
@@ -50,6 +56,9 @@ def end():
 def set_backward_input(_files):
     check()
     raise RegistrationError(
-        "set_backward_input: running a backward call again is not supported; a dump of the device "
-        'over the whole step (mode "acl") holds the operators of backward too'
+        message(
+            "set_backward_input: running a backward call again is not supported; a dump "
+            'of the device over the whole step (mode "acl") holds the operators of '
+            "backward too"
+        )
     )

@@ -3,6 +3,7 @@
 import itertools
 
 from msprobe import _engine
+from msprobe._engine import message
 from msprobe.compat.errors import RegistrationError
 
 MODES = ("all", "list", "range", "stack", "acl", "api_list", "api_stack")
@@ -17,10 +18,14 @@ def mode_word(mode):
     word = _NUMBERS.get(mode) if isinstance(mode, int) and not isinstance(mode, bool) else mode
     if word not in MODES:
         known = ", ".join(f'"{each}"' for each in MODES)
-        raise RegistrationError(f"mode; expected 1 to 6 or one of {known}; found {mode!r}")
+        raise RegistrationError(
+            message("mode; expected 1 to 6 or one of {}; found {}", known, repr(mode))
+        )
     if mode == 6:
         _engine.warn(
-            "set_dump_switch: mode 6 had no meaning in ptdbg_ascend; here it means api_list"
+            message(
+                "set_dump_switch: mode 6 had no meaning in ptdbg_ascend; here it means api_list"
+            )
         )
     return word
 
@@ -32,7 +37,7 @@ def names_of(argument, names):
     if not isinstance(names, (list, tuple)) or not all(
         isinstance(name, (str, int)) and not isinstance(name, bool) and name != "" for name in names
     ):
-        raise RegistrationError(f"{argument}; expected names, found {names!r}")
+        raise RegistrationError(message("{}; expected names, found {}", argument, repr(names)))
     return [f"{name}_" if isinstance(name, int) else name for name in names]
 
 
@@ -42,14 +47,18 @@ def check_scope(mode, scope, api_list):
     least, most = counts.get(mode, (0, None))
     if len(scope) < least or (most is not None and len(scope) > most):
         wanted = {
-            "list": "names of calls",
-            "range": "the first and the last name",
-            "acl": "one name",
-            "stack": "no name, one, or the first and the last",
+            "list": message("names of calls"),
+            "range": message("the first and the last name"),
+            "acl": message("one name"),
+            "stack": message("no name, one, or the first and the last"),
         }[mode]
-        raise RegistrationError(f'scope of mode "{mode}"; expected {wanted}, found {scope!r}')
+        raise RegistrationError(
+            message('scope of mode "{}"; expected {}, found {}', mode, wanted, repr(scope))
+        )
     if mode == "api_list" and not api_list:
-        raise RegistrationError('api_list of mode "api_list"; expected parts of names, found none')
+        raise RegistrationError(
+            message('api_list of mode "api_list"; expected parts of names, found none')
+        )
 
 
 def check_numbers(mode, scope):
@@ -58,20 +67,28 @@ def check_numbers(mode, scope):
         numbers = [int("".join(itertools.takewhile(str.isdigit, name)) or -1) for name in scope]
         if not 0 <= numbers[0] <= numbers[1]:
             raise RegistrationError(
-                f'scope of mode "{mode}"; expected two names with numbers in front, the smaller '
-                f'first, such as "3_Functional_relu_forward"; found {scope!r}'
+                message(
+                    'scope of mode "{}"; expected two names with numbers in front, the smaller '
+                    'first, such as "3_Functional_relu_forward"; found {}',
+                    mode,
+                    repr(scope),
+                )
             )
 
 
 def is_true(argument, value):
     if not isinstance(value, bool):
-        raise RegistrationError(f"{argument}; expected True or False, found {value!r}")
+        raise RegistrationError(
+            message("{}; expected True or False, found {}", argument, repr(value))
+        )
     return value
 
 
 def is_on(argument, switch):
     if switch not in ("ON", "OFF"):
-        raise RegistrationError(f'{argument}; expected "ON" or "OFF", found {switch!r}')
+        raise RegistrationError(
+            message('{}; expected "ON" or "OFF", found {}', argument, repr(switch))
+        )
     return switch == "ON"
 
 
@@ -82,7 +99,9 @@ def parts_of(argument, given):
     unknown = [word for word in words if word not in (*_PARTS, "all")]
     if unknown or not words:
         raise RegistrationError(
-            f"{argument}; expected some of all, {', '.join(_PARTS)}; found {given!r}"
+            message(
+                "{}; expected some of all, {}; found {}", argument, ", ".join(_PARTS), repr(given)
+            )
         )
     if "all" in words:
         return list(_PARTS)
@@ -95,10 +114,15 @@ def parts_of(argument, given):
 def check_overflow_nums(number):
     if not isinstance(number, int) or isinstance(number, bool) or not (number > 0 or number == -1):
         raise RegistrationError(
-            f"overflow_nums; expected a number of 1 or more, or -1 for no end; found {number!r}"
+            message(
+                "overflow_nums; expected a number of 1 or more, or -1 for no end; found {}",
+                repr(number),
+            )
         )
 
 
 def check_rank(rank):
     if rank is not None and (not isinstance(rank, int) or isinstance(rank, bool) or rank < 0):
-        raise RegistrationError(f"rank; expected a number of 0 or more, found {rank!r}")
+        raise RegistrationError(
+            message("rank; expected a number of 0 or more, found {}", repr(rank))
+        )

@@ -5,6 +5,7 @@ import sys
 import warnings
 
 from msprobe import DumpError, FileError, MsprobeError, UnsupportedError, _engine
+from msprobe._engine import message
 from msprobe.compat.errors import CompareException
 
 _EXIT_INCOMPLETE = 2
@@ -41,11 +42,13 @@ def compare(input_parma, output_path, *args, **kwargs):
         CompareException: ``code`` is the number that the older versions used for the reason.
     """
     if not isinstance(input_parma, dict):
-        _refuse(f"input_parma: expected a dict, found {type(input_parma).__name__}")
+        _refuse(message("input_parma: expected a dict, found {}", type(input_parma).__name__))
     paths = [_path(input_parma, key) for key in _PATHS]
     folders = [_path(input_parma, key) if input_parma.get(key) else None for key in _FOLDERS]
     for key in input_parma.keys() - {*_PATHS, *_FOLDERS, "is_print_compare_log"}:
-        warnings.warn(f"compare: {key!r} of input_parma is not known, and ignored", stacklevel=2)
+        warnings.warn(
+            message("compare: {} of input_parma is not known, and ignored", repr(key)), stacklevel=2
+        )
     output = _output_folder(output_path)
     of_paths = [_of_file(_engine.has_numbered_lines, path) for path in paths]
     numbered = all(of_paths)
@@ -58,7 +61,7 @@ def compare(input_parma, output_path, *args, **kwargs):
         if any(folders):
             missing = _FOLDERS[folders.index(None)]
             warnings.warn(
-                f"compare: {missing} is missing, so statistics are compared", stacklevel=2
+                message("compare: {} is missing, so statistics are compared", missing), stacklevel=2
             )
         words.append("--no-tensor-files")
     words += ["--is_print_compare_log"] * bool(input_parma.get("is_print_compare_log"))
@@ -81,7 +84,7 @@ def compare_distributed(npu_dump_dir, bench_dump_dir, output_path, **kwargs):
         CompareException: as :func:`compare`; code 1 also when the ranks cannot be paired.
     """
     if kwargs.pop("suffix", None):
-        _refuse("compare_distributed uses suffix for the rank numbers")
+        _refuse(message("compare_distributed uses suffix for the rank numbers"))
     paths = [_text("npu_dump_dir", npu_dump_dir), _text("bench_dump_dir", bench_dump_dir)]
     output = _output_folder(output_path)
     words = ["compare", "--target_path", paths[0], "--golden_path", paths[1], "-o", output]
@@ -111,7 +114,7 @@ def run(words, paths, usage=CompareException.INVALID_PARAM_ERROR):
     if code == _EXIT_INCOMPLETE:
         raise CompareException(
             CompareException.INVALID_DATA_ERROR,
-            "some dumps could not be compared; the results of the others are written",
+            message("some dumps could not be compared; the results of the others are written"),
         )
 
 
@@ -143,16 +146,22 @@ def _refuse(message, code=CompareException.INVALID_PARAM_ERROR):
 
 def _text(name, value):
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
-        _refuse(f"{name}: expected a path, found {value!r:.60}")
+        _refuse(message("{}: expected a path, found {:.60}", name, repr(value)))
     path = os.fspath(value)
     if not isinstance(path, str):
-        _refuse(f"{name}: expected a text, found {path!r:.60}")
+        _refuse(message("{}: expected a text, found {:.60}", name, repr(path)))
     return path
 
 
 def _path(paths, key):
     if key not in paths:
-        _refuse(f"input_parma has no {key}; it has {', '.join(map(str, paths)) or 'nothing'}")
+        _refuse(
+            message(
+                "input_parma has no {}; it has {}",
+                key,
+                ", ".join(map(str, paths)) or message("nothing"),
+            )
+        )
     return _of_file(_engine.existing_tag, _text(key, paths[key]))
 
 
@@ -164,12 +173,18 @@ def _output_folder(path):
     folder = _text("output_path", path)
     if not os.path.isdir(folder):
         _refuse(
-            f"output_path {folder}: expected an existing folder, found "
-            f"{'a file' if os.path.exists(folder) else 'nothing'}; mkdir -p makes it",
+            message(
+                "output_path {}: expected an existing folder, found {}; mkdir -p makes it",
+                folder,
+                message("a file") if os.path.exists(folder) else message("nothing"),
+            ),
             CompareException.INVALID_PATH_ERROR,
         )
     if not os.access(folder, os.W_OK):
-        _refuse(f"output_path {folder} cannot be written to", CompareException.PERMISSION_ERROR)
+        _refuse(
+            message("output_path {} cannot be written to", folder),
+            CompareException.PERMISSION_ERROR,
+        )
     return folder
 
 
@@ -177,23 +192,29 @@ def _options(numbered, args, kwargs, name):
     """The flags for the arguments after `output_path`."""
     order = ("shape_flag", "stack_mode", "suffix") if numbered else _order_of(args)
     if len(args) > len(order):
-        _refuse(f"{name} takes {2 + len(order)} arguments, found {2 + len(args)}")
+        _refuse(message("{} takes {} arguments, found {}", name, 2 + len(order), 2 + len(args)))
     options = dict(zip(order, args, strict=False))
     for key, value in kwargs.items():
         if key in options:
-            _refuse(f"{name}: {key} is given twice")
+            _refuse(message("{}: {} is given twice", name, key))
         if key in _KNOWN:
             options[key] = value
         else:
-            warnings.warn(f"{name}: {key!r} is not known, and ignored", stacklevel=3)
+            warnings.warn(
+                message("{}: {} is not known, and ignored", name, repr(key)), stacklevel=3
+            )
     suffix = options.get("suffix") or ""
     if not isinstance(suffix, str):
-        _refuse(f"suffix: expected a text, found {type(suffix).__name__}")
+        _refuse(message("suffix: expected a text, found {}", type(suffix).__name__))
     flags = ["--suffix", suffix] if suffix else []
     flags += ["--match-shapes"] * bool(options.get("shape_flag", numbered))
     if options.get("half_cosine"):
         if not numbered:
-            _refuse(f"{name}: half_cosine is only for dumps of 0.1, whose names begin with numbers")
+            _refuse(
+                message(
+                    "{}: half_cosine is only for dumps of 0.1, whose names begin with numbers", name
+                )
+            )
         flags.append("--half-cosine")
     return flags + ["--advisor"] * bool(options.get("auto_analyze", True))
 

@@ -5,6 +5,7 @@ import os
 import sys
 import warnings
 
+from msprobe._engine import message
 from msprobe.compat.compare import run
 from msprobe.compat.errors import CompareException
 
@@ -41,17 +42,17 @@ def compare(
     ):
         if other in kwargs:
             if value is not None:
-                _refuse(f"{name} and {other} are the same; give one of them")
+                _refuse(message("{} and {} are the same; give one of them", name, other))
             value = kwargs.pop(other)
         if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
-            _refuse(f"{name}: expected a path, found {value!r:.60}")
+            _refuse(message("{}: expected a path, found {:.60}", name, repr(value)))
         paths.append(os.fspath(value))
     for key in kwargs:
-        warnings.warn(f"compare: {key!r} is not known, and ignored", stacklevel=2)
+        warnings.warn(message("compare: {} is not known, and ignored", repr(key)), stacklevel=2)
     folder = os.path.dirname(paths[2]) or "."
     if not os.path.isdir(folder) or os.path.isdir(paths[2]):
         _refuse(
-            f"output_path {paths[2]}: expected a file in an existing folder",
+            message("output_path {}: expected a file in an existing folder", paths[2]),
             CompareException.INVALID_PATH_ERROR,
         )
     words = ["compare", "--target_path", paths[0], "--golden_path", paths[1]]

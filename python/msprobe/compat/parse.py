@@ -5,6 +5,7 @@ import sys
 import warnings
 
 from msprobe import _engine
+from msprobe._engine import message
 from msprobe.compat.compare import translate
 from msprobe.compat.errors import CompareException
 
@@ -28,15 +29,17 @@ def parse(pkl_file, module_name_prefix):
     if not isinstance(module_name_prefix, str):
         raise CompareException(
             CompareException.INVALID_PARAM_ERROR,
-            f"module_name_prefix: expected a text, found {type(module_name_prefix).__name__}",
+            message(
+                "module_name_prefix: expected a text, found {}", type(module_name_prefix).__name__
+            ),
         )
     if not isinstance(pkl_file, (str, os.PathLike)):
         raise CompareException(
             CompareException.INVALID_PARAM_ERROR,
-            f"pkl_file: expected a path, found {type(pkl_file).__name__}",
+            message("pkl_file: expected a path, found {}", type(pkl_file).__name__),
         )
     path = _engine.existing_tag(os.fspath(pkl_file))
     text, problems = translate(lambda: _engine.trace_lines(path, module_name_prefix), [path])
     for problem in problems:
-        warnings.warn(f"parse: {problem}", stacklevel=2)
+        warnings.warn(message("parse: {}", problem), stacklevel=2)
     sys.stdout.write(text)

@@ -15,6 +15,7 @@ import os
 import time
 
 from msprobe import UsageError, _engine
+from msprobe._engine import message
 from msprobe.compat import acl, arguments, recorder
 from msprobe.compat.errors import DumpException, RegistrationError
 from msprobe.pytorch.reproducibility import seed_all as _seed_all
@@ -59,21 +60,25 @@ def set_dump_path(fpath=None, dump_tag="ptdbg_dump", **kwargs):
     if fpath is None and os.environ.get("ASCEND_WORK_PATH"):
         fpath = os.path.join(os.environ["ASCEND_WORK_PATH"], "dump_data")
     if not isinstance(fpath, (str, os.PathLike)) or not os.fspath(fpath):
-        raise _PathError(f"set_dump_path: expected a folder or a .pkl file, found {fpath!r}")
+        raise _PathError(
+            message("set_dump_path: expected a folder or a .pkl file, found {}", repr(fpath))
+        )
     path = os.path.abspath(os.fspath(fpath))
     if path.endswith(".pkl"):
         reason = recorder.why_no_file(path)
         if reason:
-            raise _PathError(f"set_dump_path: {reason}")
+            raise _PathError(message("set_dump_path: {}", reason))
     else:
         _check_tag(dump_tag)
         _make_folder(path)
         if recorder.recording() and Setup.hook is acc_cmp_dump:
             raise RegistrationError(
-                'set_dump_path: a dump is being written; type set_dump_switch("OFF") before it'
+                message(
+                    'set_dump_path: a dump is being written; type set_dump_switch("OFF") before it'
+                )
             )
     if Setup.path not in (None, path) and Setup.switch == "OFF":
-        _engine.log(f"dumps go to {path} from now on, no longer to {Setup.path}")
+        _engine.log(message("dumps go to {} from now on, no longer to {}", path, Setup.path))
     recorder.end()
     if path.endswith(".pkl"):
         recorder.remove_earlier_dump(path)
@@ -83,17 +88,18 @@ def set_dump_path(fpath=None, dump_tag="ptdbg_dump", **kwargs):
 
 def _check_tag(tag):
     if not isinstance(tag, str) or not tag or set("/\0") & set(tag) or tag in (".", ".."):
-        raise RegistrationError(f"dump_tag; expected a name, found {tag!r}")
+        raise RegistrationError(message("dump_tag; expected a name, found {}", repr(tag)))
 
 
 def _make_folder(path):
     try:
         os.makedirs(path, mode=0o750, exist_ok=True)
-        reason = None if os.access(path, os.W_OK | os.X_OK) else "nothing can be written to it"
+        writable = os.access(path, os.W_OK | os.X_OK)
+        reason = None if writable else message("nothing can be written to it")
     except (OSError, ValueError) as error:
-        reason = f"it cannot be created: {getattr(error, 'strerror', error)}"
+        reason = message("it cannot be created: {}", getattr(error, "strerror", error))
     if reason:
-        raise _PathError(f"set_dump_path: {path!r}: {reason}; name another folder")
+        raise _PathError(message("set_dump_path: {}: {}; name another folder", repr(path), reason))
 
 
 class _PathError(DumpException, RuntimeError):
@@ -130,7 +136,9 @@ def set_dump_switch(
     """
     recorder.warn_no_effect("set_dump_switch", kwargs)
     if switch not in ("ON", "OFF"):
-        raise RegistrationError(f'set_dump_switch: expected "ON" or "OFF", found {switch!r}')
+        raise RegistrationError(
+            message('set_dump_switch: expected "ON" or "OFF", found {}', repr(switch))
+        )
     word = arguments.mode_word(mode)
     scope = arguments.names_of("scope", scope)
     selection = {
@@ -149,24 +157,30 @@ def set_dump_switch(
     if word == "acl":
         acl.check()
     elif switch == "ON" and Setup.path is None:
-        raise _PathError("set_dump_switch: expected set_dump_path(folder) before it, found none")
+        raise _PathError(
+            message("set_dump_switch: expected set_dump_path(folder) before it, found none")
+        )
     acl.end()
     recorder.end()
     was_on, Setup.switch = Setup.switch == "ON", switch
     Setup.selection, Setup.numbered = selection, numbered
     _follow()
     if switch == "OFF":
-        _engine.log("Dump switch is turned off" if was_on else "Dump switch is off already")
+        _engine.log(
+            message("Dump switch is turned off")
+            if was_on
+            else message("Dump switch is off already")
+        )
 
 
 def acc_cmp_dump(*_args, **_kwargs):
     """For :func:`register_hook`: dump inputs, outputs and gradients of calls."""
-    raise RegistrationError("do not call acc_cmp_dump; pass it to register_hook")
+    raise RegistrationError(message("do not call acc_cmp_dump; pass it to register_hook"))
 
 
 def overflow_check(*_args, **_kwargs):
     """For :func:`register_hook`: dump calls whose results hold NaN or infinity."""
-    raise RegistrationError("do not call overflow_check; pass it to register_hook")
+    raise RegistrationError(message("do not call overflow_check; pass it to register_hook"))
 
 
 def register_hook(model, hook, **kwargs):
@@ -187,12 +201,15 @@ def register_hook(model, hook, **kwargs):
     name = getattr(hook, "__name__", None)
     if name not in ("acc_cmp_dump", "overflow_check"):
         raise RegistrationError(
-            f"register_hook: expected acc_cmp_dump or overflow_check, found {hook!r}"
+            message("register_hook: expected acc_cmp_dump or overflow_check, found {}", repr(hook))
         )
     dump_step = kwargs.pop("dump_step", 1)
     if type(dump_step) is not int or not 1 <= dump_step <= 100:
         raise RegistrationError(
-            f"register_hook: dump_step; expected a number from 1 to 100, found {dump_step!r}",
+            message(
+                "register_hook: dump_step; expected a number from 1 to 100, found {}",
+                repr(dump_step),
+            ),
             code=RegistrationError.INVALID_DUMP_RATIO,
         )
     overflow_nums = kwargs.pop("overflow_nums", 1)
@@ -202,10 +219,15 @@ def register_hook(model, hook, **kwargs):
     dump_mode = kwargs.pop("dump_mode", "api")
     if dump_mode not in ("api", "acl", "model"):
         raise RegistrationError(
-            f'register_hook: dump_mode; expected "api", "model" or "acl", found {dump_mode!r}'
+            message(
+                'register_hook: dump_mode; expected "api", "model" or "acl", found {}',
+                repr(dump_mode),
+            )
         )
     if dump_mode == "model" and model is None:
-        raise RegistrationError('register_hook: dump_mode "model" expects a model, found None')
+        raise RegistrationError(
+            message('register_hook: dump_mode "model" expects a model, found None')
+        )
     config = kwargs.pop("dump_config", None)
     if dump_mode == "acl":
         acl.check()
@@ -217,7 +239,7 @@ def register_hook(model, hook, **kwargs):
     Setup.overflow_goes_on = False
     Setup.level = "L0" if dump_mode == "model" else "L1"
     if Setup.hook is acc_cmp_dump and not recorder.recording():
-        recorder.warn_at_exit('nothing was dumped: set_dump_switch("ON") was not called')
+        recorder.warn_at_exit(message('nothing was dumped: set_dump_switch("ON") was not called'))
     _follow()
 
 

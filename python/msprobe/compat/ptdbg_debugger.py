@@ -3,6 +3,7 @@
 import os
 
 from msprobe import UsageError, _engine
+from msprobe._engine import message
 from msprobe.compat import acl, arguments, ptdbg, recorder
 from msprobe.compat.errors import RegistrationError
 from msprobe.pytorch import dataloader, hooks
@@ -51,10 +52,12 @@ class PrecisionDebugger:
     ):
         recorder.warn_no_effect("PrecisionDebugger", kwargs)
         if hook_name is None:
-            raise RegistrationError('hook_name; expected "dump" or "overflow_check", found None')
+            raise RegistrationError(
+                message('hook_name; expected "dump" or "overflow_check", found None')
+            )
         if hook_name not in ("dump", "overflow_check"):
             raise RegistrationError(
-                f'hook_name; expected "dump" or "overflow_check", found {hook_name!r}'
+                message('hook_name; expected "dump" or "overflow_check", found {}', repr(hook_name))
             )
         arguments.check_rank(rank)
         steps = _steps(step)
@@ -86,7 +89,9 @@ class PrecisionDebugger:
         """
         if self.checks_overflow:
             if mode not in (None, "api"):
-                raise RegistrationError(f'mode of overflow_check; expected "api", found {mode!r}')
+                raise RegistrationError(
+                    message('mode of overflow_check; expected "api", found {}', repr(mode))
+                )
             self.overflow_nums = kwargs.pop("overflow_nums", 1)
             arguments.check_overflow_nums(self.overflow_nums)
             self.filter_overflow = arguments.is_on(
@@ -110,7 +115,9 @@ class PrecisionDebugger:
         summary = kwargs.pop("summary_mode", "all")
         if summary not in ("all", "summary", "md5"):
             raise RegistrationError(
-                f'summary_mode; expected "all", "summary" or "md5", found {summary!r}',
+                message(
+                    'summary_mode; expected "all", "summary" or "md5", found {}', repr(summary)
+                ),
                 code=RegistrationError.INVALID_SUMMARY_MODE,
             )
         only = arguments.is_true("summary_only", kwargs.pop("summary_only", False))
@@ -150,7 +157,9 @@ class PrecisionDebugger:
     @classmethod
     def _debugger(cls):
         if cls._instance is None:
-            raise UsageError("expected PrecisionDebugger(...) to be constructed first; found none")
+            raise UsageError(
+                message("expected PrecisionDebugger(...) to be constructed first; found none")
+            )
         return cls._instance
 
     def _end_step(self):
@@ -206,7 +215,9 @@ def _steps(step):
     if not isinstance(step, (list, tuple)) or not all(
         isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in step
     ):
-        raise RegistrationError(f"step; expected a list of numbers of 0 or more, found {step!r}")
+        raise RegistrationError(
+            message("step; expected a list of numbers of 0 or more, found {}", repr(step))
+        )
     return sorted(step)
 
 

@@ -6,6 +6,7 @@ from multiprocessing import util
 import torch
 
 from msprobe import _engine
+from msprobe._engine import message
 from msprobe.compat.errors import RegistrationError
 from msprobe.pytorch import hooks
 from msprobe.pytorch.process import PACKAGE
@@ -39,7 +40,7 @@ def begin(options, model=None, rank=None, goes_on=False):
     goes_on: this is the next part of the same recording; if that has failed or ended, it stays so.
     """
     global _model, _rank, _recording, _options
-    warn_at_exit("")
+    warn_at_exit(message(""))
     _options = options
     _engine.configure_pkl(options, PACKAGE, goes_on)
     _model, _rank, _recording = model, rank, True
@@ -89,18 +90,25 @@ def check_model(model, none_is_one):
         hasattr(model, "named_modules") and not isinstance(model, type)
     ):
         return
-    is_class = isinstance(model, type)
-    found = f"the class {model.__name__}" if is_class else type(model).__name__
+    if isinstance(model, type):
+        raise RegistrationError(
+            message(
+                "Please register hooks to nn.Module: expected a model, found the class {}; create "
+                "it first: register_hook(Net(), ...)",
+                model.__name__,
+            )
+        )
     raise RegistrationError(
-        f"Please register hooks to nn.Module: expected a model, found {found}"
-        + ("; create it first: register_hook(Net(), ...)" if is_class else "")
+        message(
+            "Please register hooks to nn.Module: expected a model, found {}", type(model).__name__
+        )
     )
 
 
 def warn_no_effect(function, keywords):
     """Warn of keywords of another generation, which have no effect here."""
     for name in keywords:
-        _engine.warn(f"{function}: {name} has no effect here")
+        _engine.warn(message("{}: {} has no effect here", function, name))
 
 
 def why_no_file(path):
@@ -111,13 +119,14 @@ def why_no_file(path):
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:  # the name is too long, or has a zero byte
-        return f"{path!r} cannot be a file: {getattr(error, 'strerror', error)}; choose another one"
+        why = getattr(error, "strerror", error)
+        return message("{} cannot be a file: {}; choose another one", repr(path), why)
     if os.path.isdir(path):
-        return f"expected a file, found the folder {path}"
+        return message("expected a file, found the folder {}", path)
     if not os.path.isdir(folder):
-        return f"there is no folder {folder}; create it first"
+        return message("there is no folder {}; create it first", folder)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        return f"nothing can be written to {folder}; choose another one"
+        return message("nothing can be written to {}; choose another one", folder)
     return None
 
 
@@ -126,7 +135,7 @@ def remove_earlier_dump(path):
     if os.path.isfile(path):
         _engine.release_pkl()
         os.remove(path)
-        _engine.warn(f"{path} held an earlier dump, which is overwritten")
+        _engine.warn(message("{} held an earlier dump, which is overwritten", path))
 
 
 def npu_overflow_flag():

@@ -14,6 +14,7 @@ import os
 import sys
 
 from msprobe import UsageError, _engine
+from msprobe._engine import message
 from msprobe.compat import recorder
 from msprobe.compat.errors import RegistrationError
 from msprobe.pytorch.reproducibility import seed_all as _seed_all
@@ -53,11 +54,11 @@ def set_dump_path(fpath=None):
     """
     global _path, _fresh
     if not isinstance(fpath, (str, os.PathLike)):
-        raise RegistrationError(f"set_dump_path: expected a file, found {fpath!r}")
+        raise RegistrationError(message("set_dump_path: expected a file, found {}", repr(fpath)))
     path = os.path.abspath(os.fspath(fpath))
     reason = recorder.why_no_file(path)
     if reason:
-        raise RegistrationError(f"set_dump_path: {reason}")
+        raise RegistrationError(message("set_dump_path: {}", reason))
     recorder.end()
     recorder.remove_earlier_dump(path)
     _path, _fresh = path, True
@@ -66,17 +67,21 @@ def set_dump_path(fpath=None):
 
 def wrap_acc_cmp_hook(*_args, **_kwargs):
     """For :func:`register_hook`: inputs, outputs and gradients of every call."""
-    raise RegistrationError("do not call wrap_acc_cmp_hook; pass it to register_hook")
+    raise RegistrationError(message("do not call wrap_acc_cmp_hook; pass it to register_hook"))
 
 
 def wrap_checkoverflow_hook(*_args, **_kwargs):
     """For :func:`register_hook`: the first overflow ends the program with a ValueError."""
-    raise RegistrationError("do not call wrap_checkoverflow_hook; pass it to register_hook")
+    raise RegistrationError(
+        message("do not call wrap_checkoverflow_hook; pass it to register_hook")
+    )
 
 
 def wrap_async_datadump_hook(*_args, **_kwargs):
     """For :func:`register_hook`: a thread writes arrays to the folder `path`."""
-    raise RegistrationError("do not call wrap_async_datadump_hook; pass it to register_hook")
+    raise RegistrationError(
+        message("do not call wrap_async_datadump_hook; pass it to register_hook")
+    )
 
 
 _HOOKS = (wrap_acc_cmp_hook, wrap_checkoverflow_hook, wrap_async_datadump_hook)
@@ -98,21 +103,31 @@ def register_hook(model, hook, **kwargs):
     recorder.check_model(model, none_is_one=False)
     if hook not in _HOOKS:
         names = ", ".join(each.__name__ for each in _HOOKS)
-        raise RegistrationError(f"register_hook: expected one of {names}, found {hook!r}")
+        raise RegistrationError(
+            message("register_hook: expected one of {}, found {}", names, repr(hook))
+        )
     steps = kwargs.pop("schedule", None)
     if steps is not None and not callable(steps):
         raise RegistrationError(
-            f"register_hook: schedule; expected schedule(begin, end, stride), found {steps!r}"
+            message(
+                "register_hook: schedule; expected schedule(begin, end, stride), found {}",
+                repr(steps),
+            )
         )
     capacity = kwargs.pop("capacity", None)
     if capacity is not None and not (isinstance(capacity, int) and 3 <= capacity <= 2048):
         raise RegistrationError(
-            f"register_hook: capacity; expected a number from 3 to 2048, found {capacity!r}"
+            message(
+                "register_hook: capacity; expected a number from 3 to 2048, found {}",
+                repr(capacity),
+            )
         )
     seed, sample = kwargs.pop("seed", 1234), kwargs.pop("sample", True)
     folder = kwargs.pop("path", "./")
     if not isinstance(folder, (str, os.PathLike)):
-        raise RegistrationError(f"register_hook: path; expected a folder, found {folder!r}")
+        raise RegistrationError(
+            message("register_hook: path; expected a folder, found {}", repr(folder))
+        )
     folder = os.path.abspath(os.fspath(folder))
     recorder.warn_no_effect("register_hook", kwargs)
     seed_all(seed)
@@ -127,7 +142,7 @@ def register_hook(model, hook, **kwargs):
     else:
         _options.update(data="storages", file=folder, data_folder=folder, async_dump=True)
     if _path is None and hook is wrap_acc_cmp_hook:
-        recorder.warn_at_exit("nothing was dumped: set_dump_path was not called")
+        recorder.warn_at_exit(message("nothing was dumped: set_dump_path was not called"))
     step_schedule.set_schedule(steps or schedule())
 
 
@@ -136,8 +151,13 @@ def schedule(begin=0, end=sys.maxsize, stride=1):
     are_numbers = all(isinstance(each, int) for each in (begin, end, stride))
     if not are_numbers or begin < 0 or end < 0 or stride <= 0 or begin > end:
         raise RegistrationError(
-            "Illegal Argument: schedule expects 0 <= begin <= end and stride >= 1, "
-            f"found begin={begin}, end={end}, stride={stride}"
+            message(
+                "Illegal Argument: schedule expects 0 <= begin <= end and stride >= 1, found "
+                "begin={}, end={}, stride={}",
+                begin,
+                end,
+                stride,
+            )
         )
     return lambda step: begin <= step <= end and (step - begin) % stride == 0
 

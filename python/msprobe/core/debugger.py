@@ -7,6 +7,7 @@ import os
 import threading
 
 from msprobe import UsageError, _engine
+from msprobe._engine import message
 from msprobe.core import facade
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # our files
@@ -34,8 +35,10 @@ def method(function):
         with lock:
             if cls.instance is None:
                 raise UsageError(
-                    "expected PrecisionDebugger(...) to be constructed first; add "
-                    "`debugger = PrecisionDebugger()` before the loop"
+                    message(
+                        "expected PrecisionDebugger(...) to be constructed first; add `debugger = "
+                        "PrecisionDebugger()` before the loop"
+                    )
                 )
             return function(cls, *args, **kwargs)
 
@@ -65,11 +68,16 @@ def check_start(token_range, rank_id):
         pair = list(token_range) if isinstance(token_range, (list, tuple)) else []
         if len(pair) != 2 or not all(map(_is_count, pair)) or pair[0] > pair[1]:
             raise UsageError(
-                "start: token_range; expected [first, last], two ascending numbers of 0 or more, "
-                f"found {token_range!r}"
+                message(
+                    "start: token_range; expected [first, last], two ascending numbers of 0 or "
+                    "more, found {}",
+                    repr(token_range),
+                )
             )
     if rank_id is not None and not _is_count(rank_id):
-        raise UsageError(f"start: rank_id; expected a number of 0 or more, found {rank_id!r}")
+        raise UsageError(
+            message("start: rank_id; expected a number of 0 or more, found {}", repr(rank_id))
+        )
 
 
 def seed_as_configured(seed_all):
@@ -82,14 +90,20 @@ def seed_as_configured(seed_all):
     if asked is not None:
         seed, mode = asked
         seed_all(seed, mode)
-        more = ", only deterministic algorithms are used" if mode else ""
-        _engine.log(f"seeded with {seed}{more}, as the configuration asks")
+        _engine.log(
+            message(
+                "seeded with {}, only deterministic algorithms are used, as the configuration asks",
+                seed,
+            )
+            if mode
+            else message("seeded with {}, as the configuration asks", seed)
+        )
 
 
 def _from_outside(config_path, task, dump_path, level, step, baseline, baseline_action):
     """The arguments, or what the environment says in their place (docs/reference/config.md)."""
     if config := os.environ.get("MSPROBE_CONFIG"):
-        _engine.log(f"the configuration is {config}, as MSPROBE_CONFIG says")
+        _engine.log(message("the configuration is {}, as MSPROBE_CONFIG says", config))
         config_path, task, dump_path, level, step = config, None, None, None, None
         baseline, baseline_action = None, None
     dump_path = os.environ.get("MSPROBE_DUMP_PATH") or dump_path
@@ -198,8 +212,11 @@ class Debugger:
         ]
         if ignored:
             _engine.log(
-                "a process has one PrecisionDebugger: the second PrecisionDebugger(...) is the "
-                f"first one, and ignores {', '.join(ignored)}",
+                message(
+                    "a process has one PrecisionDebugger: the second PrecisionDebugger(...) is "
+                    "the first one, and ignores {}",
+                    ", ".join(ignored),
+                ),
                 warning=True,
             )
 
@@ -224,8 +241,10 @@ class Debugger:
             return
         if token_range is not None or (_engine.modules_wanted() and not cls._can_find_model()):
             raise UsageError(
-                "level L0 and mix record modules, and token_range counts calls of the model: "
-                "expected start(model) or PrecisionDebugger(model=...), found no model"
+                message(
+                    "level L0 and mix record modules, and token_range counts calls of the model: "
+                    "expected start(model) or PrecisionDebugger(model=...), found no model"
+                )
             )
 
     @method
@@ -258,6 +277,8 @@ class Debugger:
     def set_init_step(cls, step):
         """Number the steps from ``step``; call it before the loop of a resumed training."""
         if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= 1000000:
-            raise UsageError(f"set_init_step; expected a number from 0 to 1000000, found {step!r}")
+            raise UsageError(
+                message("set_init_step; expected a number from 0 to 1000000, found {}", repr(step))
+            )
         cls._end()
         _engine.begin_at_step(step)

@@ -9,6 +9,7 @@ import json
 import os
 
 from msprobe import UsageError, _engine
+from msprobe._engine import message
 
 
 class Facade:
@@ -28,7 +29,9 @@ class Facade:
         if isinstance(found, property) and found.fset:
             found.fset(self, value)
             return
-        raise AttributeError(f"{self._called}.{name} cannot be set; {self._settable()} can")
+        raise AttributeError(
+            message("{}.{} cannot be set; {} can", self._called, name, self._settable())
+        )
 
     def __repr__(self):
         return f"<{self._called} of msprobe: {', '.join(dir(self))}>"
@@ -41,7 +44,9 @@ class Facade:
 
 def unknown(name, known):
     """The text about an attribute that does not exist."""
-    return f"{name} does not exist in msprobe {_engine.__version__}; there is {', '.join(known)}"
+    return message(
+        "{} does not exist in msprobe {}; there is {}", name, _engine.__version__, ", ".join(known)
+    )
 
 
 def parameters(function):
@@ -55,10 +60,17 @@ def check_keywords(called, names, given):
     for name in given:
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
-            meant = f"did you mean {near[0]}?" if near else f"there is {', '.join(names)}"
-            if not near and "config_path" in names:
-                meant += "; the other settings are keys of the file that config_path names"
-            raise UsageError(f"{called} has no argument {name}: {meant}")
+            known = ", ".join(names)
+            if near:
+                meant = message("did you mean {}?", near[0])
+            elif "config_path" in names:
+                meant = message(
+                    "there is {}; the other settings are keys of the file that config_path names",
+                    known,
+                )
+            else:
+                meant = message("there is {}", known)
+            raise UsageError(message("{} has no argument {}: {}", called, name, meant))
 
 
 class Config(Facade):
@@ -187,7 +199,7 @@ class Part:
     def __get__(self, instance, owner):
         if owner.instance is None:
             raise AttributeError(
-                f"PrecisionDebugger(...) is to be constructed before .{self._name}"
+                message("PrecisionDebugger(...) is to be constructed before .{}", self._name)
             )
         if self._part is None:
             self._part = self._made(owner)
@@ -195,6 +207,9 @@ class Part:
 
     def __set__(self, instance, value):
         raise AttributeError(
-            f"debugger.{self._name} cannot be set; what it holds can: "
-            "debugger.service.config.dump_path = ..."
+            message(
+                "debugger.{} cannot be set; what it holds can: "
+                "debugger.service.config.dump_path = ...",
+                self._name,
+            )
         )

@@ -4,7 +4,7 @@ Such a name can be imported, so that a program that uses it under a condition st
 raises one error, which says what to use in its place.
 """
 
-from msprobe._engine import UnsupportedError
+from msprobe._engine import UnsupportedError, message
 
 
 def missing(name, instead):
@@ -12,9 +12,9 @@ def missing(name, instead):
 
     Args:
         name: as programs import it.
-        instead: what there is in its place, a whole clause.
+        instead: what there is in its place, a whole clause: a message.
     """
-    text = f"{name} does not exist in this version of msprobe; {instead}"
+    text = message("{} does not exist in this version of msprobe; {}", name, instead)
 
     def fail(*args, **kwargs):
         raise UnsupportedError(text)

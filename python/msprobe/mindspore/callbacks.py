@@ -3,6 +3,7 @@
 from mindspore.train.callback import Callback
 
 from msprobe import UsageError
+from msprobe._engine import message
 from msprobe.mindspore.debugger import PrecisionDebugger
 
 
@@ -19,7 +20,9 @@ class MsprobeStep(Callback):
         super().__init__()
         if not isinstance(debugger, PrecisionDebugger):
             raise UsageError(
-                f"MsprobeStep; expected a PrecisionDebugger, found {type(debugger).__name__}"
+                message(
+                    "MsprobeStep; expected a PrecisionDebugger, found {}", type(debugger).__name__
+                )
             )
         self._debugger = debugger
 

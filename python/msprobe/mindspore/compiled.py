@@ -12,6 +12,7 @@ import os
 import mindspore
 from mindspore import _c_expression, nn
 from msprobe import UnsupportedError, UsageError, _engine
+from msprobe._engine import message
 from msprobe.core.debugger import named_roots
 from msprobe.mindspore.graph import BACKWARD, GraphTaps, attached, check_device, kernel
 
@@ -39,14 +40,18 @@ def check(token_range):
     """Raise for what cannot be recorded in graph mode."""
     if _engine.apis_wanted():
         raise UsageError(
-            "expected PyNative mode, in which each call can be observed, found graph mode, in "
-            'which level "L0" alone is recorded; type '
-            "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+            message(
+                "expected PyNative mode, in which each call can be observed, found graph "
+                'mode, in which level "L0" alone is recorded; type '
+                "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+            )
         )
     if token_range is not None:
         raise UsageError(
-            "token_range counts calls of the model: expected PyNative mode, found graph mode; type "
-            "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+            message(
+                "token_range counts calls of the model: expected PyNative mode, found graph "
+                "mode; type mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+            )
         )
     check_device()
     _engine.check_graphs()
@@ -111,7 +116,7 @@ def _wanted_taps():
         _compiled = True
         return [_taps_of(prefix, model) for prefix, model in _roots]
     except UnsupportedError as error:
-        say("unsupported", f"calls inside compiled code are not recorded: {error}")
+        say("unsupported", message("calls inside compiled code are not recorded: {}", error))
     except Exception as error:  # an error of our own: the training goes on without recording
         _engine.fault(f"{type(error).__name__}: {error}")
     return []
@@ -126,8 +131,11 @@ def _taps_of(prefix, model):
     if operator is None:
         say(
             "callback",
-            "recording compiled code takes several times as long, as each value goes through "
-            f"Python: {why}",
+            message(
+                "recording compiled code takes several times as long, as each value goes "
+                "through Python: {}",
+                why,
+            ),
         )
     taps = GraphTaps(
         model,
@@ -198,15 +206,20 @@ def _say_what_is_missing():
     if names and len(missing) == len(names):
         say(
             "nothing",
-            "nothing was recorded in graph mode: no Cell was called, or the graph was compiled "
-            "before start(model); call it before the first call of the model",
+            message(
+                "nothing was recorded in graph mode: no Cell was called, or the graph was "
+                "compiled before start(model); call it before the first call of the model"
+            ),
         )
     elif missing:
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        shown, more = ", ".join(missing[:_SHOWN]), len(missing) - _SHOWN
         say(
             "missing",
-            f"not recorded in graph mode: {', '.join(missing[:_SHOWN])}{more} (not called, in a "
-            "SequentialCell, or without a tap: docs/reference/mindspore.md)",
+            message(
+                "not recorded in graph mode: {} (not called, in a SequentialCell, or "
+                "without a tap: docs/reference/mindspore.md)",
+                message("{} and {} more", shown, more) if more > 0 else shown,
+            ),
         )
 
 
@@ -242,9 +255,12 @@ def _say_compiled(function, owner):
     _engine.compiled_program(place)
     say(
         place,
-        f"{place} runs compiled (mindspore.jit): calls and Cells inside it are not recorded at "
-        'this level; type level="L0", which records the Cells of compiled code, or run the program '
-        "without mindspore.jit",
+        message(
+            "{} runs compiled (mindspore.jit): calls and Cells inside it are not "
+            'recorded at this level; type level="L0", which records the Cells of '
+            "compiled code, or run the program without mindspore.jit",
+            place,
+        ),
     )
     return True
 

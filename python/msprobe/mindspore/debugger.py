@@ -1,6 +1,7 @@
 """The class that training scripts use."""
 
 from msprobe import UsageError, _engine
+from msprobe._engine import message
 from msprobe.core.debugger import Debugger, check_start, method, seed_as_configured
 from msprobe.mindspore import compiled, gradients, hooks, optimizers
 from msprobe.mindspore.reproducibility import seed_all
@@ -139,7 +140,9 @@ class PrecisionDebugger(Debugger):
         """
         if compiled.is_graph_mode():
             raise UsageError(
-                "save; expected PyNative mode, found graph mode; type "
-                "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+                message(
+                    "save; expected PyNative mode, found graph mode; type "
+                    "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+                )
             )
         _engine.save(variable, name, bool(save_backward), rank())

@@ -12,6 +12,7 @@ import contextlib
 import mindspore
 from mindspore import nn, ops
 from msprobe import UnsupportedError, UsageError, _engine
+from msprobe._engine import message
 from msprobe.mindspore import compiled, graph
 from msprobe.mindspore.versions import rank
 
@@ -41,8 +42,11 @@ def _names(optimizer):
         or not all(isinstance(each, mindspore.Parameter) for each in parameters)
     ):
         raise UsageError(
-            "monitor; expected an optimizer of MindSpore, such as nn.Adam, found "
-            f"{type(optimizer).__name__}; type debugger.monitor(optimizer)"
+            message(
+                "monitor; expected an optimizer of MindSpore, such as nn.Adam, found {}; "
+                "type debugger.monitor(optimizer)",
+                type(optimizer).__name__,
+            )
         )
     return [parameter.name for parameter in parameters]
 
@@ -104,7 +108,9 @@ class _Probe:
         try:
             graph.check_device()
         except UnsupportedError as error:
-            compiled.say("gradients", f"gradients inside compiled code are not recorded: {error}")
+            compiled.say(
+                "gradients", message("gradients inside compiled code are not recorded: {}", error)
+            )
             return None
         self._compiled = True
         if self._taps is None:
@@ -146,8 +152,11 @@ class _Probe:
             self._flush()
         if not self._saw_any and self._handle is not None:
             _engine.log(
-                "grad_probe has recorded nothing: the optimizer was not called, or in a graph that "
-                "was compiled before debugger.monitor(optimizer); call it before the first step",
+                message(
+                    "grad_probe has recorded nothing: the optimizer was not called, or in a "
+                    "graph that was compiled before debugger.monitor(optimizer); call it before "
+                    "the first step"
+                ),
                 warning=True,
             )
         self._unhook()

@@ -18,6 +18,7 @@ import os
 import mindspore
 from mindspore import nn, ops
 from msprobe import UnsupportedError, UsageError, _engine
+from msprobe._engine import message
 
 FORWARD, BACKWARD = "forward", "backward"
 _MOST_TENSORS = 4  # of one Cell's output
@@ -304,8 +305,11 @@ def check_device():
     device = mindspore.get_context("device_target")
     if device != "CPU":
         raise UnsupportedError(
-            f"Cells of a graph can be recorded on a CPU only, found {device}; set "
-            'MINDSPORE_DUMP_CONFIG there, and read its folder with "msprobe show"'
+            message(
+                "Cells of a graph can be recorded on a CPU only, found {}; set "
+                'MINDSPORE_DUMP_CONFIG there, and read its folder with "msprobe show"',
+                device,
+            )
         )
 
 
@@ -353,7 +357,9 @@ class GraphTaps:
         number_of_parameter=None,
     ):
         if not isinstance(model, nn.Cell):
-            raise UsageError(f"expected a mindspore.nn.Cell, found {type(model).__name__}")
+            raise UsageError(
+                message("expected a mindspore.nn.Cell, found {}", type(model).__name__)
+            )
         check_device()
         self.error = None
         self.left_out = set()

@@ -10,6 +10,7 @@ import types
 import mindspore
 from mindspore import mint, nn, ops
 from msprobe import ConfigError, UsageError, _engine
+from msprobe._engine import message
 from msprobe.core.debugger import named_roots
 from msprobe.mindspore import compiled, optimizers
 from msprobe.mindspore.versions import rank
@@ -120,8 +121,10 @@ def check_model(model):
     for _, root in roots or [("", model)]:
         if not isinstance(root, nn.Cell):
             raise UsageError(
-                "expected a mindspore.nn.Cell or a list of them as model, "
-                f"found {type(root).__name__}"
+                message(
+                    "expected a mindspore.nn.Cell or a list of them as model, found {}",
+                    type(root).__name__,
+                )
             )
 
 

@@ -8,6 +8,7 @@ import numpy
 import mindspore
 from mindspore import nn
 from msprobe import UsageError
+from msprobe._engine import message
 
 
 def seed_all(seed=1234, mode=False, rm_dropout=False):
@@ -24,11 +25,17 @@ def seed_all(seed=1234, mode=False, rm_dropout=False):
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise UsageError(
-            f"seed_all: seed; expected a whole number from 0 to {2**32 - 1}, found {seed!r}"
+            message(
+                "seed_all: seed; expected a whole number from 0 to {}, found {}",
+                2**32 - 1,
+                repr(seed),
+            )
         )
     for name, value in (("mode", mode), ("rm_dropout", rm_dropout)):
         if not isinstance(value, bool):
-            raise UsageError(f"seed_all: {name}; expected True or False, found {value!r}")
+            raise UsageError(
+                message("seed_all: {}; expected True or False, found {}", name, repr(value))
+            )
     random.seed(seed)
     os.environ["PYTHONHASHSEED"] = str(seed)
     numpy.random.seed(seed)

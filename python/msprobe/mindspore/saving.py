@@ -7,6 +7,7 @@ import numpy as np
 
 import mindspore
 from msprobe import UsageError, _engine
+from msprobe._engine import message
 from msprobe.mindspore.versions import rank
 
 _step = 0
@@ -17,15 +18,24 @@ _leaf_hooks = []  # a hook on a leaf would stay for later steps: step() removes 
 
 def _check(function, save_dir, name):
     if not isinstance(save_dir, (str, os.PathLike)) or not os.fspath(save_dir):
-        raise UsageError(f"{function}: save_dir; expected a folder, found {save_dir!r}")
+        raise UsageError(
+            message("{}: save_dir; expected a folder, found {}", function, repr(save_dir))
+        )
     if not isinstance(name, str) or not name or "/" in name or "\0" in name:
         raise UsageError(
-            f"{function}: name; expected the beginning of a file name, without '/', found {name!r}"
+            message(
+                "{}: name; expected the beginning of a file name, without '/', found {}",
+                function,
+                repr(name),
+            )
         )
     if mindspore.get_context("mode") != mindspore.PYNATIVE_MODE:
         raise UsageError(
-            f"{function}: expected PyNative mode, found graph mode; "
-            "type mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+            message(
+                "{}: expected PyNative mode, found graph mode; type "
+                "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)",
+                function,
+            )
         )
 
 
@@ -50,7 +60,9 @@ def _write(save_dir, name, tensor):
             raise
     except OSError as error:
         if not _failed:
-            _engine.log(f"save: {path}: {error.strerror}; the run goes on", warning=True)
+            _engine.log(
+                message("save: {}: {}; the run goes on", path, error.strerror), warning=True
+            )
         _failed = True
 
 
@@ -66,8 +78,12 @@ def _tensors(name, data):
             yield from _tensors(f"{name}.{index}", value)
     else:
         raise UsageError(
-            f"save({name!r}): expected a mindspore.Tensor, or lists, tuples and dictionaries of "
-            f"them, found {type(data).__name__}"
+            message(
+                "save({}): expected a mindspore.Tensor, or lists, tuples and dictionaries of "
+                "them, found {}",
+                repr(name),
+                type(data).__name__,
+            )
         )
 
 
@@ -107,7 +123,11 @@ def save_grad(save_dir, name, data):
     _check("save_grad", save_dir, name)
     if not isinstance(data, mindspore.Tensor):
         raise UsageError(
-            f"save_grad({name!r}): expected a mindspore.Tensor, found {type(data).__name__}"
+            message(
+                "save_grad({}): expected a mindspore.Tensor, found {}",
+                repr(name),
+                type(data).__name__,
+            )
         )
 
     def write(gradient):

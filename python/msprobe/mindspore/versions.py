@@ -4,9 +4,10 @@ import importlib.metadata
 import os
 
 from msprobe import UnsupportedError
+from msprobe._engine import message
 
 OLDEST = (2, 8)
-_INSTALL = "type: pip install mindspore==2.10.0 'numpy<2'"
+_INSTALL = message("type: {}", "pip install mindspore==2.10.0 'numpy<2'")
 
 
 def _numbers(version):
@@ -24,17 +25,27 @@ def check():
     """Raise if MindSpore is missing or too old, or if NumPy is too new for it."""
     mindspore, numpy = _version("mindspore"), _version("numpy")
     if mindspore is None:
-        raise UnsupportedError(f"msprobe.mindspore needs MindSpore, and found none; {_INSTALL}")
+        raise UnsupportedError(
+            message("msprobe.mindspore needs MindSpore, and found none; {}", _INSTALL)
+        )
     if _numbers(mindspore) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise UnsupportedError(
-            f"msprobe.mindspore; expected MindSpore {oldest} or later, found {mindspore}; "
-            f"{_INSTALL}"
+            message(
+                "msprobe.mindspore; expected MindSpore {} or later, found {}; {}",
+                oldest,
+                mindspore,
+                _INSTALL,
+            )
         )
     if numpy is not None and _numbers(numpy) >= (2, 0):
         raise UnsupportedError(
-            f"MindSpore {mindspore} is built for NumPy 1; expected numpy<2, found {numpy}; "
-            f"{_INSTALL}"
+            message(
+                "MindSpore {} is built for NumPy 1; expected numpy<2, found {}; {}",
+                mindspore,
+                numpy,
+                _INSTALL,
+            )
         )
 
 

@@ -3,6 +3,7 @@
 import sys
 
 from msprobe import UsageError
+from msprobe._engine import message
 from msprobe.pytorch.debugger import PrecisionDebugger
 
 
@@ -34,8 +35,10 @@ class MsprobeCallback:
         ]
         if not bases:
             raise UsageError(
-                "MsprobeCallback is for transformers.Trainer and lightning.Trainer: expected "
-                "`import transformers` or `import lightning` before it, found neither"
+                message(
+                    "MsprobeCallback is for transformers.Trainer and lightning.Trainer: expected "
+                    "`import transformers` or `import lightning` before it, found neither"
+                )
             )
         return object.__new__(type(cls.__name__, (_Steps, *bases), {"__reduce__": _reduce}))
 
@@ -86,8 +89,10 @@ class _Steps:
     def _begin_training(self, steps_before):
         if PrecisionDebugger.instance is None:
             raise UsageError(
-                "the callback records with the PrecisionDebugger of this process; add "
-                "`PrecisionDebugger(dump_path=..., level=...)` before the training"
+                message(
+                    "the callback records with the PrecisionDebugger of this process; add "
+                    "`PrecisionDebugger(dump_path=..., level=...)` before the training"
+                )
             )
         self._steps = steps_before
         if steps_before > 0:

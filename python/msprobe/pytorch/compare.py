@@ -4,6 +4,7 @@ import json
 import os
 
 from msprobe import UsageError, _engine
+from msprobe._engine import message
 
 # Keyword -> flag of the older command line. The value of a flag is a text or a path.
 _SWITCHES = {"highlight": "-hl", "diff_analyze": "--diff_analyze"}
@@ -52,7 +53,9 @@ def compare(
         msprobe.FileError, msprobe.DumpError: a path that does not exist; a damaged dump.
     """
     if not isinstance(input_param, dict):
-        raise UsageError(f"input_param: expected a dict, found {type(input_param).__name__}")
+        raise UsageError(
+            message("input_param: expected a dict, found {}", type(input_param).__name__)
+        )
     flags = ["--output_path", os.fspath(output_path)]
     flags += ["-s"] * bool(stack_mode) + ["-c"] * (not auto_analyze) + ["-f"] * bool(fuzzy_match)
     for key, value in kwargs.items():
@@ -60,7 +63,7 @@ def compare(
             flags += [_SWITCHES[key]] * bool(value)
         elif key not in _VALUES:
             known = ", ".join([*_SWITCHES, *_VALUES])
-            raise UsageError(f"compare has no argument {key!r}; it has {known}")
+            raise UsageError(message("compare has no argument {}; it has {}", repr(key), known))
         elif value is not None and value != "":
             flags += [_VALUES[key], _text(key, value)]
     _engine.compare(json.dumps(input_param, default=os.fspath), flags)
@@ -76,7 +79,7 @@ def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str
         **kwargs: those of :func:`compare`, except ``suffix``, which names the rank here.
     """
     if kwargs.get("suffix"):
-        raise UsageError("compare_distributed uses suffix for the rank numbers")
+        raise UsageError(message("compare_distributed uses suffix for the rank numbers"))
     paths = {
         "npu_path": os.fspath(npu_dump_dir),
         "bench_path": os.fspath(bench_dump_dir),
@@ -88,4 +91,4 @@ def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str
 def _text(key, value):
     if isinstance(value, (str, os.PathLike)):
         return os.fspath(value)
-    raise UsageError(f"{key}: expected a text or a path, found {type(value).__name__}")
+    raise UsageError(message("{}: expected a text or a path, found {}", key, type(value).__name__))

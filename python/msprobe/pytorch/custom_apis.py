@@ -6,6 +6,7 @@ import sys
 import torch
 
 from msprobe import UsageError, _engine
+from msprobe._engine import message
 
 LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "custom_wrap_ops.yaml")
 
@@ -19,16 +20,22 @@ def register(module, api, prefix):
     prefix = prefix or getattr(module, "__name__", "Custom")
     for name, value in (("api", api), ("api_prefix", prefix)):
         if not isinstance(value, str) or not value:
-            raise UsageError(f"register_custom_api: {name}; expected a name, found {value!r}")
+            raise UsageError(
+                message("register_custom_api: {}; expected a name, found {}", name, repr(value))
+            )
     reason = _engine.register_api(prefix, module, api)
     if reason:
-        raise UsageError(f"register_custom_api: {_name_of(module)}.{api} is not observed: {reason}")
+        raise UsageError(
+            message("register_custom_api: {}.{} is not observed: {}", _name_of(module), api, reason)
+        )
 
 
 def restore(module, api):
     """Stop to observe attribute `api` of `module`."""
     if not isinstance(api, str) or not hasattr(module, api):
-        raise UsageError(f"restore_custom_api: {_name_of(module)} has no attribute {api!r}")
+        raise UsageError(
+            message("restore_custom_api: {} has no attribute {}", _name_of(module), repr(api))
+        )
     _engine.restore_api(module, api)
 
 
@@ -62,7 +69,9 @@ def _add_listed():
     fresh = [f"{name} ({reason})" for name, reason in missing.items() if name not in _missing]
     _missing.update(missing)
     if fresh:
-        _engine.warn(f"custom_wrap_ops.yaml: not observed until a later start: {', '.join(fresh)}")
+        _engine.warn(
+            message("custom_wrap_ops.yaml: not observed until a later start: {}", ", ".join(fresh))
+        )
 
 
 def _add_operators():
@@ -95,7 +104,7 @@ def add_aten(names):
         if isinstance(packet, torch._ops.OpOverloadPacket):
             _add_packet("Aten", name, packet)
         else:
-            missing.append(f"Aten.{name} (this PyTorch does not have it)")
+            missing.append(message("{} (this PyTorch does not have it)", f"Aten.{name}"))
     return missing
 
 
@@ -115,4 +124,4 @@ def _add_kernels():
         reason = _engine.add_kernel_run(run) if run is not None else ""
         if reason and reason not in _missing:
             _missing.add(reason)
-            _engine.warn(f"launches of {class_name} are not recorded: {reason}")
+            _engine.warn(message("launches of {} are not recorded: {}", class_name, reason))

@@ -6,6 +6,7 @@ import types
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from msprobe import MsprobeError, _engine
+from msprobe._engine import message
 
 _next = _BaseDataLoaderIter.__next__  # every iterator of a DataLoader inherits it
 _code = _next.__code__
@@ -68,6 +69,9 @@ def warns(method):
     """Whether batches call the debugger, so that a call of the script has no effect."""
     if batches is not None:
         _warn_once(
-            f"{method}() has no effect: with enable_dataloader each batch of a DataLoader is a step"
+            message(
+                "{}() has no effect: with enable_dataloader each batch of a DataLoader is a step",
+                method,
+            )
         )
     return batches is not None

@@ -11,6 +11,7 @@ import types
 import torch
 
 from msprobe import ConfigError, UsageError, _engine
+from msprobe._engine import message
 from msprobe.core.debugger import named_roots
 from msprobe.pytorch import custom_apis, optimizers, signatures
 from msprobe.pytorch.process import rank
@@ -84,7 +85,9 @@ def _lists():
     path = os.path.join(LISTS, "support_wrap_ops.yaml")
     own = os.environ.get("MSPROBE_WRAP_OPS")
     if own and not os.path.isfile(own):
-        raise ConfigError(f"MSPROBE_WRAP_OPS: expected a file such as {path}, found {own!r}")
+        raise ConfigError(
+            message("MSPROBE_WRAP_OPS: expected a file such as {}, found {}", path, repr(own))
+        )
     return dict(_engine.read_name_lists(path, own or ""))
 
 
@@ -106,11 +109,12 @@ def _add_apis():
         # A missing torch_npu is a warning only if a user's list names its functions.
         asked = category != "torch_npu" or any(each.lower() == category for each, _ in own)
         if category in _PACKAGES and category not in owners and asked:
-            missing.append(f"category {category} ({_PACKAGES[category][1]} is not imported)")
+            package = _PACKAGES[category][1]
+            missing.append(message("category {} ({} is not imported)", category, package))
         elif category not in _CATEGORIES and category not in _PACKAGES:
-            missing.append(f"category {category} (not known)")
+            missing.append(message("category {} (not known)", category))
     if missing:
-        _engine.warn(f"support_wrap_ops.yaml: not observed: {', '.join(missing)}")
+        _engine.warn(message("support_wrap_ops.yaml: not observed: {}", ", ".join(missing)))
     apply = inspect.getattr_static(torch.autograd.Function, "apply")
     # A Python function in older PyTorch 2, a builtin in 2.15. That of 1.13 is not observed.
     _engine.add_autograd_functions(getattr(apply, "__func__", apply))
@@ -202,8 +206,11 @@ def check_model(model):
     for _, root in roots or [("", model)]:
         if not isinstance(root, torch.nn.Module) or isinstance(root, torch.jit.ScriptModule):
             raise UsageError(
-                "expected a torch.nn.Module (not scripted) or a list of them as model, "
-                f"found {type(root).__name__}"
+                message(
+                    "expected a torch.nn.Module (not scripted) or a list of them as model, found "
+                    "{}",
+                    type(root).__name__,
+                )
             )
 
 
@@ -212,7 +219,9 @@ def monitor(model):
     global _optimizers_hooked
     torch_optimizers = sys.modules["torch.optim.optimizer"]
     if not hasattr(torch_optimizers, "register_optimizer_step_post_hook"):
-        raise UsageError(f"monitor; expected PyTorch 2.0 or later, found {torch.__version__}")
+        raise UsageError(
+            message("monitor; expected PyTorch 2.0 or later, found {}", torch.__version__)
+        )
     check_model(model)
     _engine.watch_gradients(named_roots(model))
     _watch_autocast(model)
@@ -284,10 +293,12 @@ def _hear_of_modules(hear):
 def begin_module_dump(module, name):
     """Until end_module_dump, record this module's own calls and nothing else."""
     if isinstance(module, (list, tuple)):
-        raise UsageError("module_dump; expected one torch.nn.Module, found a list")
+        raise UsageError(message("module_dump; expected one torch.nn.Module, found a list"))
     check_model(module)
     if not isinstance(name, str) or not name:
-        raise UsageError(f"module_dump; expected a name for the module, found {name!r}")
+        raise UsageError(
+            message("module_dump; expected a name for the module, found {}", repr(name))
+        )
     _engine.begin_module_dump(module, name)
 
 

@@ -14,6 +14,8 @@ import signal
 import socket
 import sys
 
+from msprobe._engine import message
+
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _MOST_WORKERS = 64  # as many as -n may be
 _NODE_SECONDS = 60  # until a node that does not answer counts as lost
@@ -56,11 +58,15 @@ def _connect(address):
     try:
         import ray
     except ImportError:
-        raise Refused("Ray is not installed\tpip install 'mindstudio-probe[ray]'") from None
+        raise Refused(
+            message("Ray is not installed") + "\tpip install 'mindstudio-probe[ray]'"
+        ) from None
     host, _, port = address.rpartition(":")
     if address != "auto" and not (host and "/" not in host and port.isdigit()):
-        raise Refused(f"--ray: expected HOST:PORT or auto, found {address!r}\t--ray auto")
-    hint = "start the cluster with ray start --head, and name its address: --ray HOST:6379"
+        raise Refused(
+            message("--ray: expected HOST:PORT or auto, found {}", repr(address)) + "\t--ray auto"
+        )
+    hint = message("start the cluster with ray start --head, and name its address: --ray HOST:6379")
     try:
         if address != "auto":  # Ray waits a minute for an address where nothing answers
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
@@ -68,7 +74,9 @@ def _connect(address):
         ray.init(address=address, logging_level="error", log_to_driver=False)
     except Exception as error:
         text = " ".join(str(error).split())[:300]
-        raise Refused(f"--ray: no cluster of Ray answers at {address}: {text}\t{hint}") from None
+        raise Refused(
+            message("--ray: no cluster of Ray answers at {}: {}", address, text) + "\t" + hint
+        ) from None
     return ray
 
 
@@ -79,8 +87,9 @@ def _device(ray):
         if resources.get(name, 0) >= 1:
             return name, int(resources[name])
     raise Refused(
-        "--ray: expected an NPU, GPU or CPU in the cluster, found none"
-        "\tray status shows what its nodes have; ray start --num-cpus 8"
+        message("--ray: expected an NPU, GPU or CPU in the cluster, found none")
+        + "\t"
+        + message("ray status shows what its nodes have; ray start --num-cpus 8")
     )
 
 

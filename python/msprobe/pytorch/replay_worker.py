@@ -18,6 +18,7 @@ import sys
 import torch
 
 from msprobe import DumpError, FileError, _engine
+from msprobe._engine import message
 from msprobe.pytorch import references, replay, roundings
 from msprobe.pytorch.imported_functions import ImportedFunctions
 
@@ -39,8 +40,12 @@ def device_of(number):
     except ImportError:
         kind, count = "cuda", torch.cuda.device_count()
     if number >= max(count, 1):
-        has = f"{count} {kind} devices" if count else "no NPU and no GPU"
-        raise Refused(f"-d {number}: this machine has {has}\tleave -d out to use the first device")
+        has = message("{} {} devices", count, kind) if count else message("no NPU and no GPU")
+        raise Refused(
+            message("-d {}: this machine has {}", number, has)
+            + "\t"
+            + message("leave -d out to use the first device")
+        )
     return torch.device(kind, number) if count else torch.device("cpu")
 
 
@@ -49,8 +54,11 @@ def _imported(modules):
         return ImportedFunctions(modules)
     except Exception as error:  # whatever the program's code raises
         raise Refused(
-            f"--import: {_first_line(error)}\tname a module that can be imported from here, or its "
-            "file: --import train.py"
+            message("--import: {}", _first_line(error))
+            + "\t"
+            + message(
+                "name a module that can be imported from here, or its file: --import train.py"
+            )
         ) from error
 
 

@@ -9,6 +9,7 @@ import sys
 import torch
 
 from msprobe import UsageError, _engine
+from msprobe._engine import message
 from msprobe.pytorch.process import PACKAGE, rank
 
 _LISTS = os.path.join(os.path.dirname(__file__), "hook_module", "random_apis.yaml")
@@ -20,7 +21,9 @@ _wrapped = False
 
 def _require_bool(name, value):
     if not isinstance(value, bool):
-        raise UsageError(f"seed_all: {name}; expected True or False, found {value!r}")
+        raise UsageError(
+            message("seed_all: {}; expected True or False, found {}", name, repr(value))
+        )
 
 
 def _device_modules():
@@ -53,7 +56,11 @@ def seed_all(seed=1234, mode=False, rm_dropout=False, is_enhanced=False):
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise UsageError(
-            f"seed_all: seed; expected a whole number from 0 to {2**32 - 1}, found {seed!r}"
+            message(
+                "seed_all: seed; expected a whole number from 0 to {}, found {}",
+                2**32 - 1,
+                repr(seed),
+            )
         )
     for name, value in (("mode", mode), ("rm_dropout", rm_dropout), ("is_enhanced", is_enhanced)):
         _require_bool(name, value)
@@ -190,7 +197,9 @@ def random_save(output_path="./output"):
     """
     global _saving
     if not isinstance(output_path, (str, os.PathLike)):
-        raise UsageError(f"random_save: output_path; expected a folder, found {output_path!r}")
+        raise UsageError(
+            message("random_save: output_path; expected a folder, found {}", repr(output_path))
+        )
     _engine.open_random_log(os.fspath(output_path), rank(), PACKAGE)
     _saving = True
     _wrap()

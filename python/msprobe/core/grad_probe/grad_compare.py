@@ -3,6 +3,7 @@
 import os
 
 from msprobe import _engine
+from msprobe._engine import message
 
 
 class GradComparator:
@@ -28,7 +29,7 @@ class GradComparator:
         words += ["--png"] if pictures else []
         if _engine.run(words) == 2:
             raise _engine.DumpError(
-                "some gradients could not be compared; the text above says which"
+                message("some gradients could not be compared; the text above says which")
             )
 
     # The older tool's function for two folders of a rank; the engine sees which of both it is.

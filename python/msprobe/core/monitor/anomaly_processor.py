@@ -1,7 +1,9 @@
 """``AnomalyScanner``, a name of the older tools that programs import."""
 
+from msprobe._engine import message
 from msprobe.core.missing import missing
 
 AnomalyScanner = missing(
-    "AnomalyScanner", "msprobe grad_compare names the step and the parameter where two runs part"
+    "AnomalyScanner",
+    message("msprobe grad_compare names the step and the parameter where two runs part"),
 )

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 from msprobe import _engine
+from msprobe._engine import message
 
 
 @dataclass
@@ -41,11 +42,20 @@ class SingleComparator:
             os.fspath(dir1), os.fspath(dir2), os.fspath(output_path)
         )
         _engine.log(
-            f"SingleComparator: {values} values of {keys} keys compared, {unequal} differ, "
-            f"{only_one} are in one run only: {output_path}"
+            message(
+                "SingleComparator: {} values of {} keys compared, {} differ, {} are in one "
+                "run only: {}",
+                values,
+                keys,
+                unequal,
+                only_one,
+                output_path,
+            )
         )
         if errors:
-            raise _engine.DumpError(f"some values could not be compared: {'; '.join(errors)}")
+            raise _engine.DumpError(
+                message("some values could not be compared: {}", "; ".join(errors))
+            )
 
     @classmethod
     def compare_arrays(cls, array1, array2):

@@ -5,6 +5,7 @@ import os
 import sys
 
 from msprobe import _engine
+from msprobe._engine import message
 
 
 class SingleSave:
@@ -31,7 +32,9 @@ class SingleSave:
         if cls._instance is None:
             if fmk not in ("pytorch", "mindspore"):
                 raise _engine.UsageError(
-                    f'SingleSave: fmk; expected "pytorch" or "mindspore", found {fmk!r}'
+                    message(
+                        'SingleSave: fmk; expected "pytorch" or "mindspore", found {}', repr(fmk)
+                    )
                 )
             cls._instance = super().__new__(cls)
             cls._instance.fmk = fmk
@@ -78,8 +81,10 @@ class SingleSave:
     def _made(cls):
         if cls._instance is None:
             raise _engine.UsageError(
-                "expected SingleSave(...) to be constructed first; add "
-                '`SingleSave("dump_path")` before the loop'
+                message(
+                    "expected SingleSave(...) to be constructed first; add "
+                    '`SingleSave("dump_path")` before the loop'
+                )
             )
         return cls._instance
 
@@ -88,8 +93,11 @@ class SingleSave:
         if isinstance(data, dict):
             return data.items()
         _engine.log(
-            f"SingleSave: expected a dictionary of names and tensors, found {type(data).__name__}; "
-            "nothing is saved",
+            message(
+                "SingleSave: expected a dictionary of names and tensors, found {}; nothing "
+                "is saved",
+                type(data).__name__,
+            ),
             warning=True,
         )
         return ()
@@ -103,8 +111,12 @@ class SingleSave:
             made.writer.save(key, form, parts, made.rank, micro_step)
             return
         _engine.log(
-            f"SingleSave: {key}: expected a text as name, and a tensor or a list or dictionary of "
-            f"tensors, found {type(value).__name__}; it is not saved",
+            message(
+                "SingleSave: {}: expected a text as name, and a tensor or a list or "
+                "dictionary of tensors, found {}; it is not saved",
+                key,
+                type(value).__name__,
+            ),
             warning=True,
         )
 
