@@ -221,11 +221,11 @@ class Bisect : public Verb {
       return r.step == result.wrong_update_after && r.rank == result.rank;
     });
     Message why = "no call of step {} made the error"_t(result.step);
-    if (before == results.end()) return isolation::NextOfUpdate(why.English(), true);
+    if (before == results.end()) return isolation::NextOfUpdate(std::move(why), true);
     const bool recorded = !before->weights.optimizer_calls.empty();
     if (!before->otherwise.empty())
-      why = "{}; in step {}, {}"_t(std::move(why), before->step, Message(before->otherwise));
-    return isolation::NextOfUpdate(why.English(), recorded || !before->otherwise.empty());
+      why = "{}; in step {}, {}"_t(std::move(why), before->step, before->otherwise);
+    return isolation::NextOfUpdate(std::move(why), recorded || !before->otherwise.empty());
   }
 
   Status Record(bool is_target, const std::string& command, const std::string& dump, int64_t round,
@@ -269,8 +269,8 @@ class Bisect : public Verb {
       }
       if (const std::string& golden = round.first.golden_line; !golden.empty())
         line("in the golden: {}"_t(golden));
-      line(Message(round.first.why));
-      out.Line("why"_t, Message(round.next.why));
+      line(round.first.why);
+      out.Line("why"_t, round.next.why);
     }
     if (last.culprit.empty() && history_.size() > 1) {
       out.Line("note"_t,
@@ -289,7 +289,7 @@ class Bisect : public Verb {
     } else if (const std::string call = CallOf(last.culprit); last.next.can_replay) {
       out.LineAsIs("next"_t,
                    fmt::format("msprobe replay {} {} {}", last.target, call, last.golden));
-    } else if (const Message advice(last.next.advice); !advice.empty()) {
+    } else if (const Message& advice = last.next.advice; !advice.empty()) {
       out.Line("next"_t, advice);
     }
   }
@@ -321,7 +321,7 @@ class Bisect : public Verb {
           "\"source_line\": {}, \"golden_line\": {}, \"why\": {}, \"narrower\": {}, \"next\": {}}}",
           &round == history_.data() ? "" : ",", QuotedJson(round.target), QuotedJson(round.golden),
           round.step, round.rank, QuotedJson(round.culprit), QuotedJson(round.first.source_line),
-          QuotedJson(round.first.golden_line), QuotedJson(round.first.why),
+          QuotedJson(round.first.golden_line), QuotedJson(round.first.why.English()),
           JsonBool(round.next.narrower), QuotedJson(round.next.why));
     }
     out.Write(json + fmt::format("],\n\"config\": {}}}\n", QuotedJson(config_)));

@@ -400,7 +400,7 @@ class CompareVerb : public Verb {
   }
 
   Result<std::pair<Dump, Dump>> JoinSides(const DumpPair& pair, MemoryBudget* memory,
-                                          std::vector<std::string>* notes) const {
+                                          std::vector<Message>* notes) const {
     using compare::layouts::JoinBoth, compare::layouts::JoinRanks;
     MSPROBE_ASSIGN_OR_RETURN(auto target_ranks, DumpFlags::ReadRanks(pair.target_ranks, memory));
     MSPROBE_ASSIGN_OR_RETURN(auto golden_ranks, DumpFlags::ReadRanks(pair.golden_ranks, memory));
@@ -425,7 +425,7 @@ class CompareVerb : public Verb {
 
   // The dumps of both sides; of a side with several ranks the dump that they were joined to.
   Result<std::pair<Dump, Dump>> ReadSides(const DumpPair& pair, MemoryBudget* memory,
-                                          std::vector<std::string>* notes) const {
+                                          std::vector<Message>* notes) const {
     if (pair.is_joined()) return JoinSides(pair, memory, notes);
     std::optional<Result<Dump>> sides[2];
     const auto read = [&](size_t i) { sides[i] = dumps_.Read(i == 0, pair, memory); };
@@ -443,7 +443,7 @@ class CompareVerb : public Verb {
 
   Result<compare::Comparison> ComparePair(size_t index, const DumpPair& pair, MemoryBudget* memory,
                                           CompareOutput& out) const {
-    std::vector<std::string> notes;
+    std::vector<Message> notes;
     MSPROBE_ASSIGN_OR_RETURN(auto sides, ReadSides(pair, memory, &notes));
     auto& [target, golden] = sides;
     const Message label =

@@ -178,11 +178,11 @@ class Determinism : public Verb {
                               .rank = pair.rank,
                               .run = run,
                               .found = *std::move(found),
-                              .settings = OfRuns(c.run_start.settings, run)};
+                              .settings = OfRuns(c.run_start.settings.English(), run)};
         if (!first || Earlier(difference, *first)) first = std::move(difference);
       }
     }
-    if (!first && !paired.left_out.empty() && note_.empty()) note_ = paired.left_out[0];
+    if (!first && !paired.left_out.empty() && note_.empty()) note_ = paired.left_out[0].English();
     return first;
   }
 

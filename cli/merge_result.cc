@@ -44,7 +44,7 @@ class MergeResult : public Verb {
         JoinPath(output_, fmt::format("multi_ranks_compare_merge_{}.xlsx",
                                       TimeStamp(static_cast<long long>(std::time(nullptr)))));
     MSPROBE_RETURN_IF_ERROR(compare::WriteMerged(merged, path));
-    for (const auto& note : merged.notes) out.Warn("left out: {}"_t(Message(note)));
+    for (const Message& note : merged.notes) out.Warn("left out: {}"_t(note));
     for (const compare::MergedTables::Index& index : merged.indices) {
       out.Tell("{}: {} rows of {} ranks"_t(index.name, index.rows.size(), merged.ranks.size()));
     }

@@ -131,7 +131,7 @@ class Report : public Verb {
     compare::RankResult result = compare::SummarizeRank(*c, step, rank), with = said.result;
     with.others = std::move(result.others), with.more_others = result.more_others;
     // What is said of a document alone.
-    std::erase(with.not_observed, results::kOnlyCallsThatDiffer);
+    std::erase(with.not_observed, results::OnlyCallsThatDiffer());
     return with;
   }
 
@@ -182,17 +182,21 @@ class Report : public Verb {
     }
     if (said.empty()) compare::JudgeSteps(results_);
     const std::string& named = found.tables.size() == 1 ? found.tables[0].path : source_;
-    return PageOfComparison(said.size() == 1 ? SidesOf(said[0].result, found.notes)
-                                             : compare::RanksCompared{named, "", found.notes});
+    return PageOfComparison(
+        said.size() == 1
+            ? SidesOf(said[0].result, found.notes)
+            : compare::RanksCompared{named, "", {found.notes.begin(), found.notes.end()}});
   }
 
   // The folders of the two dumps, as they are typed.
   static compare::RanksCompared SidesOf(const compare::RankResult& result,
-                                        std::vector<std::string> notes) {
+                                        const std::vector<std::string>& notes) {
     const auto folder = [](const std::string& dump) {
       return BaseName(dump) == "dump.json" ? DirectoryName(dump) : dump;
     };
-    return {folder(result.target_side.dump), folder(result.golden_side.dump), std::move(notes)};
+    return {folder(result.target_side.dump),
+            folder(result.golden_side.dump),
+            {notes.begin(), notes.end()}};
   }
 
   Result<report_page::PageText> PageOfJson() {

@@ -39,7 +39,7 @@ void AppendStateOfStep(const compare::RankResult& r, int32_t first_wrong_step, s
   if (r.wrong_update_after >= 0) {
     *text +=
         fmt::format("\n  \"wrong_update\": {{\"after_step\": {}, \"why\": ", r.wrong_update_after);
-    AppendJsonString(text, r.first.why);
+    AppendJsonString(text, r.first.why.English());
     *text += "},";
   }
 }
@@ -316,7 +316,7 @@ void CompareOutput::PrintReport() {
   std::string written = Written();
   if (!written.empty()) written.insert(0, "\n");
   for (const compare::RankResult& r : results_) {
-    const Message compiled(compare::DescribeCompiledRuns(r.target, r.golden));
+    const Message compiled = compare::DescribeCompiledRuns(r.target, r.golden);
     if (compiled.empty()) continue;
     console_.Tell(compiled);
     console_.Write("\n");
@@ -466,7 +466,7 @@ Status CompareOutput::Finish() {
     if (!r.failed.ok()) console_.Error(r.failed);
     for (const compare::FailHit& hit : r.hits) {
       const Message rank = r.rank < 0 ? Message() : "rank {}"_t(r.rank);
-      const Message said = Message::Joined({rank, Message(compare::DescribeHit(hit))}, ": ");
+      const Message said = Message::Joined({rank, compare::DescribeHit(hit)}, ": ");
       console_.Warn("fail-on: {}"_t(said));
     }
   }

@@ -120,7 +120,7 @@ std::string DivergenceNode(const compare::Comparison& c) {
   *out += ", \"source_line\": ";
   AppendJsonString(out, c.first.source_line);
   *out += ", \"why\": ";
-  AppendJsonString(out, c.first.why);
+  AppendJsonString(out, c.first.why.English());
   return text;
 }
 
@@ -137,16 +137,16 @@ std::string DiffAnalysis(const compare::StepOrigins& step,
     out += fmt::format(": [{{{}", nodes[origin.trace]);
     if (origin.in_exchange) {
       out += ", \"exchange\": ";
-      AppendJsonString(&out, compare::DescribeExchange(origin));
+      AppendJsonString(&out, compare::DescribeExchange(origin).English());
     }
     if (results.size() > 1) {
       out += ", \"reached\": ";
       AppendRanks(&out, origin.reached);
       out += ", \"travelled\": ";
       AppendHops(&out, step.found);
-      if (const std::string text = compare::DescribeOutside(step, results); !text.empty()) {
+      if (const Message text = compare::DescribeOutside(step, results); !text.empty()) {
         out += ", \"from_outside\": ";
-        AppendJsonString(&out, text);
+        AppendJsonString(&out, text.English());
       }
     }
     out += "}]";

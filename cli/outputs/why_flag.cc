@@ -44,7 +44,7 @@ WhyFlag::Found WhyFlag::ProofOf(const compare::Comparison& c, int32_t pair) {
 void WhyFlag::PrintLine(const compare::ProofLine& line, Console& out) {
   constexpr int kDeepest = 12;  // what is farther away is not indented more
   const std::string indent(static_cast<size_t>(2 + 2 * std::min(line.depth, kDeepest)), ' ');
-  out.Tell("{}{}"_t(indent, Message(line.text)));
+  out.Tell("{}{}"_t(indent, line.text));
   if (!line.exposed) return;
   out.Tell("{}  {}"_t(indent, "a result of the step is made of it, with nothing right between"_t));
 }

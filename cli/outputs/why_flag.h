@@ -35,7 +35,7 @@ class WhyFlag {
     Status status;
     std::string name;  // of the call
     compare::ProofChain chain;
-    std::string refusal;  // of a proof of the comparison; "": all hold
+    Message refusal;  // of a proof of the comparison; "": all hold
   };
   static Found ProofOf(const compare::Comparison& comparison, int32_t pair);
   static void PrintLine(const compare::ProofLine& line, Console& out);

@@ -250,7 +250,7 @@ class Scan {
       if (name.starts_with('.')) name.remove_prefix(1);
       WrongValue value{
           .name = std::string(name),
-          .label = compare::LeafLabel(dump_, leaf, forward_),
+          .label = compare::LeafLabel(dump_, leaf, forward_).English(),
           .is_output = leaf.slot == Slot::kOutput,
           .kinds = kinds,
           .elements = leaf.kind == LeafKind::kTensor ? leaf.shape.elements() : 1,

@@ -104,7 +104,7 @@ std::string CheckpointReport(const compare::Comparison& c) {
                                    : fmt::format("{} {}", target.dtype.view(),
                                                  TranslatedAround("against {}", leaf.dtype.view()));
     out += '\n' + TranslatedAround("worst parameter: {}", compare::Clean(leaf.name)) +
-           fmt::format(" ({}, {})\n  {}\n", dtypes, leaf.shape.view(), Translated(c.first.why));
+           fmt::format(" ({}, {})\n  {}\n", dtypes, leaf.shape.view(), c.first.why.Shown());
   }
   std::stable_sort(differing.begin(), differing.end(), [&](size_t a, size_t b) {
     return c.measures[a].severity > c.measures[b].severity;
@@ -118,14 +118,14 @@ std::string CheckpointReport(const compare::Comparison& c) {
       [&](size_t row) {
         const bool noted = !c.notes.empty() && !c.notes[row].empty();
         return noted ? compare::Clean(c.notes[row])
-                     : std::string(compare::ReasonText(c.measures[row].reason));
+                     : compare::ReasonText(c.measures[row].reason).English();
       },
       &out);
   const auto nothing = [](size_t) { return std::string(); };
   AppendRows(c, "only in the target", target_only, nothing, &out);
   AppendRows(c, "only in the golden", golden_only, nothing, &out);
-  for (const std::string& note : c.not_observed)
-    out += '\n' + Translated("note: " + compare::Clean(note)) + '\n';
+  for (const Message& note : c.not_observed)
+    out += '\n' + compare::Clean("note: {}"_t(note).Shown()) + '\n';
   return out;
 }
 

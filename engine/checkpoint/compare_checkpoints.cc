@@ -164,7 +164,7 @@ std::string WorstElement(const compare::Comparison& c, size_t row) {
     return fmt::format("shape {} against {}{}", c.target.leaves[c.rows[row].target].shape.view(),
                        c.golden.leaves[c.rows[row].golden].shape.view(), note);
   }
-  if (m.tensor < 0) return std::string(compare::ReasonText(m.reason));
+  if (m.tensor < 0) return compare::ReasonText(m.reason).English();
   const kernels::Diff& d = c.diffs[m.tensor];
   std::string text;
   if (d.worst_index >= 0) {
@@ -190,7 +190,7 @@ compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoin
   PairedNames names = PairNames(target, golden, mapping);
   c.target = Listed(target, names.target);
   c.golden = Listed(golden, names.golden);
-  c.not_observed = std::move(names.notes);
+  c.not_observed.assign(names.notes.begin(), names.notes.end());
   for (const Checkpoint* side : {&target, &golden}) {
     for (const std::string& note : side->notes()) c.not_observed.push_back("passed over: " + note);
   }

@@ -44,60 +44,83 @@ Status CheckMapping(const Dump& target, const NameMapping& mapping) {
       mapping.apis.empty() ? mapping.leaves.begin()->first : mapping.apis.begin()->first;
   return InvalidArgument()
       .At(target.path)
-      .Expected("at least one name of the mapping in the target")
-      .Found("none of " + std::to_string(mapping.apis.size() + mapping.leaves.size()) +
-             ", the first being " + Excerpt(first))
+      .Expected("at least one name of the mapping in the target"_t)
+      .Found("none of {}, the first being {}"_t(mapping.apis.size() + mapping.leaves.size(),
+                                                Excerpt(first)))
       .Hint(
-          "the mapping's left names are the target's; swap the two sides if they are the golden's");
-}
-
-std::string Count(int64_t n, std::string_view one, std::string_view many) {
-  return fmt::format("{} {}", n, n == 1 ? one : many);
+          "the mapping's left names are the target's; swap the two sides if they are the golden's"_t);
 }
 
 // Alike on both sides are exceptions by which a program works: torch.utils.checkpoint ends a
 // recomputation with one.
-void NoteExceptions(const Comparison& c, std::vector<std::string>* out) {
+void NoteExceptions(const Comparison& c, std::vector<Message>* out) {
   const auto thrown = [](const Dump& dump) {
     return std::count_if(dump.records.begin(), dump.records.end(),
                          [](const Record& r) { return !r.exception.empty(); });
   };
   if (thrown(c.target) == thrown(c.golden)) return;
   for (const Dump* dump : {&c.target, &c.golden}) {
-    const std::string of_side =
-        fmt::format(" of the {} ended with an exception", dump == &c.target ? "target" : "golden");
-    if (const auto count = thrown(*dump); count > 0)
-      out->push_back(Count(count, "call" + of_side, "calls" + of_side));
+    const Message side = dump == &c.target ? "target"_t : "golden"_t;
+    if (const auto count = thrown(*dump); count > 0) {
+      out->push_back(count == 1 ? "1 call of the {} ended with an exception"_t(side)
+                                : "{} calls of the {} ended with an exception"_t(count, side));
+    }
   }
 }
 
+// Of which calls and values nothing is known, in numbers.
+void NoteCounts(const Comparison& c, std::vector<Message>* out) {
+  const auto add = [&](int64_t count, Message one, Message many) {
+    if (count > 0) out->push_back(count == 1 ? std::move(one) : std::move(many));
+  };
+  const Summary s = Summarize(c);
+  add(s.target_only_calls, "1 call of the target has no partner in the golden"_t,
+      "{} calls of the target have no partner in the golden"_t(s.target_only_calls));
+  add(s.golden_only_calls, "1 call of the golden has no partner in the target"_t,
+      "{} calls of the golden have no partner in the target"_t(s.golden_only_calls));
+  add(s.unreadable_rows, "1 tensor file pair could not be read"_t,
+      "{} tensor file pairs could not be read"_t(s.unreadable_rows));
+  const auto count_reason = [&](Reason reason) {
+    return std::count_if(c.measures.begin(), c.measures.end(),
+                         [&](const Measure& m) { return m.reason == reason; });
+  };
+  const int64_t nan = count_reason(Reason::kBothNaN), moved = count_reason(Reason::kGradientOrder),
+                apart = count_reason(Reason::kNoCommonNumber);
+  add(nan, "1 row is NaN on both sides, which says nothing about the elements"_t,
+      "{} rows are NaN on both sides, which says nothing about the elements"_t(nan));
+  add(moved, "1 gradient has another place in the other tool's order of inputs"_t,
+      "{} gradients have another place in the other tool's order of inputs"_t(moved));
+  add(apart, "1 row has no number that both sides recorded"_t,
+      "{} rows have no number that both sides recorded"_t(apart));
+}
+
 void NoteWhatWasNotObserved(Comparison* c) {
-  std::vector<std::string>& out = c->not_observed;
+  std::vector<Message>& out = c->not_observed;
   const bool other_steps =
       c->mode == Mode::kTensor && c->target.sample_step != c->golden.sample_step;
   if (other_steps) {
     out.push_back(
-        fmt::format("the target was sampled with dump_step {}, the golden with dump_step {}: of "
-                    "tensors of more "
-                    "than 512 elements, those that both sides have are compared",
-                    c->target.sample_step, c->golden.sample_step));
+        "the target was sampled with dump_step {}, the golden with dump_step {}: of tensors of "
+        "more "
+        "than 512 elements, those that both sides have are compared"_t(c->target.sample_step,
+                                                                       c->golden.sample_step));
   }
   for (const bool is_target : {true, false}) {
     const Dump& dump = is_target ? c->target : c->golden;
-    const char* side = is_target ? "target" : "golden";
+    const Message side = is_target ? "target"_t : "golden"_t;
     if (!dump.complete) {
-      out.push_back(fmt::format("the {} run ended before its dump was closed{}{}", side,
-                                dump.note.empty() ? "" : ": ", dump.note));
+      out.push_back(Message::Joined(
+          {"the {} run ended before its dump was closed"_t(side), dump.note}, ": "));
     } else if (!dump.note.empty()) {
-      out.push_back(fmt::format("{}: {}", side, dump.note));
+      out.push_back(Message::Joined({side, dump.note}, ": "));
     }
-    if (dump.records.empty()) out.push_back(fmt::format("the {} holds no record", side));
+    if (dump.records.empty()) out.push_back("the {} holds no record"_t(side));
     if (dump.sampled && c->mode == Mode::kTensor && !other_steps) {
-      out.push_back(fmt::format("the {} holds samples of its tensors: the other elements", side));
+      out.push_back("the {} holds samples of its tensors: the other elements"_t(side));
     }
     if (dump.stacks.empty() && !dump.records.empty() && !FactsOf(dump.dialect).has_no_calls) {
-      out.push_back(fmt::format(
-          "the {} has no call stacks (stack.json): calls are aligned without source lines", side));
+      out.push_back(
+          "the {} has no call stacks (stack.json): calls are aligned without source lines"_t(side));
     }
   }
   NoteExceptions(*c, &out);
@@ -111,40 +134,12 @@ void NoteWhatWasNotObserved(Comparison* c) {
   if (files) {
     // A tensor file does not tell whether a backward pass made it.
   } else if (!tb && !gb && !c->target.records.empty()) {
-    out.push_back("no backward pass was recorded on either side");
+    out.push_back("no backward pass was recorded on either side"_t);
   } else if (tb != gb) {
-    out.push_back(fmt::format("the {} recorded no backward pass", tb ? "golden" : "target"));
+    out.push_back("the {} recorded no backward pass"_t(tb ? "golden"_t : "target"_t));
   }
-  const std::vector<std::string> compiled = DescribeCompiledCalls(*c);
-  out.insert(out.end(), compiled.begin(), compiled.end());
-  const Summary s = Summarize(*c);
-  if (s.target_only_calls > 0) {
-    out.push_back(Count(s.target_only_calls, "call of the target has", "calls of the target have") +
-                  " no partner in the golden");
-  }
-  if (s.golden_only_calls > 0) {
-    out.push_back(Count(s.golden_only_calls, "call of the golden has", "calls of the golden have") +
-                  " no partner in the target");
-  }
-  if (s.unreadable_rows > 0) {
-    out.push_back(Count(s.unreadable_rows, "tensor file pair", "tensor file pairs") +
-                  " could not be read");
-  }
-  const auto count_reason = [&](Reason reason) {
-    return std::count_if(c->measures.begin(), c->measures.end(),
-                         [&](const Measure& m) { return m.reason == reason; });
-  };
-  if (const auto n = count_reason(Reason::kBothNaN); n > 0) {
-    out.push_back(Count(n, "row is", "rows are") +
-                  " NaN on both sides, which says nothing about the elements");
-  }
-  if (const auto n = count_reason(Reason::kGradientOrder); n > 0) {
-    out.push_back(Count(n, "gradient has", "gradients have") +
-                  " another place in the other tool's order of inputs");
-  }
-  if (const auto n = count_reason(Reason::kNoCommonNumber); n > 0) {
-    out.push_back(Count(n, "row has", "rows have") + " no number that both sides recorded");
-  }
+  for (Message& compiled : DescribeCompiledCalls(*c)) out.push_back(std::move(compiled));
+  NoteCounts(*c, &out);
 }
 
 // How the values of ranks were joined (layouts/), beside the rows that they are in.
@@ -155,14 +150,16 @@ void NoteJoined(Comparison* c) {
     const Row& row = c->rows[i];
     const JoinedLeaf* joined = row.target >= 0 ? c->target.JoinedOf(row.target) : nullptr;
     const JoinedLeaf* golden = row.golden >= 0 ? c->golden.JoinedOf(row.golden) : nullptr;
-    std::string& note = c->notes[i];
-    const auto add = [&note](std::string_view side, std::string_view how) {
-      note += fmt::format("{}{}{}", note.empty() ? "" : "; ", side, how);
-    };
-    if (joined != nullptr) add("", joined->how);
     const bool both = joined != nullptr && golden != nullptr;
+    std::vector<Message> parts;
+    if (joined != nullptr) parts.push_back(joined->how);
     if (golden != nullptr && !(both && golden->how == joined->how))
-      add(both ? "golden: " : "", golden->how);
+      parts.push_back(both ? "golden: {}"_t(golden->how) : golden->how);
+    if (c->notes[i].empty()) {
+      c->notes[i] = Message::Joined(std::move(parts), "; ").English();
+    } else if (!parts.empty()) {
+      c->notes[i] += "; " + Message::Joined(std::move(parts), "; ").English();
+    }
   }
 }
 
@@ -201,7 +198,7 @@ void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
     c->exact = WhyBitsDecide(options, *c);
   // The step before left values that are near: what is made of them has other bits.
   const bool arrives_near = options.carried != nullptr && !options.carried->left.empty();
-  if (options.exactness != Exactness::kExact && arrives_near) c->exact.clear();
+  if (options.exactness != Exactness::kExact && arrives_near) c->exact = {};
   if (!c->exact.empty()) JudgeByBits(c);
   if (c->exact.empty()) spread.Judge(c);
   JudgeDTypeArguments(c);
@@ -223,8 +220,8 @@ void DecideByRelations(const CompareOptions& options, const LeftGradients& left,
   }
   relations::Decide(left, carried, look, c);
   c->first.ranks = layouts::WrongRanks(*c);
-  c->first.why += layouts::SayRanks(*c);
-  c->first.why += spread.Sentence(*c, c->first.row);
+  c->first.why = Message::Joined(
+      {c->first.why, layouts::SayRanks(*c), spread.Sentence(*c, c->first.row)}, "; ");
   FindFirstBits(c);
   CompareRunStarts(c);
   NoteWhatWasNotObserved(c);
@@ -240,7 +237,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
                                       std::deque<Dump> repeats) {
   if (!(options.tolerance >= 0)) {
     return InvalidArgument()
-        .Expected("a tolerance of 0 or more")
+        .Expected("a tolerance of 0 or more"_t)
         .Found(fmt::format("{}", options.tolerance));
   }
   MSPROBE_ASSIGN_OR_RETURN(const Mode mode, ChooseMode(target, golden, options.mode));
@@ -252,7 +249,7 @@ Result<Comparison> CompareWithRepeats(Dump target, Dump golden, const CompareOpt
   const LeftGradients left(&target, &golden);
   for (Dump& repeat : repeats) DropGradientsBefore(&repeat);
   NameWeightsAlike(&target, &golden);
-  std::string reduced;
+  Message reduced;
   if (mode == Mode::kStatistics) reduced = ReduceToStatistics(options, pool, &target, &golden);
   Comparison c;
   if (!reduced.empty()) c.not_observed.push_back(std::move(reduced));

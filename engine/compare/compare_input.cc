@@ -20,25 +20,24 @@ constexpr std::array<std::string_view, 11> kKeys = {
     "map_dict"};
 
 Status WrongType(std::string_view path, const formats::JsonMember& member,
-                 std::string_view expected) {
+                 const Message& expected) {
   return InvalidConfig(path, member.line)
-      .Expected(fmt::format("{} after \"{}\"", expected, member.key))
+      .Expected("{} after \"{}\""_t(expected, member.key))
       .Found(member.value.Describe());
 }
 
 Status OtherKey(std::string_view path, const formats::JsonMember& member) {
   const std::string_view nearest = NearestSpelling(member.key, kKeys);
   Status status = InvalidConfig(path, member.line)
-                      .Expected("npu_path, bench_path, stack_path or is_print_compare_log")
+                      .Expected("npu_path, bench_path, stack_path or is_print_compare_log"_t)
                       .Found(Excerpt(member.key));
-  return nearest.empty() ? status
-                         : std::move(status).Hint(fmt::format("did you mean {}?", nearest));
+  return nearest.empty() ? status : std::move(status).Hint("did you mean {}?"_t(nearest));
 }
 
 // Reads a list of ranks or steps: [0, 1].
 Status ReadIds(std::string_view path, const formats::JsonMember& member,
                std::vector<int64_t>* ids) {
-  const auto wrong = [&] { return WrongType(path, member, "a list of numbers such as [0, 1]"); };
+  const auto wrong = [&] { return WrongType(path, member, "a list of numbers such as [0, 1]"_t); };
   if (member.value.kind != formats::JsonValue::Kind::kArray || member.value.items.empty())
     return wrong();
   for (const formats::JsonValue& item : member.value.items) {
@@ -49,7 +48,9 @@ Status ReadIds(std::string_view path, const formats::JsonMember& member,
 }
 
 Status ReadNames(std::string_view path, const formats::JsonMember& member, CompareInput* input) {
-  const auto wrong = [&] { return WrongType(path, member, "pairs such as {\"input\": \"x\"}"); };
+  const auto wrong = [&] {
+    return WrongType(path, member, "pairs such as {{\"input\": \"x\"}}"_t);
+  };
   if (member.value.kind != formats::JsonValue::Kind::kObject) return wrong();
   for (const formats::JsonMember& pair : member.value.members) {
     const bool named =
@@ -64,8 +65,8 @@ Status CheckStack(std::string_view path, const CompareInput& input,
                   const formats::JsonMember& stack) {
   if (!Exists(stack.value.text)) {
     return NotFound(stack.value.text)
-        .Expected(fmt::format("the stack.json that {} names", path))
-        .Hint("leave stack_path out: the file beside npu_path is read");
+        .Expected("the stack.json that {} names"_t(path))
+        .Hint("leave stack_path out: the file beside npu_path is read"_t);
   }
   const std::string folder = IsDirectory(input.target) ? input.target : DirectoryName(input.target);
   std::error_code error;
@@ -74,9 +75,9 @@ Status CheckStack(std::string_view path, const CompareInput& input,
     return Status::Ok();
   }
   return InvalidConfig(path, stack.line)
-      .Expected("the stack.json beside npu_path")
+      .Expected("the stack.json beside npu_path"_t)
       .Found(stack.value.text)
-      .Hint("leave stack_path out, or copy the file to where npu_path is");
+      .Hint("leave stack_path out, or copy the file to where npu_path is"_t);
 }
 
 }  // namespace
@@ -85,7 +86,7 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
   MSPROBE_ASSIGN_OR_RETURN(const formats::JsonValue root, formats::ParseJson(json, path));
   if (root.kind != formats::JsonValue::Kind::kObject) {
     return InvalidConfig(path, root.line)
-        .Expected("{\"npu_path\": ..., \"bench_path\": ...}")
+        .Expected(std::string("{\"npu_path\": ..., \"bench_path\": ...}"))
         .Found(root.Describe());
   }
   CompareInput input;
@@ -95,19 +96,18 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
     const bool text = member.value.kind == formats::JsonValue::Kind::kString;
     if (key == "npu_path" || key == "npu_json_path" || key == "bench_path" ||
         key == "bench_json_path") {
-      if (!text || member.value.text.empty()) return WrongType(path, member, "a path");
+      if (!text || member.value.text.empty()) return WrongType(path, member, "a path"_t);
       std::string& side = key.starts_with("npu") ? input.target : input.golden;
       if (!side.empty()) {
-        return InvalidConfig(path, member.line)
-            .Says(fmt::format("\"{}\" repeats a key above", key));
+        return InvalidConfig(path, member.line).Says("\"{}\" repeats a key above"_t(key));
       }
       side = member.value.text;
     } else if (key == "stack_path" || key == "stack_json_path") {
-      if (!text) return WrongType(path, member, "a path");
+      if (!text) return WrongType(path, member, "a path"_t);
       if (!member.value.text.empty()) stack = &member;
     } else if (key == "is_print_compare_log") {
       if (member.value.kind != formats::JsonValue::Kind::kBool) {
-        return WrongType(path, member, "true or false");
+        return WrongType(path, member, "true or false"_t);
       }
       input.print_log = member.value.boolean;
     } else if (key == "rank_id" || key == "step_id") {
@@ -117,12 +117,13 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
       MSPROBE_RETURN_IF_ERROR(ReadNames(path, member, &input));
     } else if (key == "common") {
       if (member.value.kind != formats::JsonValue::Kind::kBool) {
-        return WrongType(path, member, "true or false");
+        return WrongType(path, member, "true or false"_t);
       }
     } else if (key == "parallel_merge" && use == InputUse::kGraph) {
       return InvalidConfig(path, member.line)
-          .Says("parallel_merge: the shares of tensor- and pipeline-parallel ranks are not merged")
-          .Hint("leave the key out to compare rank by rank; both runs then need the same layout");
+          .Says(
+              "parallel_merge: the shares of tensor- and pipeline-parallel ranks are not merged"_t)
+          .Hint("leave the key out to compare rank by rank; both runs then need the same layout"_t);
     } else {
       return OtherKey(path, member);
     }
@@ -131,8 +132,9 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
     if (!(target ? input.target : input.golden).empty()) continue;
     if (!target && use == InputUse::kGraph) continue;
     return InvalidConfig(path)
-        .Expected(target ? "\"npu_path\", the run under test" : "\"bench_path\", the trusted run")
-        .Found("no such key");
+        .Expected(target ? "\"npu_path\", the run under test"_t
+                         : "\"bench_path\", the trusted run"_t)
+        .Found("no such key"_t);
   }
   if (stack != nullptr) {
     MSPROBE_RETURN_IF_ERROR(CheckStack(path, input, *stack));

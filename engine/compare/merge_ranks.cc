@@ -68,9 +68,9 @@ std::optional<RankFile> ParseFileName(const std::string& name) {
   return RankFile{rank, name, std::string(time)};
 }
 
-Result<std::vector<RankFile>> FilesIn(const std::string& folder, std::vector<std::string>* notes) {
+Result<std::vector<RankFile>> FilesIn(const std::string& folder, std::vector<Message>* notes) {
   if (!IsDirectory(folder)) {
-    return NotFound(folder).Expected("the folder that msprobe compare wrote its tables to");
+    return NotFound(folder).Expected("the folder that msprobe compare wrote its tables to"_t);
   }
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
   std::map<int64_t, RankFile> newest;
@@ -79,20 +79,20 @@ Result<std::vector<RankFile>> FilesIn(const std::string& folder, std::vector<std
         name.starts_with("compare_result") && (name.ends_with(".csv") || name.ends_with(".xlsx"));
     std::optional<RankFile> file = ParseFileName(name);
     if (!file) {
-      if (is_table) notes->push_back(fmt::format("{}: its name has no rank", name));
+      if (is_table) notes->push_back("{}: its name has no rank"_t(name));
       continue;
     }
     const auto [at, added] = newest.try_emplace(file->rank, *file);
     if (added) continue;
     if (file->time > at->second.time) std::swap(at->second, *file);
-    notes->push_back(fmt::format("{}: {} is newer", file->name, at->second.name));
+    notes->push_back("{}: {} is newer"_t(file->name, at->second.name));
   }
   if (newest.size() < 2) {
     return InvalidArgument()
         .At(folder)
-        .Expected("tables of at least two ranks (compare_result_rank0_20260102030405.csv)")
-        .Found(fmt::format("{}", newest.size()))
-        .Hint("msprobe compare writes them when both paths hold several ranks");
+        .Expected("tables of at least two ranks (compare_result_rank0_20260102030405.csv)"_t)
+        .Found(std::to_string(newest.size()))
+        .Hint("msprobe compare writes them when both paths hold several ranks"_t);
   }
   std::vector<RankFile> files;
   for (auto& [rank, file] : newest) files.push_back(std::move(file));
@@ -122,10 +122,8 @@ class Merger {
         if (header && !skip) wrong = Header(file.name, line.cells);
         if (skip && header)
           wrong = InvalidDump(path)
-                      .Expected(
-                          "a table of msprobe compare, which "
-                          "has the column NPU Name")
-                      .Found("none in its first row");
+                      .Expected("a table of msprobe compare, which has the column NPU Name"_t)
+                      .Found("none in its first row"_t);
         header = false;
         return wrong.ok();
       }
@@ -134,7 +132,7 @@ class Merger {
     });
     MSPROBE_RETURN_IF_ERROR(wrong);
     if (read.ok() && header) {
-      return InvalidDump(path).Expected("a table of msprobe compare").Found("an empty file");
+      return InvalidDump(path).Expected("a table of msprobe compare"_t).Found("an empty file"_t);
     }
     if (read.ok()) out->ranks.push_back(file.rank);
     return read;
@@ -167,8 +165,8 @@ class Merger {
       if (at < 0) {
         const std::string_view near = NearestSpelling(name, cells);
         out_->notes.push_back(
-            fmt::format("{}: has no column {}{}", file, Excerpt(name),
-                        near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+            near.empty() ? "{}: has no column {}"_t(file, Excerpt(name))
+                         : "{}: has no column {}; did you mean {}?"_t(file, Excerpt(name), near));
         continue;
       }
       columns_.push_back({static_cast<size_t>(at), IndexNamed(name)});
@@ -241,14 +239,14 @@ Result<MergeConfig> ReadMergeConfig(const std::string& path) {
     } else if (key == "compare_index") {
       config.indices = names;
     } else {
-      return InvalidConfig(path).Expected("the keys api and compare_index").Found(Excerpt(key));
+      return InvalidConfig(path).Expected("the keys api and compare_index"_t).Found(Excerpt(key));
     }
   }
   if (config.apis.empty()) {
     return InvalidConfig(path)
-        .Expected("the names of calls under the key api")
-        .Found("none")
-        .Hint("api:\n  - Distributed.all_reduce\ncompare_index:\n  - NormRelativeErr");
+        .Expected("the names of calls under the key api"_t)
+        .Found("none"_t)
+        .Hint(std::string("api:\n  - Distributed.all_reduce\ncompare_index:\n  - NormRelativeErr"));
   }
   return config;
 }
@@ -261,14 +259,14 @@ Result<MergedTables> MergeRanks(const std::string& folder, const MergeConfig& co
     MSPROBE_RETURN_IF_ERROR(merger.Add(folder, file, &merged));
   }
   if (merged.indices.empty()) {
-    return InvalidArgument(fmt::format("{}: no table has a column of compare_index", folder))
-        .Hint(merged.notes.empty() ? "" : merged.notes.front());
+    return InvalidArgument("{}: no table has a column of compare_index"_t(folder))
+        .Hint(merged.notes.empty() ? Message() : merged.notes.front());
   }
   if (std::all_of(merged.indices.begin(), merged.indices.end(),
                   [](const MergedTables::Index& index) { return index.rows.empty(); })) {
-    return InvalidArgument(fmt::format("{}: no row of {} tables names {}", folder, files.size(),
-                                       Excerpt(config.apis.front())))
-        .Hint("names under api are parts of NPU Name, as in Distributed.all_reduce");
+    return InvalidArgument("{}: no row of {} tables names {}"_t(folder, files.size(),
+                                                                Excerpt(config.apis.front())))
+        .Hint("names under api are parts of NPU Name, as in Distributed.all_reduce"_t);
   }
   return merged;
 }

@@ -79,10 +79,12 @@ RepeatSpread RepeatSpread::Measure(const CompareOptions& options, std::deque<Dum
     if (c->rows[i].golden >= 0) spread.spreads_[i] = leaves.of[c->rows[i].golden];
   }
   if (leaves.without_partner > 0) {
-    c->not_observed.push_back(fmt::format(
-        "{} of the golden {} no partner in a repeat of another structure: rounding alone says what "
-        "is noise there",
-        leaves.without_partner, leaves.without_partner == 1 ? "value has" : "values have"));
+    c->not_observed.push_back(
+        leaves.without_partner == 1
+            ? "1 value of the golden has no partner in a repeat of another structure: rounding "
+              "alone says what is noise there"_t
+            : "{} values of the golden have no partner in a repeat of another structure: rounding "
+              "alone says what is noise there"_t(leaves.without_partner));
   }
   return spread;
 }
@@ -106,17 +108,17 @@ void RepeatSpread::Judge(Comparison* c) const {
   }
 }
 
-std::string RepeatSpread::Sentence(const Comparison& c, int32_t row) const {
-  if (row < 0 || spreads_.empty() || spreads_[row] < 0) return "";
-  const std::string repeats = fmt::format("{} repeat{}", repeats_, repeats_ == 1 ? "" : "s");
+Message RepeatSpread::Sentence(const Comparison& c, int32_t row) const {
+  if (row < 0 || spreads_.empty() || spreads_[row] < 0) return {};
   if (spreads_[row] == 0) {
-    return fmt::format("; {} of the golden {} the same bits", repeats,
-                       repeats_ == 1 ? "has" : "have");
+    return repeats_ == 1 ? "1 repeat of the golden has the same bits"_t
+                         : "{} repeats of the golden have the same bits"_t(repeats_);
   }
   const double severity = c.measures[row].severity;
-  if (std::isnan(severity)) return "";
-  return fmt::format("; it is off by {} times the spread of {}",
-                     ShortNumber(severity / spreads_[row]), repeats);
+  if (std::isnan(severity)) return {};
+  return "it is off by {} times the spread of {}"_t(
+      ShortNumber(severity / spreads_[row]),
+      repeats_ == 1 ? "1 repeat"_t : "{} repeats"_t(repeats_));
 }
 
 }  // namespace msprobe::compare

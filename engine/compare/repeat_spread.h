@@ -37,9 +37,9 @@ class RepeatSpread {
   // value is noise up to kSpreadFactor times its spread.
   void Judge(Comparison* comparison) const;
 
-  // "; it is off by 40 times the spread of 3 repeats", "; 3 repeats of the golden have the same
+  // "it is off by 40 times the spread of 3 repeats", "3 repeats of the golden have the same
   // bits"; "" where nothing is known of the row.
-  std::string Sentence(const Comparison& comparison, int32_t row) const;
+  Message Sentence(const Comparison& comparison, int32_t row) const;
   bool empty() const { return repeats_ == 0; }
 
  private:

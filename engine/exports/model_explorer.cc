@@ -115,7 +115,7 @@ class Graph {
       Attribute("only in", c_.pairs[pair].target >= 0 ? "the target" : "the golden");
     Attribute("source", compare::SourceLineOf(c_, pair));
     if (pair == c_.first.pair && state == StepState::kOwn)
-      Attribute("first divergence", c_.first.why);
+      Attribute("first divergence", c_.first.why.English());
     json_ += ']';
     Outputs(pair);
     if (const std::string_view color = ColorOf(call_class); !color.empty()) {

@@ -158,7 +158,7 @@ class Trace {
     if (!both.matched())
       Annotate("only in", both.target >= 0 ? "the target" : "the golden", &event);
     if (p == c_.first.pair && state_ == StepState::kOwn)
-      Annotate("first divergence", c_.first.why, &event);
+      Annotate("first divergence", c_.first.why.English(), &event);
     return event;
   }
 

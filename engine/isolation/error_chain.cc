@@ -115,7 +115,7 @@ class Search {
       const int32_t maker = outputs_.MakerOf(l, static_cast<uint32_t>(p.target));
       if (maker < 0 || pair_of_[maker] < 0 || !Differs(c_, pair_of_[maker])) continue;
       Visit(pair_of_[maker],
-            {.next = pair, .through = compare::LeafLabel(c_, static_cast<int32_t>(i))});
+            {.next = pair, .through = compare::LeafLabel(c_, static_cast<int32_t>(i)).English()});
     }
     const int32_t forward =
         pair < static_cast<int32_t>(c_.forward_of.size()) ? c_.forward_of[pair] : -1;
@@ -131,7 +131,8 @@ class Search {
       return hop;
     }
     const compare::CallSummary call = compare::SummarizeCall(c_, pair);
-    if (call.out.worst_row >= 0) hop.error = compare::DescribeError(c_, call.out.worst_row);
+    if (call.out.worst_row >= 0)
+      hop.error = compare::DescribeError(c_, call.out.worst_row).English();
     return hop;
   }
 

@@ -129,13 +129,13 @@ void NameOutside(const Comparison& c, int32_t row, NextRecording* next) {
   const bool optimizer = compare::IsOptimizerCall(compare::RecordOf(c, c.first.pair).api);
   next->why = fmt::format(
       "{} of {} is wrong when the call begins, and no recorded call made it: {}",
-      compare::LeafLabel(c, row), next->culprit,
+      compare::LeafLabel(c, row).English(), next->culprit,
       weight      ? "it is a weight that the program made, loaded or changed before"
       : optimizer ? "code between the backward pass and the optimizer did, such as an exchange "
                     "between ranks or an unscaling"
       : first     ? "it is the first call, so this is what the program gives to the step"
                   : "code that is not recorded made or changed it, or it is part of the data");
-  next->advice = c.first.advice;
+  next->advice = c.first.advice.English();
 }
 
 // For a module, or a dump of modules alone.
@@ -249,7 +249,7 @@ NextRecording NextOf(const Comparison& c) {
     next.why = fmt::format(
         "{} of {} is wrong when the call begins, and the calls before it were not recorded: all "
         "calls of the step are",
-        compare::LeafLabel(c, outside), next.culprit);
+        compare::LeafLabel(c, outside).English(), next.culprit);
   } else if (record.is_module || modules_only) {
     NarrowModule(c, &next);
   } else {
@@ -262,14 +262,17 @@ void LookAt(int32_t pair, Comparison* c) {
   const compare::CallSummary call = compare::SummarizeCall(*c, pair);
   compare::FirstDivergence f = compare::StartExplanation(*c, pair, call.out.worst_row);
   f.call_class = c->classes[pair];
-  f.why = !c->pairs[pair].matched() ? fmt::format("this call exists only in the {}",
-                                                  c->pairs[pair].target >= 0 ? "target" : "golden")
-          : !call.out.differs
-              ? "its results agree in both runs"
-              : fmt::format("{}; {}",
-                            call.in.differs ? compare::DescribeRow(*c, call.in.worst_row)
-                                            : compare::DescribeInputs(*c, pair, call),
-                            compare::DescribeRow(*c, call.out.worst_row));
+  if (!c->pairs[pair].matched()) {
+    f.why = c->pairs[pair].target >= 0 ? "this call exists only in the target"_t
+                                       : "this call exists only in the golden"_t;
+  } else if (!call.out.differs) {
+    f.why = "its results agree in both runs"_t;
+  } else {
+    f.why = Message::Joined({call.in.differs ? compare::DescribeRow(*c, call.in.worst_row)
+                                             : compare::DescribeInputs(*c, pair, call),
+                             compare::DescribeRow(*c, call.out.worst_row)},
+                            "; ");
+  }
   c->first = std::move(f);
 }
 

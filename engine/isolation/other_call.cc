@@ -23,7 +23,7 @@ std::vector<Argument> ArgumentsOf(const Dump& dump, const Record& call) {
   for (const Leaf& leaf : dump.LeavesOf(call)) {
     const bool given = leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg;
     if (given && (leaf.kind == LeafKind::kTensor || leaf.kind == LeafKind::kScalar))
-      arguments.push_back({compare::LeafLabel(dump, leaf, -1), &leaf});
+      arguments.push_back({compare::LeafLabel(dump, leaf, -1).English(), &leaf});
   }
   return arguments;
 }

@@ -75,9 +75,9 @@ void Explain(const Comparison& c, Unstable* u) {
                    ? fmt::format(
                          "its inputs have equal statistics (their bits were not recorded) "
                          "and its result differs: {}",
-                         compare::DescribeRow(c, u->row))
+                         compare::DescribeRow(c, u->row).English())
                    : fmt::format("its inputs are bit-equal and its result is not: {}",
-                                 compare::DescribeRow(c, u->row));
+                                 compare::DescribeRow(c, u->row).English());
       u->advice = is_module ? "no recorded call inside this module differs: an operation that the "
                               "tool does not record does; custom_op_namespaces records more"
                             : "torch.use_deterministic_algorithms(True) refuses operations that do "
@@ -86,18 +86,20 @@ void Explain(const Comparison& c, Unstable* u) {
     case Cause::kRandomNumbers:
       u->why = fmt::format(
           "it draws random numbers, and its generator is in another state in each run: {}",
-          compare::DescribeRow(c, u->row));
+          compare::DescribeRow(c, u->row).English());
       u->advice = "msprobe.pytorch.seed_all() at the top of the script seeds every generator";
       return;
     case Cause::kOutside:
       u->why = fmt::format("{} comes from outside of the recorded calls and differs: {}",
-                           compare::LeafLabel(c, u->row), compare::DescribeRow(c, u->row));
+                           compare::LeafLabel(c, u->row).English(),
+                           compare::DescribeRow(c, u->row).English());
       u->advice =
           "look at where the program makes it: the order of the data, workers of a DataLoader, "
           "numbers of another generator, initial weights, the environment";
       return;
     case Cause::kArgument:
-      u->why = fmt::format("the program passes another value: {}", compare::DescribeRow(c, u->row));
+      u->why = fmt::format("the program passes another value: {}",
+                           compare::DescribeRow(c, u->row).English());
       u->advice = "look at what computes this argument: random, time, hash order, the environment";
       return;
     case Cause::kCalls:

@@ -192,17 +192,17 @@ News LiveComparison::Compare(Extent extent) {
     return News::kNone;
   }
   const compare::Findings findings = compare::FindingsOf(c);
-  const News news = found_ ? CompareAgain(c, findings.first_name) : News::kDiffers;
+  const News news = found_ ? CompareAgain(c, findings.first_name.English()) : News::kDiffers;
   if (news == News::kNone) return news;
   found_ = true;
   const compare::RecordPair& pair = c.pairs[c.first.pair];
   answer_ = {.step = part_.step,
              .call = pair.target >= 0 ? pair.target : static_cast<int64_t>(calls),
-             .name = findings.first_name,
+             .name = findings.first_name.English(),
              .module = c.first.module,
              .source_line = c.first.source_line,
              .golden_line = c.first.golden_line,
-             .why = c.first.why};
+             .why = c.first.why.English()};
   const compare::TerminalOptions options{.whole = true};
   answer_.lines = compare::FindingsScreen(findings, options).Finding();
   if (extent == Extent::kWhole) told_ = true;

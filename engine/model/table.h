@@ -151,8 +151,8 @@ struct LeafShard {
 
 // Of a value that was joined of those of several ranks (compare/layouts): how, and what is known of it.
 struct JoinedLeaf {
-  uint32_t leaf = 0;     // index into Dump::leaves
-  std::string_view how;  // "joined: Shard(2) of ranks 0, 1"
+  uint32_t leaf = 0;  // index into Dump::leaves
+  Message how;        // "joined: Shard(2) of ranks 0, 1"
   // A sum over ranks: of its statistics only the mean is known, the others are bounds.
   bool sum = false;
   // Which numbers of its sketch are known. Its grid says itself whether it is.

@@ -69,15 +69,14 @@ class Values {
     const Leaf* target = row.target < 0 ? nullptr : &c_.target.leaves[row.target];
     const Leaf* golden = row.golden < 0 ? nullptr : &c_.golden.leaves[row.golden];
     *line += '[';
-    AppendJsonString(line, compare::LeafLabel(c_, r));
+    AppendJsonString(line, compare::LeafLabel(c_, r).English());
     fmt::format_to(std::back_inserter(*line), ",{},", static_cast<int>(m.verdict));
     AppendShortNumber(RoundingsOf(m), line);
     *line += ',';
     AppendSides(target, golden, line);
     *line += ',';
-    std::string why(compare::ReasonText(m.reason));
-    if (!c_.notes.empty() && !c_.notes[r].empty()) why += (why.empty() ? "" : "; ") + c_.notes[r];
-    AppendMessage(why, line);
+    const Message note = c_.notes.empty() ? Message() : Message(c_.notes[r]);
+    AppendMessage(Message::Joined({compare::ReasonText(m.reason), note}, "; "), line);
     AppendLinks(row, line);
     if (const kernels::Diff* diff = c_.DiffOf(r)) {
       AppendElements(*diff, target->shape, line);

@@ -53,29 +53,23 @@ std::string Divergence(const Findings& found, std::string_view where) {
     html += fmt::format("<p class=\"quiet\">{} <span translate=\"no\">{}</span></p>\n",
                         Tagged("span", "", "In module"_t), HtmlText(f.module));
   html += Element("p", "why", f.why);
-  if (!f.advice.empty()) html += Element("p", "next", "Next: {}"_t(Message(f.advice)));
+  if (!f.advice.empty()) html += Element("p", "next", "Next: {}"_t(f.advice));
   return html;
 }
 
 std::string NoDivergence(const Findings& found) {
-  std::string text;
-  for (const std::string& line :
-       compare::FindingsScreen(found, {.width = 100, .whole = true}).Finding()) {
-    std::string_view part = Trim(line);
-    if (part.starts_with("| ")) part.remove_prefix(2);
-    text += (text.empty() ? "" : " ") + std::string(part);
-  }
-  return Element("h1", "calm", text);
+  const Message said = compare::FindingsScreen(found, {}).NoDivergence();
+  return Element("h1", "calm", Message::Joined({said, found.first_bits}, " "));
 }
 
-std::string Facts(const Findings& found, const std::vector<std::string>& left_out) {
+std::string Facts(const Findings& found, const std::vector<Message>& left_out) {
   std::string html = "<dl>\n";
   for (const auto& facts : {CountsOf(found), ConditionsOf(found)}) {
     for (const LabelledText& fact : facts) html += Term(fact.label, fact.text);
   }
   if (found.first.pair >= 0) html += Term("first bits"_t, found.first_bits);
-  for (const std::string& sentence : found.not_observed) html += Term("not known"_t, sentence);
-  for (const std::string& sentence : left_out) html += Term("not compared"_t, sentence);
+  for (const Message& sentence : found.not_observed) html += Term("not known"_t, sentence);
+  for (const Message& sentence : left_out) html += Term("not compared"_t, sentence);
   return html + "</dl>\n";
 }
 
@@ -107,7 +101,7 @@ std::string Pairs(std::span<const RankResult> results) {
   const int32_t first_wrong_step = compare::FirstWrongStep(results);
   for (size_t i = 0; i < results.size(); ++i) {
     const RankResult& r = results[i];
-    const std::string inherited = compare::InheritedFrom(r, first_wrong_step);
+    const Message inherited = compare::InheritedFrom(r, first_wrong_step);
     const Message verdict =
         r.failed.ok() ? Message(compare::RunVerdictName(r.summary.verdict)) : "error"_t;
     html += fmt::format(
@@ -119,8 +113,8 @@ std::string Pairs(std::span<const RankResult> results) {
         Tagged("td", "", verdict),
         Tagged("td", "",
                !r.failed.ok()       ? r.failed.AsMessage()
-               : !inherited.empty() ? Message(inherited)
-                                    : Message(r.first_name),
+               : !inherited.empty() ? inherited
+                                    : r.first_name,
                300));
   }
   return html + "</tbody></table>\n";
@@ -137,7 +131,7 @@ PageText ComparisonPage(std::span<const RankResult> results, const compare::Rank
     first = &results[step.results[step.found.origins[0].trace]];
     for (const compare::RankHop& hop : step.found.hops) {
       if (!hop.from.empty())
-        travelled += Element("p", "quiet", "Travelled: {}"_t(Message(compare::DescribeHop(hop))));
+        travelled += Element("p", "quiet", "Travelled: {}"_t(compare::DescribeHop(hop)));
     }
     travelled += Element("p", "quiet", compare::DescribeOutside(step, results));
     if (const auto drift = compare::FindDrift(results); drift && !drift->IsSaidBy(*first))
@@ -152,8 +146,8 @@ PageText ComparisonPage(std::span<const RankResult> results, const compare::Rank
   const compare::RunVerdict verdict = compare::VerdictOver(results);
   const size_t shown = first == nullptr ? 0 : static_cast<size_t>(first - results.data());
   std::string html =
-      HeadOfPage(fmt::format("msprobe: {}{}{}", compare::Headline(verdict),
-                             found.first_name.empty() ? "" : ": ", found.first_name));
+      HeadOfPage(fmt::format("msprobe: {}{}{}", compare::Headline(verdict).English(),
+                             found.first_name.empty() ? "" : ": ", found.first_name.English()));
   html += Header(compare::Headline(verdict), compare::RunVerdictName(verdict),
                  SidesOf(compared.target, compared.golden));
   html += fmt::format("<section id=\"finding\" class=\"{}\" data-part=\"{}\">\n",

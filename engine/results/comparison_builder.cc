@@ -66,7 +66,7 @@ std::vector<std::string> ListedTexts(std::string_view list) {
 
 Reason ReasonNamed(std::string_view text) {
   for (int i = 1; i <= static_cast<int>(Reason::kDevice); ++i) {
-    const std::string_view known = compare::ReasonText(static_cast<Reason>(i));
+    const std::string known = compare::ReasonText(static_cast<Reason>(i)).English();
     if (!known.empty() && text.starts_with(known)) return static_cast<Reason>(i);
   }
   return Reason::kNone;

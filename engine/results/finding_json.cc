@@ -156,7 +156,7 @@ void FillSentences(const JsonValue& document, compare::RankResult* r) {
   r->first_bits = Text(said, "first_bits");
   r->rewrites = Text(said, "rewrites");
   r->wrong_region = Text(said, "wrong_region");
-  r->equal = Text(said, "equal") == "equal" ? "equal" : "bit-equal";
+  r->equal = Text(said, "equal") == "equal" ? "equal"_t : "bit-equal"_t;
   r->largest_noise = NumberOf(said, "largest_noise");
   r->why_largest_noise = Text(said, "why_largest_noise");
   r->other_arguments = Text(said, "other_arguments");
@@ -213,7 +213,7 @@ JsonFinding FindingOf(const JsonValue& document, const std::string& path, int32_
                  .settings = std::string(Text(began, "settings"))};
   for (const JsonValue& sentence : document.Member("not_observed").items)
     c.not_observed.push_back(sentence.text);
-  c.not_observed.emplace_back(kOnlyCallsThatDiffer);
+  c.not_observed.push_back(OnlyCallsThatDiffer());
   found.result = compare::SummarizeRank(c, step, rank);
   FillSummary(document, &found.result.summary);
   FillSide(document.Member("target"), &found.result.target_side);

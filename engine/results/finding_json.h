@@ -26,8 +26,9 @@ struct JsonFinding {
 };
 
 // What is not observed where a document is all that there is.
-inline constexpr std::string_view kOnlyCallsThatDiffer =
-    "the document names only calls that differ and calls without partner; the table has all";
+inline Message OnlyCallsThatDiffer() {
+  return "the document names only calls that differ and calls without partner; the table has all"_t;
+}
 
 // Whether a text begins as such a document does.
 bool LooksLikeFindingJson(std::string_view text);

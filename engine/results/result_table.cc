@@ -183,10 +183,10 @@ Result<compare::Comparison> ReadResultTable(const std::string& path) {
   compare::Comparison c = builder.Finish();
   c.not_observed.push_back(
       "the calls are those of a result table: weights, data and settings of the runs are not in "
-      "it");
+      "it"_t);
   if (!rows->has_verdicts()) {
     c.not_observed.push_back(
-        "the table has no column Verdict: its values were judged by the numbers that it shows");
+        "the table has no column Verdict: its values were judged by the numbers that it shows"_t);
   }
   return c;
 }

@@ -28,6 +28,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Property;
 
 using Tensors = std::vector<WrittenTensor>;
 
@@ -65,8 +66,8 @@ TEST_F(CompareCheckpointsTest, TheWorstParameterAndItsElementAreNamed) {
               {{"a", {2}, {1, 2}}, {"b", {2, 2}, {1, 2, 3, 4}}, {"c", {1}, {5}}});
   ASSERT_GE(c.first.row, 0);
   EXPECT_EQ(c.golden.leaves[c.rows[c.first.row].golden].name, "b");
-  EXPECT_THAT(c.first.why, AllOf(HasSubstr("400 against 4 at [1, 1]; relative L2 "),
-                                 HasSubstr("1 of 4 elements differ")));
+  EXPECT_THAT(c.first.why.English(), AllOf(HasSubstr("400 against 4 at [1, 1]; relative L2 "),
+                                           HasSubstr("1 of 4 elements differ")));
   EXPECT_THAT(CheckpointReport(c),
               AllOf(HasSubstr("worst parameter: b (torch.float32, [2, 2])"),
                     HasSubstr("also differ, the worst first (1)\n  a: 2.5 against 2 at [1]")));
@@ -78,8 +79,9 @@ TEST_F(CompareCheckpointsTest, NaNOnOneSideIsWorseThanAnyNumber) {
   ASSERT_GE(c.first.row, 0);
   EXPECT_EQ(c.golden.leaves[c.rows[c.first.row].golden].name, "b");
   EXPECT_EQ(c.measures[c.first.row].reason, Reason::kNonFinite);
-  EXPECT_THAT(c.first.why, HasSubstr("2 of 3 elements NaN or infinite on one side, or of another "
-                                     "sign"));
+  EXPECT_THAT(c.first.why.English(),
+              HasSubstr("2 of 3 elements NaN or infinite on one side, or of another "
+                        "sign"));
 }
 
 TEST_F(CompareCheckpointsTest, NaNOnBothSidesIsNoPass) {
@@ -145,7 +147,7 @@ TEST_F(CompareCheckpointsTest, ATensorThatCannotBeReadCostsItsOwnRow) {
   EXPECT_THAT(CheckpointReport(c),
               AllOf(HasSubstr("could not be compared (2)\n  model.layers.0.weight: "),
                     HasSubstr(std::string("  model.layers.0.bias: ") +
-                              std::string(ReasonText(Reason::kBothNaN)))));
+                              ReasonText(Reason::kBothNaN).English())));
   EXPECT_THAT(SimilarityJson(c), HasSubstr("\"l2\": \"error\""));
 }
 
@@ -189,8 +191,12 @@ TEST_F(CompareCheckpointsTest, OneShardedOtherwiseIsTheSameModel) {
 TEST_F(CompareCheckpointsTest, RanksThatDisagreeAreSaid) {
   const Checkpoint ranks = MustOpen(kCheckpoints + "/megatron_ranks");
   const Comparison c = CompareCheckpoints(ranks, ranks);
-  EXPECT_THAT(c.not_observed, Contains(HasSubstr("1 parameter of the target is not the same")));
-  EXPECT_THAT(c.not_observed, Contains(HasSubstr("1 parameter of the golden is not the same")));
+  EXPECT_THAT(c.not_observed,
+              Contains(Property(&Message::English,
+                                HasSubstr("1 parameter of the target is not the same"))));
+  EXPECT_THAT(c.not_observed,
+              Contains(Property(&Message::English,
+                                HasSubstr("1 parameter of the golden is not the same"))));
   EXPECT_THAT(SimilarityJson(c), Not(HasSubstr("optimizer"))) << "parameters of the model only";
 }
 
@@ -199,7 +205,8 @@ TEST_F(CompareCheckpointsTest, FilesThatWerePassedOverAreSaid) {
   folder_.Write("model/model-2.safetensors", "PK\x03\x04 cut off");
   const Checkpoint c = MustOpen(folder_.path() + "/model");
   EXPECT_THAT(CompareCheckpoints(c, c).not_observed,
-              Contains(AllOf(HasSubstr("passed over: "), HasSubstr("model-2.safetensors"))));
+              Contains(Property(&Message::English, AllOf(HasSubstr("passed over: "),
+                                                         HasSubstr("model-2.safetensors")))));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ Dump AddUp(const Graph& graph) {
 TEST(AgreeingGradients, AnotherOrderThatASumTakesBackIsNoFault) {
   for (const bool swap : {false, true}) {
     const Comparison c = MustCompare(AddUp({.sorted = !swap}), AddUp({.sorted = swap}));
-    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(First(c), "none") << c.first.why.English();
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
   }
 }

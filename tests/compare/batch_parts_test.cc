@@ -47,7 +47,7 @@ Dump Model(int parts, const Wrong& wrong = {}) {
 TEST(BatchParts, PartsThatAgreeTogetherAreNoDifference) {
   for (const bool swap : {false, true}) {
     const Comparison c = MustCompare(Model(swap ? 1 : 2), Model(swap ? 2 : 1));
-    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(First(c), "none") << c.first.why.English();
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
   }
 }
@@ -64,13 +64,14 @@ TEST(BatchParts, OtherShapesAloneAreNoParts) {
     return b.Take();
   };
   const Comparison c = MustCompare(run(2, 1), run(1, 3));
-  EXPECT_THAT(c.first.why, ::testing::HasSubstr("has shape [4, 4] in the target, [8, 4] in"));
-  EXPECT_THAT(c.first.why, ::testing::Not(::testing::HasSubstr("parts of the batch")));
+  EXPECT_THAT(c.first.why.English(),
+              ::testing::HasSubstr("has shape [4, 4] in the target, [8, 4] in"));
+  EXPECT_THAT(c.first.why.English(), ::testing::Not(::testing::HasSubstr("parts of the batch")));
 }
 
 TEST(BatchParts, TheSumOfTheGradientsMustAgree) {
   const Comparison c = MustCompare(Model(2, {.gradient = kWrong}), Model(1));
-  EXPECT_EQ(First(c), "Module.first.Linear.parameters_grad.0") << c.first.why;
+  EXPECT_EQ(First(c), "Module.first.Linear.parameters_grad.0") << c.first.why.English();
 }
 
 // One backward pass, or two that add up: shapes are equal, and one run has an entry more.

@@ -41,7 +41,7 @@ Dump RunOn(double error, const Environment& environment = kHere, const char* str
 
 TEST(ExactBitsTest, OneEnvironmentPromisesTheSameBits) {
   const Comparison c = MustCompare(RunOn(kRounding), RunOn(0));
-  EXPECT_THAT(c.exact, HasSubstr("both runs have torch 2.13.0, cpu, 2 threads"));
+  EXPECT_THAT(c.exact.English(), HasSubstr("both runs have torch 2.13.0, cpu, 2 threads"));
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kDiffers);
   EXPECT_EQ(First(c), "Functional.linear.0.forward");
   EXPECT_EQ(c.classes[1], CallClass::kInherited);
@@ -208,13 +208,13 @@ TEST(FirstBitsTest, StandBesideTheFirstDivergence) {
   EXPECT_EQ(First(c), "Functional.gelu.0.forward");
   EXPECT_EQ(c.first_bits.pair, 0);
   EXPECT_EQ(c.first_bits.noise_between, 1);
-  EXPECT_THAT(DescribeFirstBits(c), HasSubstr("Functional.linear.0.forward"));
-  EXPECT_THAT(DescribeFirstBits(c), HasSubstr("train.py:7"));
-  EXPECT_THAT(DescribeFirstBits(c), HasSubstr("1 call is within rounding"));
+  EXPECT_THAT(DescribeFirstBits(c).English(), HasSubstr("Functional.linear.0.forward"));
+  EXPECT_THAT(DescribeFirstBits(c).English(), HasSubstr("train.py:7"));
+  EXPECT_THAT(DescribeFirstBits(c).English(), HasSubstr("1 call is within rounding"));
   // The first divergence is the first place with other bits: there is nothing to add.
   EXPECT_EQ(DescribeFirstBits(MustCompare(run(0, kWrong), run(0, 0))), "");
   // Nothing diverges.
-  EXPECT_THAT(DescribeFirstBits(MustCompare(run(kRounding, 0), run(0, 0))),
+  EXPECT_THAT(DescribeFirstBits(MustCompare(run(kRounding, 0), run(0, 0))).English(),
               HasSubstr("Functional.linear.0.forward"));
 }
 

@@ -34,7 +34,7 @@ TEST(ExplainedTest, ACoarserDTypeIsNoExcuseForAnotherArgument) {
   const Comparison c = MustCompare(with_alpha(ProductIn("torch.bfloat16", 1e-3), "2.0"),
                                    with_alpha(ProductIn("torch.float32", 0), "1.0"));
   EXPECT_EQ(First(c), "Tensor.__add__.0.forward");
-  EXPECT_THAT(c.first.why, HasSubstr("the call itself was made differently"));
+  EXPECT_THAT(c.first.why.English(), HasSubstr("the call itself was made differently"));
 }
 
 // Both runs: a product in bfloat16, a cast to float32, and what is computed from that. `fresh`: the

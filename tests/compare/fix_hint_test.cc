@@ -94,7 +94,7 @@ TEST(FixHintTest, NoneWhereTheGoldenMakesOtherCallsInItsPlace) {
         b->Call("Tensor.mul.0.forward").In(Value(1)).In(Value(13)).Out(Value(2));
       });
   ASSERT_GE(c.first.pair, 0);
-  EXPECT_EQ(HintOf(c).kind, HintKind::kNone) << HintOf(c).Text();
+  EXPECT_EQ(HintOf(c).kind, HintKind::kNone) << HintOf(c).Text().English();
   EXPECT_THAT(JsonReport(c), HasSubstr("\"fix_hint\": null"));
 }
 
@@ -162,7 +162,7 @@ TEST(FixHintTest, ADTypeThatIsOtherHereForTheFirstTime) {
   const Comparison before = MustCompare(dump(true, true), dump(false, true));
   EXPECT_EQ(First(before), "Functional.softmax.0.forward");
   EXPECT_EQ(HintOf(before).kind, HintKind::kNone);
-  EXPECT_THAT(before.first.advice, Not(HasSubstr("dtype")));
+  EXPECT_THAT(before.first.advice.English(), Not(HasSubstr("dtype")));
 }
 
 TEST(FixHintTest, TheFirstOfSeveralRanksIsNamedByTheKeysOfTheDocument) {

@@ -95,7 +95,7 @@ Dump Batches(int parts, double error = 0) {
 TEST(GradientRewrites, AnotherNumberOfPartsOfABatch) {
   for (const bool swap : {false, true}) {
     const Comparison c = MustCompare(Batches(swap ? 1 : 2), Batches(swap ? 2 : 1));
-    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(First(c), "none") << c.first.why.English();
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
   }
 }
@@ -126,7 +126,8 @@ TEST(GradientRewrites, AnOptimizerThatTakesOtherGradientsIsWrong) {
     const StepWeights weights = WeightsIn(c);
     EXPECT_EQ(weights.alone, swap ? "head in the golden" : "head in the target");
     const StepOfRank step{.step = 0, .agrees = true, .weights = &weights};
-    EXPECT_THAT(DescribeCause(step), HasSubstr("the optimizer, which has " + weights.alone));
+    EXPECT_THAT(DescribeCause(step).English(),
+                HasSubstr("the optimizer, which has " + weights.alone.English()));
   }
 }
 
@@ -154,7 +155,7 @@ Dump Penalty(bool penalty, bool elsewhere = false, double error = 0) {
 
 TEST(GradientRewrites, ATermOfOtherValuesIsNoReason) {
   const Comparison c = MustCompare(Penalty(true, true, kWrong), Penalty(false, true));
-  EXPECT_NE(First(c), "Tensor.add.0.forward") << c.first.why;
+  EXPECT_NE(First(c), "Tensor.add.0.forward") << c.first.why.English();
 }
 
 // A loss that is one call, or composed of two. `loss`, `gradient`: errors.
@@ -206,7 +207,7 @@ Dump RowGradients(bool reshaped, double error = 0) {
 TEST(GradientRewrites, AGradientHasTheShapeOfTheArgument) {
   for (const bool swap : {false, true}) {
     const Comparison c = MustCompare(RowGradients(swap), RowGradients(!swap));
-    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(First(c), "none") << c.first.why.English();
     EXPECT_NE(First(MustCompare(RowGradients(swap, kWrong), RowGradients(!swap))), "none");
   }
 }
@@ -237,7 +238,7 @@ Dump Bias(bool wanted, double optimizer_error = 0) {
 TEST(GradientRewrites, AGradientOfAConstantIsForNothing) {
   for (const bool swap : {false, true}) {
     const Comparison c = MustCompare(Bias(swap), Bias(!swap));
-    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(First(c), "none") << c.first.why.English();
     EXPECT_NE(First(MustCompare(Bias(swap, kWrong), Bias(!swap))), "none");
   }
 }
@@ -285,7 +286,7 @@ Dump ProjectionGradients(bool joined, double error = 0) {
 TEST(GradientRewrites, WeightsInOnePieceOrInSeveral) {
   for (const bool swap : {false, true}) {
     const Comparison c = MustCompare(ProjectionGradients(swap), ProjectionGradients(!swap));
-    EXPECT_EQ(First(c), "none") << c.first.why;
+    EXPECT_EQ(First(c), "none") << c.first.why.English();
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
     const Comparison wrong =
         MustCompare(ProjectionGradients(swap, kWrong), ProjectionGradients(!swap, kWrong));

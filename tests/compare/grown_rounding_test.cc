@@ -223,7 +223,8 @@ TEST(CarriedRounding, AnotherRateOfAllWeightsIsNamed) {
   };
   const std::vector<RankResult> wrong = steps(1.1);
   EXPECT_EQ(wrong[1].wrong_update_after, 0);
-  EXPECT_THAT(wrong[1].first.why, HasSubstr("moves the weights 1.1 times as far as the golden"));
+  EXPECT_THAT(wrong[1].first.why.English(),
+              HasSubstr("moves the weights 1.1 times as far as the golden"));
   EXPECT_EQ(steps(1.0001)[1].wrong_update_after, -1);
 }
 

@@ -70,12 +70,12 @@ TEST(LeftGradients, AForgottenZeroGradIsNamedAtTheBackwardPass) {
     const Comparison c = MustCompare(StepOfLeft(wrong), StepOfLeft({.modules = modules}));
     EXPECT_EQ(First(c), kEntry);
     EXPECT_EQ(c.first.source_line, "train.py:9 in <module>: loss.backward()");
-    EXPECT_THAT(c.first.why,
+    EXPECT_THAT(c.first.why.English(),
                 HasSubstr("`fc.weight` had a gradient before this backward pass in the "
                           "target, none in the golden: zero_grad was not called, or "
                           "called elsewhere"));
     // The backward calls of the pass are not before it.
-    EXPECT_THAT(c.first.why,
+    EXPECT_THAT(c.first.why.English(),
                 HasSubstr(modules ? "2 calls before it are " : "1 call before it is "));
     EXPECT_EQ(c.first.module, "");
     EXPECT_GT(c.first.confidence, 0.9);
@@ -94,17 +94,17 @@ TEST(LeftGradients, SwappedSidesHaveTheMirroredAnswer) {
   const Comparison c = MustCompare(StepOfLeft({}), StepOfLeft(Forgotten()));
   EXPECT_EQ(First(c), kEntry);
   EXPECT_EQ(c.first.source_line, "train.py:9 in <module>: loss.backward()");
-  EXPECT_THAT(c.first.why, HasSubstr("pass in the golden, none in the target"));
+  EXPECT_THAT(c.first.why.English(), HasSubstr("pass in the golden, none in the target"));
 }
 
 TEST(LeftGradients, AnotherContentIsNamedWithItsSize) {
   const Comparison c = MustCompare(StepOfLeft({.before = Value(8, kWrong), .gradient = kWrong}),
                                    StepOfLeft({.before = Value(8)}));
   EXPECT_EQ(First(c), kEntry);
-  EXPECT_THAT(c.first.why,
+  EXPECT_THAT(c.first.why.English(),
               HasSubstr("`fc.weight` had another gradient before this backward pass in "
                         "the target than in the golden"));
-  EXPECT_THAT(c.first.why, HasSubstr("fc.weight is off by"));
+  EXPECT_THAT(c.first.why.English(), HasSubstr("fc.weight is off by"));
 }
 
 TEST(LeftGradients, TheSameOnBothSidesIsNoFinding) {

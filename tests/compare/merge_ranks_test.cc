@@ -85,8 +85,8 @@ TEST_F(MergeResults, WorkbooksOfMsprobe1AndTheNewestOfARank) {
   EXPECT_THAT(merged->indices[0].rows[0].values,
               ElementsAre(std::pair(0, "0.5"), std::pair(1, "0.25")));
   EXPECT_THAT(merged->notes, SizeIs(3));
-  EXPECT_THAT(merged->notes[0], HasSubstr("is newer"));
-  EXPECT_THAT(merged->notes[1], HasSubstr("did you mean Cosine"));
+  EXPECT_THAT(merged->notes[0].English(), HasSubstr("is newer"));
+  EXPECT_THAT(merged->notes[1].English(), HasSubstr("did you mean Cosine"));
 }
 
 TEST_F(MergeResults, SheetsHaveNamesOfTheirOwn) {

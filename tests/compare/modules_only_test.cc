@@ -27,7 +27,7 @@ TEST(ModulesOnly, AModulesOwnCodeIsNamedWithItsLine) {
   EXPECT_EQ(First(c), "Module.layer.Layer.forward.0");
   EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
   EXPECT_THAT(c.first.source_line, HasSubstr("net.py:9"));
-  EXPECT_THAT(c.first.why,
+  EXPECT_THAT(c.first.why.English(),
               HasSubstr("own code before it calls Module.layer.down.Linear.forward.0"));
 }
 
@@ -42,7 +42,7 @@ TEST(ModulesOnly, TheOutermostModuleWithAWrongInputIsNamed) {
   const Comparison c = MustCompare(Layer(0, kWrong), Layer(0));
   EXPECT_EQ(First(c), "Module.layer.Layer.forward.0");
   EXPECT_THAT(c.first.source_line, HasSubstr("net.py:30"));
-  EXPECT_THAT(c.first.why, HasSubstr("input.1 is off by"));
+  EXPECT_THAT(c.first.why.English(), HasSubstr("input.1 is off by"));
 }
 
 // norm(join(x)) goes into a linear map, where `join` is code of the net. `print`: the fingerprints of
@@ -63,7 +63,8 @@ Dump JoinedModules(const std::string& print, double error) {
 TEST(ModulesOnly, ElementsInAnotherOrderAreWrongBeforeTheCallThatShowsIt) {
   const Comparison c = MustCompare(JoinedModules("1", kWrong), JoinedModules("0", 0));
   EXPECT_EQ(First(c), "Module.net.Net.forward.0");
-  EXPECT_THAT(c.first.why, HasSubstr("own code before it calls Module.net.norm.Norm.forward.0"));
+  EXPECT_THAT(c.first.why.English(),
+              HasSubstr("own code before it calls Module.net.norm.Norm.forward.0"));
   // Bits that were rounded in another way lead to nothing large.
   EXPECT_EQ(First(MustCompare(JoinedModules("1", kRounding), JoinedModules("0", 0))), "none");
 }

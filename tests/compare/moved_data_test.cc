@@ -22,9 +22,10 @@ TEST(MovedData, OtherBitsFromEqualBitsAreIntroduced) {
     const Comparison c = CallOf(name);
     EXPECT_EQ(c.measures[1].reason, Reason::kMoved) << name;
     EXPECT_EQ(c.first.pair, 0) << name;
-    EXPECT_NE(c.first.why.find("output.0 holds other elements, although the operation only moves"),
+    EXPECT_NE(c.first.why.English().find(
+                  "output.0 holds other elements, although the operation only moves"),
               std::string::npos)
-        << c.first.why;
+        << c.first.why.English();
   }
 }
 

@@ -70,14 +70,14 @@ TEST(OptimizerSteps, AHyperParameterIsNamed) {
   const Comparison c = ComparedWithRight({.after = kWrong, .lr = "0.001"});
   EXPECT_EQ(First(c), "Optimizer.AdamW.step.0.forward");
   EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
-  EXPECT_THAT(c.first.why,
+  EXPECT_THAT(c.first.why.English(),
               ::testing::StartsWith("lr is \"0.001\" in the target, \"0.01\" in the golden"));
   // Also when its effect is as small as rounding.
   EXPECT_EQ(First(ComparedWithRight({.after = kRounding, .lr = "0.001"})),
             "Optimizer.AdamW.step.0.forward");
   const Comparison clipped = ComparedWithRight({.max_norm = "2.0"});
   EXPECT_EQ(First(clipped), "Optimizer.clip_grad_norm_.0.forward");
-  EXPECT_THAT(clipped.first.why,
+  EXPECT_THAT(clipped.first.why.English(),
               ::testing::StartsWith("max_norm is \"2.0\" in the target, \"1.0\" in"));
   EXPECT_THAT(clipped.first.source_line, HasSubstr("train.py:20"));
 }
@@ -113,7 +113,7 @@ TEST(OptimizerSteps, GroupsInAnotherOrder) {
   const Comparison c = MustCompare(Grouped({{"0.0", {3, 4}}, {"0.1", {1, 2, 5}}}),
                                    Grouped({{"0.1", {1, 2, 5}}, {"0.0", {3, 4}}}));
   EXPECT_EQ(First(c), "none");
-  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kEqual) << DescribeHyperParameters(c, 0);
+  EXPECT_EQ(Summarize(c).verdict, RunVerdict::kEqual) << DescribeHyperParameters(c, 0).English();
 }
 
 TEST(OptimizerSteps, AParameterInAnotherGroup) {
@@ -136,7 +136,8 @@ TEST(OptimizerSteps, AGroupThatLostItsParameters) {
 TEST(OptimizerSteps, SettingsOfTwoGroupsExchanged) {
   const Comparison c = MustCompare(Grouped({{"0.0", {1, 2, 5}}, {"0.1", {3, 4}}}, 1),
                                    Grouped({{"0.1", {1, 2, 5}}, {"0.0", {3, 4}}}));
-  EXPECT_THAT(DescribeHyperParameters(c, 0), HasSubstr("weight_decay is \"0.0\" in the target"));
+  EXPECT_THAT(DescribeHyperParameters(c, 0).English(),
+              HasSubstr("weight_decay is \"0.0\" in the target"));
 }
 
 // An entry that does not say how many parameters a group has, or says it wrongly.
@@ -181,8 +182,8 @@ TEST(OptimizerSteps, InputsOfAStepAreNoDataFromOutside) {
           std::to_string(1000000000000000 + static_cast<int64_t>(leaf.norm_value * 1e6)));
   }
   const Comparison c = MustCompare(std::move(other), std::move(dump));
-  EXPECT_THAT(c.run_start.data, HasSubstr("the same data ("));
-  EXPECT_THAT(c.run_start.data, Not(HasSubstr("5 tensors")));
+  EXPECT_THAT(c.run_start.data.English(), HasSubstr("the same data ("));
+  EXPECT_THAT(c.run_start.data.English(), Not(HasSubstr("5 tensors")));
 }
 
 std::string Report(const OneRun& first_target, const OneRun& first_golden,
@@ -190,7 +191,7 @@ std::string Report(const OneRun& first_target, const OneRun& first_golden,
   const std::vector<RankResult> steps = {
       SummarizeRank(MustCompare(OptimizerStep(first_target), OptimizerStep(first_golden)), 3, -1),
       SummarizeRank(ComparedWithRight(second_target), 4, -1)};
-  return DescribeStepBefore(steps, steps[1]);
+  return DescribeStepBefore(steps, steps[1]).English();
 }
 
 // A step that begins with another weight: what is made of it differs, too.
@@ -214,7 +215,7 @@ TEST(BetweenSteps, GraphModeHasNoLevelMix) {
     const std::vector<RankResult> steps = {
         SummarizeRank(MustCompare(std::move(target), OptimizerStep(blind)), 3, -1),
         SummarizeRank(ComparedWithRight(kOtherWeight), 4, -1)};
-    return DescribeStepBefore(steps, steps[1]);
+    return DescribeStepBefore(steps, steps[1]).English();
   };
   EXPECT_THAT(text("pynative"), HasSubstr("in that step; level mix records optimizers"));
   EXPECT_THAT(text("graph"), HasSubstr("in that step; in PyNative mode level mix records"));

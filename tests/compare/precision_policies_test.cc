@@ -80,7 +80,7 @@ TEST(PrecisionPolicies, OlderDumpsDoNotSay) {
   const Comparison c = ComparedPolicies(RunOf({kOn, kOff}, ""), RunOf({kOn, kOn}));
   EXPECT_EQ(ComparePolicies(c).kind, PolicyKind::kUnknown);
   EXPECT_EQ(ComparePolicies(c).first, -1);
-  EXPECT_THAT(c.run_start.settings, Not(HasSubstr("autocast")));
+  EXPECT_THAT(c.run_start.settings.English(), Not(HasSubstr("autocast")));
 }
 
 TEST(PrecisionPolicies, OneInPlacesIsNamedWithItsLineAndSaidOnce) {
@@ -88,17 +88,18 @@ TEST(PrecisionPolicies, OneInPlacesIsNamedWithItsLineAndSaidOnce) {
   ASSERT_GE(c.first.pair, 0);
   EXPECT_EQ(c.target.records[c.pairs[c.first.pair].target].name, "Torch.mm.1.forward");
   constexpr char kSaid[] = "autocast is off in the target, on in the golden (cpu bfloat16)";
-  EXPECT_THAT(c.first.why, HasSubstr(kSaid));
+  EXPECT_THAT(c.first.why.English(), HasSubstr(kSaid));
   EXPECT_EQ(c.first.source_line, "m.py:1 in forward: y = a @ b");
-  EXPECT_THAT(c.run_start.settings,
+  EXPECT_THAT(c.run_start.settings.English(),
               HasSubstr(std::string(kSaid) + "; this begins at Torch.mm.1.f"));
-  EXPECT_EQ(c.run_start.settings.find("autocast"), c.run_start.settings.rfind("autocast"));
+  EXPECT_EQ(c.run_start.settings.English().find("autocast"),
+            c.run_start.settings.English().rfind("autocast"));
 }
 
 TEST(PrecisionPolicies, OneOfAWholeRunIsSaidAndBlamesNobody) {
   const Comparison c = ComparedPolicies(RunOf({kOff, kOff, kOff}), RunOf({kOn, kOn, kOff}));
   EXPECT_EQ(c.first.pair, -1);
-  EXPECT_THAT(c.run_start.settings,
+  EXPECT_THAT(c.run_start.settings.English(),
               HasSubstr("autocast is off in the target, on in the golden (cpu bfloat16); this "
                         "begins at Torch.mm.0.forward: m.py:0 in forward: y = a @ b"));
 }
@@ -108,7 +109,7 @@ TEST(PrecisionPolicies, NothingIsSaidWhereTheDTypesAreTheSame) {
   target.precisions.clear();  // cast by hand
   const Comparison c = ComparedPolicies(std::move(target), RunOf({kOn, kOn}));
   EXPECT_EQ(ComparePolicies(c).first, -1);
-  EXPECT_THAT(c.run_start.settings, Not(HasSubstr("autocast")));
+  EXPECT_THAT(c.run_start.settings.English(), Not(HasSubstr("autocast")));
 }
 
 // Entries of what lay in .grad are taken out of a dump: what belongs to the records after them stays so.

@@ -185,7 +185,7 @@ TEST(ProofChain, SaysWhichProofDoesNotHold) {
   p.StepOf(kProduct).error = 0;
   ASSERT_NE(p.Refused(), "");
   p.c.decided->proofs = std::make_shared<const Proofs>(p.proofs);
-  EXPECT_THAT(RefusalOf(p.c), HasSubstr("Tensor.mul.0.forward.output.0 does not hold"));
+  EXPECT_THAT(RefusalOf(p.c).English(), HasSubstr("Tensor.mul.0.forward.output.0 does not hold"));
 }
 
 }  // namespace

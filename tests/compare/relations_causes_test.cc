@@ -279,7 +279,7 @@ Dump Weighted(bool reshaped) {
 TEST(Missing, TheCallThatGivesAnotherShape) {
   const Comparison c = Compared(Weighted(true), Weighted(false));
   EXPECT_EQ(First(c), "Tensor.reshape.0.forward");
-  EXPECT_THAT(c.first.why,
+  EXPECT_THAT(c.first.why.English(),
               ::testing::HasSubstr("has shape [8, 1] in the target, [8] in the golden"));
   EXPECT_EQ(FirstOf(Weighted(false), Weighted(true)), "Tensor.reshape.0.forward");
 }
@@ -403,7 +403,7 @@ Dump Cast(bool casts, float off) {
 TEST(SecondLook, AFunctionThatTheGoldenComputesBetweenCastsIsSaid) {
   const Comparison c = Compared(Cast(false, 1e-3F), Cast(true, 0));
   EXPECT_EQ(First(c), "Torch.softmax.0.forward");
-  EXPECT_THAT(c.first.why,
+  EXPECT_THAT(c.first.why.English(),
               ::testing::HasSubstr("in torch.float32, and the target in torch.bfloat16"));
   // Computed as finely, or with the same bits.
   EXPECT_EQ(FirstOf(Cast(true, 1e-3F), Cast(false, 0)), "none");

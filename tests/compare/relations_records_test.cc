@@ -123,7 +123,7 @@ TEST(RelationsOfRecords, WhatComesOutOfCompiledCodeIsNamedWhereItIsTaken) {
   EXPECT_EQ(FirstOfRecords(run(true, 0), run(false, 0)), "none");
   const Comparison c = RelatedRecords(run(true, 0.1), run(false, 0));
   EXPECT_EQ(test::First(c), "Torch.sum.0.forward");
-  EXPECT_THAT(c.first.why,
+  EXPECT_THAT(c.first.why.English(),
               HasSubstr("it comes out of compiled code (torch.compile) of the target"));
 }
 
@@ -230,7 +230,8 @@ TEST(RelationsOfRecords, OtherElementsOfTheSameStatisticsAreOtherData) {
   };
   const Comparison c = RelatedRecords(run("flipped", kWrong), run("data", 0));
   EXPECT_EQ(test::First(c), "Functional.linear.0.forward");
-  EXPECT_THAT(c.first.why, HasSubstr("input.0 has the same statistics, and other elements"));
+  EXPECT_THAT(c.first.why.English(),
+              HasSubstr("input.0 has the same statistics, and other elements"));
 }
 
 }  // namespace

@@ -80,14 +80,16 @@ Comparison Gradients(float factor, float second) {
 
 TEST(Scaled, AllGradientsTimesANumberAreSaidSo) {
   const Comparison all = Gradients(0.5, 0.5);
-  EXPECT_THAT(all.first.why, EndsWith("all 3 gradients of parameters are the golden's times 0.5"));
-  EXPECT_THAT(all.first.advice, HasSubstr("what the loss or its gradient is multiplied by"));
+  EXPECT_THAT(all.first.why.English(),
+              EndsWith("all 3 gradients of parameters are the golden's times 0.5"));
+  EXPECT_THAT(all.first.advice.English(),
+              HasSubstr("what the loss or its gradient is multiplied by"));
   EXPECT_GE(all.first.confidence, 0.9);
   const Comparison negative = Gradients(-1, -1);
-  EXPECT_THAT(negative.first.why, EndsWith("golden's times -1"));
+  EXPECT_THAT(negative.first.why.English(), EndsWith("golden's times -1"));
   for (const Comparison& c : {Gradients(0.5, 0.25), Gradients(0.5, 1), Gradients(1, 0.5)}) {
     ASSERT_GE(c.first.pair, 0);
-    EXPECT_THAT(c.first.why, Not(HasSubstr("gradients of parameters")));
+    EXPECT_THAT(c.first.why.English(), Not(HasSubstr("gradients of parameters")));
   }
 }
 

@@ -74,9 +74,9 @@ TEST(RowSketch, TellsRowsInAnotherOrderFromOtherElements) {
 TEST(RowSketch, AMatrixMayBeHeldTransposed) {
   for (const bool swap : {false, true}) {
     const Comparison calm = test::MustCompare(LayerOf(swap), LayerOf(!swap));
-    EXPECT_EQ(calm.first.pair, -1) << calm.first.why;
+    EXPECT_EQ(calm.first.pair, -1) << calm.first.why.English();
     const Comparison rounded = test::MustCompare(LayerOf(swap, 1 + 1e-6F), LayerOf(!swap));
-    EXPECT_EQ(rounded.first.pair, -1) << rounded.first.why;
+    EXPECT_EQ(rounded.first.pair, -1) << rounded.first.why.English();
     EXPECT_GE(test::MustCompare(LayerOf(swap, 1.1F), LayerOf(!swap)).first.pair, 0);
   }
   // Not where it gives something else: it was loaded so by mistake.

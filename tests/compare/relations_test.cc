@@ -300,7 +300,7 @@ TEST(Exposure, AnotherArgumentIsNamedOnEitherSide) {
   for (const auto& [t, g] : {std::pair{other, Step{}}, std::pair{Step{}, other}}) {
     const Comparison c = ComparedRelations(t.Run(), g.Run());
     EXPECT_EQ(FirstCall(c), "Functional.gelu.0.forward");
-    EXPECT_THAT(c.first.why, testing::HasSubstr("the call itself was made differently"));
+    EXPECT_THAT(c.first.why.English(), testing::HasSubstr("the call itself was made differently"));
   }
 }
 

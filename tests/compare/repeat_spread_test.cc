@@ -39,7 +39,7 @@ TEST(RepeatSpreadTest, RepeatsWithTheSameBitsMakeTheSmallestDifferenceReal) {
   EXPECT_EQ(First(With(RepeatedRun(3e-7), {})), "none");
   const Comparison c = With(RepeatedRun(3e-7), {0, 0, 0});
   EXPECT_EQ(First(c), "Functional.scatter.0.forward");
-  EXPECT_THAT(c.first.why, HasSubstr("3 repeats of the golden have the same bits"));
+  EXPECT_THAT(c.first.why.English(), HasSubstr("3 repeats of the golden have the same bits"));
 }
 
 TEST(RepeatSpreadTest, WhatRepeatsDifferByIsNoise) {
@@ -52,7 +52,7 @@ TEST(RepeatSpreadTest, WhatRepeatsDifferByIsNoise) {
 TEST(RepeatSpreadTest, WhatIsFarBeyondTheSpreadIsNamedWithIt) {
   const Comparison c = With(RepeatedRun(4e-5), {1e-6, -1e-6});
   EXPECT_EQ(First(c), "Functional.scatter.0.forward");
-  EXPECT_THAT(c.first.why, HasSubstr("it is off by 40 times the spread of 2 repeats"));
+  EXPECT_THAT(c.first.why.English(), HasSubstr("it is off by 40 times the spread of 2 repeats"));
 }
 
 TEST(RepeatSpreadTest, ARepeatOfAnotherStructureSaysSo) {
@@ -67,7 +67,7 @@ TEST(RepeatSpreadTest, ARepeatOfAnotherStructureSaysSo) {
   ASSERT_TRUE(c.ok());
   EXPECT_EQ(First(*c), "none");  // as without repeats: nothing is known of this call
   ASSERT_FALSE(c->not_observed.empty());
-  EXPECT_THAT(c->not_observed[0], HasSubstr("in a repeat of another structure"));
+  EXPECT_THAT(c->not_observed[0].English(), HasSubstr("in a repeat of another structure"));
 }
 
 TEST(RepeatSpreadTest, BitsDecideWhereTheyAreAskedFor) {

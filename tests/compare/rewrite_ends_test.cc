@@ -51,7 +51,7 @@ TEST(RewriteEnds, ExceptionsOfBothSidesAreNoNote) {
     b.dump().records.back().exception = "_StopRecomputationError";
   };
   const auto notes = [](const Comparison& c) {
-    return fmt::format("{}", fmt::join(c.not_observed, "; "));
+    return Message::Joined(c.not_observed, "; ").English();
   };
   EXPECT_THAT(notes(MustCompare(Scaling(true, raises), Scaling(false, raises))),
               Not(HasSubstr("exception")));

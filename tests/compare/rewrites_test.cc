@@ -108,7 +108,7 @@ Dump Projections(bool joined, bool swapped = false) {
 TEST(Rewrites, JoinedAgainstSplitProducts) {
   for (const bool swap : {false, true}) {
     const Comparison c = MustCompare(Projections(!swap), Projections(swap));
-    EXPECT_EQ(c.first.pair, -1) << c.first.why;
+    EXPECT_EQ(c.first.pair, -1) << c.first.why.English();
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
     for (const Measure& m : c.measures) EXPECT_NE(m.verdict, RowVerdict::kDiffers);
   }
@@ -191,7 +191,7 @@ Dump TwoProducts(bool second_first, double error = 0) {
 
 TEST(Rewrites, CallsInAnotherOrder) {
   const Comparison c = MustCompare(TwoProducts(true), TwoProducts(false));
-  EXPECT_EQ(c.first.pair, -1) << c.first.why;
+  EXPECT_EQ(c.first.pair, -1) << c.first.why.English();
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kStructure);
   const Comparison wrong = MustCompare(TwoProducts(true, 0.1), TwoProducts(false));
   EXPECT_GE(wrong.first.pair, 0);
@@ -213,7 +213,7 @@ Dump ScaledProduct(bool first, double error = 0) {
 
 TEST(Rewrites, DependentCallsInAnotherOrder) {
   const Comparison c = MustCompare(ScaledProduct(true), ScaledProduct(false));
-  EXPECT_EQ(c.first.pair, -1) << c.first.why;
+  EXPECT_EQ(c.first.pair, -1) << c.first.why.English();
   EXPECT_GE(MustCompare(ScaledProduct(true, 0.1), ScaledProduct(false)).first.pair, 0);
 }
 
@@ -231,7 +231,7 @@ Dump Experts(bool backwards, double error = 0) {
 
 TEST(Rewrites, ALoopInAnotherOrder) {
   const Comparison c = MustCompare(Experts(true), Experts(false));
-  EXPECT_EQ(c.first.pair, -1) << c.first.why;
+  EXPECT_EQ(c.first.pair, -1) << c.first.why.English();
   EXPECT_GE(MustCompare(Experts(true, 0.1), Experts(false)).first.pair, 0);
 }
 
@@ -254,7 +254,7 @@ Dump Masks(bool backwards, double error = 0) {
 
 TEST(Rewrites, ALoopOverMasksInAnotherOrder) {
   const Comparison c = MustCompare(Masks(true), Masks(false));
-  EXPECT_EQ(c.first.pair, -1) << c.first.why;
+  EXPECT_EQ(c.first.pair, -1) << c.first.why.English();
   EXPECT_GE(MustCompare(Masks(true, 0.1), Masks(false)).first.pair, 0);
 }
 

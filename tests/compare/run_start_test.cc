@@ -66,7 +66,7 @@ TEST(RunStartTest, RanksOfOtherLayoutsAreSaid) {
     return dump;
   };
   const auto said = [](Dump target, Dump golden) {
-    return MustCompare(std::move(target), std::move(golden)).run_start.mistake;
+    return MustCompare(std::move(target), std::move(golden)).run_start.mistake.English();
   };
   const char* const rank = "a/step0/rank0/dump.json";
   const std::string why =

@@ -31,9 +31,10 @@ TEST(ShapeEffects, AReshapeThatMakesTheNextCallBroadcast) {
   for (const bool swap : {false, true}) {
     const Comparison c =
         MustCompare(WeightedShape(swap ? "" : "[8, 1]"), WeightedShape(swap ? "[8, 1]" : ""));
-    EXPECT_EQ(First(c), "Tensor.reshape.0.forward") << c.first.why;
-    EXPECT_THAT(c.first.why, HasSubstr(swap ? "shape [8] in the target, [8, 1] in the golden"
-                                            : "shape [8, 1] in the target, [8] in the golden"));
+    EXPECT_EQ(First(c), "Tensor.reshape.0.forward") << c.first.why.English();
+    EXPECT_THAT(c.first.why.English(),
+                HasSubstr(swap ? "shape [8] in the target, [8, 1] in the golden"
+                               : "shape [8, 1] in the target, [8] in the golden"));
     EXPECT_THAT(c.first.source_line, HasSubstr("train.py:14"));
   }
 }
@@ -73,7 +74,7 @@ TEST(ShapeEffects, AnArgumentThatDiffersToo) {
     return b.Take();
   };
   const Comparison c = MustCompare(norm(true, "0.001", 7), norm(false, "1e-05", 3));
-  EXPECT_EQ(First(c), "Functional.layer_norm.0.forward") << c.first.why;
+  EXPECT_EQ(First(c), "Functional.layer_norm.0.forward") << c.first.why.English();
 }
 
 // A tensor of one element: [1] beside [] never changes what is computed.
@@ -86,7 +87,7 @@ TEST(ShapeEffects, OneElement) {
     return b.Take();
   };
   const Comparison c = MustCompare(scaled("[1]", 9), scaled("[]", 4));
-  EXPECT_EQ(First(c), "Tensor.__mul__.0.forward") << c.first.why;
+  EXPECT_EQ(First(c), "Tensor.__mul__.0.forward") << c.first.why.English();
 }
 
 }  // namespace

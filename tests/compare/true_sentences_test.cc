@@ -62,10 +62,11 @@ Dump WithBuffer(const char* print, double error, bool module) {
 TEST(TrueSentences, ABufferOfTheWeightsFileIsNamed) {
   for (const bool module : {true, false}) {
     const Comparison c = MustCompare(WithBuffer("aa", 0.1, module), WithBuffer("bb", 0, module));
-    EXPECT_THAT(c.first.why, HasSubstr("buffer layers.0.inv_freq differs already in the weights"));
-    EXPECT_THAT(c.first.why, Not(HasSubstr("no recorded operation made")));
-    EXPECT_THAT(c.first.why, Not(HasSubstr("still right")));
-    EXPECT_THAT(c.first.advice, HasSubstr("checkpoints"));
+    EXPECT_THAT(c.first.why.English(),
+                HasSubstr("buffer layers.0.inv_freq differs already in the weights"));
+    EXPECT_THAT(c.first.why.English(), Not(HasSubstr("no recorded operation made")));
+    EXPECT_THAT(c.first.why.English(), Not(HasSubstr("still right")));
+    EXPECT_THAT(c.first.advice.English(), HasSubstr("checkpoints"));
   }
 }
 
@@ -77,8 +78,9 @@ TEST(TrueSentences, AValueMadeOfABufferIsNotSaidToBeRightBefore) {
     return dump;
   };
   const Comparison c = MustCompare(copy("w", "aa", 0.1), copy("v", "bb", 0));
-  EXPECT_THAT(c.first.why, HasSubstr("layers.0.inv_freq differs already in the weights file"));
-  EXPECT_THAT(c.first.why, Not(HasSubstr("still right")));
+  EXPECT_THAT(c.first.why.English(),
+              HasSubstr("layers.0.inv_freq differs already in the weights file"));
+  EXPECT_THAT(c.first.why.English(), Not(HasSubstr("still right")));
 }
 
 TEST(TrueSentences, AModuleOfWhichABufferDiffersDoesNotBlameItsCode) {
@@ -91,7 +93,8 @@ TEST(TrueSentences, AModuleOfWhichABufferDiffersDoesNotBlameItsCode) {
     return b.Take();
   };
   const Comparison c = MustCompare(build("w", 0.1), build("v", 0));
-  EXPECT_THAT(c.first.why, HasSubstr("layers.0.inv_freq differs already in the weights file"));
+  EXPECT_THAT(c.first.why.English(),
+              HasSubstr("layers.0.inv_freq differs already in the weights file"));
 }
 
 TEST(TrueSentences, TheAdviceOnPrecisionFitsTheDevices) {
@@ -105,7 +108,7 @@ TEST(TrueSentences, TheAdviceOnPrecisionFitsTheDevices) {
       b.dump().provenance = {{"device", device}};
       return b.Take();
     };
-    return MustCompare(build(target, 3e-4), build(golden, 0)).first.advice;
+    return MustCompare(build(target, 3e-4), build(golden, 0)).first.advice.English();
   };
   EXPECT_THAT(advice("cpu", "cpu"), Not(HasSubstr("TF32")));
   EXPECT_THAT(advice("cpu", "cpu"), HasSubstr("bfloat16"));
@@ -141,7 +144,7 @@ TEST(TrueSentences, WhyNothingIsKnownOfTheInputs) {
     return b.Take();
   };
   Comparison c = MustCompare(run(1), run(2));
-  const auto said = [&] { return DescribeInputs(c, 0, SummarizeCall(c, 0)); };
+  const auto said = [&] { return DescribeInputs(c, 0, SummarizeCall(c, 0)).English(); };
   EXPECT_THAT(said(), testing::StartsWith("its inputs are "));
   c.measures[0] = {.verdict = RowVerdict::kUnknown, .reason = Reason::kOtherForm};
   EXPECT_EQ(said(), "none of its inputs has a counterpart to compare");
@@ -200,7 +203,7 @@ TEST(TrueSentences, AGradientIsNotWrongBeforeItsCall) {
     return b.Take();
   };
   const Comparison c = MustCompare(run(0.1), run(0));
-  EXPECT_THAT(c.first.why, Not(HasSubstr("as well")));
+  EXPECT_THAT(c.first.why.English(), Not(HasSubstr("as well")));
 }
 
 // A dump says which module enters compiled code: the calls that the other run made there are no calls
@@ -226,7 +229,7 @@ Dump Pooled(bool compiled, double error, bool lacks_norm = false) {
 
 TEST(TrueSentences, CompiledCodeIsComparedAtItsBorders) {
   const Comparison same = MustCompare(Pooled(true, 0), Pooled(false, 0));
-  EXPECT_EQ(same.first.pair, -1) << same.first.why;
+  EXPECT_EQ(same.first.pair, -1) << same.first.why.English();
   const std::string calm = OneLine(TerminalReport(same, {.width = 400, .whole = true}));
   EXPECT_THAT(calm,
               HasSubstr("down2 (Down) runs compiled code in the target (torch.compile): 3 "
@@ -235,9 +238,10 @@ TEST(TrueSentences, CompiledCodeIsComparedAtItsBorders) {
     EXPECT_THAT(calm, Not(HasSubstr(never)));
   const Comparison wrong = MustCompare(Pooled(true, 0.1), Pooled(false, 0));
   EXPECT_EQ(EntryName(wrong, wrong.first.pair), "Module.down2.Down.forward.0");
-  EXPECT_THAT(wrong.first.why, HasSubstr("it runs compiled code in the target (torch.compile)"));
-  EXPECT_THAT(wrong.first.advice, HasSubstr("without torch.compile"));
-  EXPECT_THAT(wrong.first.advice, Not(HasSubstr("none of the")));
+  EXPECT_THAT(wrong.first.why.English(),
+              HasSubstr("it runs compiled code in the target (torch.compile)"));
+  EXPECT_THAT(wrong.first.advice.English(), HasSubstr("without torch.compile"));
+  EXPECT_THAT(wrong.first.advice.English(), Not(HasSubstr("none of the")));
   // What is missing elsewhere is still missing.
   const Comparison other = MustCompare(Pooled(true, 0, true), Pooled(false, 0));
   EXPECT_EQ(FindingsOf(other).summary.golden_only_calls, 1);
@@ -256,8 +260,9 @@ TEST(TrueSentences, AValueOfACompiledFunctionIsSaidToComeFromIt) {
     return b.Take();
   };
   const Comparison c = MustCompare(run(true, 0.1), run(false, 0));
-  EXPECT_THAT(c.first.why, HasSubstr("it comes out of compiled code (torch.compile) of the target, "
-                                     "entered at m.py:3 y = f(x)"));
+  EXPECT_THAT(c.first.why.English(),
+              HasSubstr("it comes out of compiled code (torch.compile) of the target, "
+                        "entered at m.py:3 y = f(x)"));
 }
 
 // At level L1 no call of the compiled module itself is recorded: its line is given, not that of the
@@ -280,8 +285,9 @@ TEST(TrueSentences, AValueOfACompiledModuleHasTheLineOfThatModule) {
   const Comparison c = MustCompare(run(true, 0.1), run(false, 0));
   EXPECT_EQ(c.first.module, "mlp (Mlp)");
   EXPECT_EQ(c.first.source_line, "m.py:4 x = mlp(x)");
-  EXPECT_THAT(c.first.why, HasSubstr("it comes out of compiled code (torch.compile) of the target "
-                                     "in mlp (Mlp), entered at m.py:4 x = mlp(x)"));
+  EXPECT_THAT(c.first.why.English(),
+              HasSubstr("it comes out of compiled code (torch.compile) of the target "
+                        "in mlp (Mlp), entered at m.py:4 x = mlp(x)"));
 }
 
 // Two dropouts; each draw begins with a state of the generator.
@@ -322,7 +328,7 @@ Dump Drawn(const Draws& d) {
 TEST(TrueSentences, WhyOtherRandomNumbersWereDrawn) {
   const auto said = [](const Draws& target, const Draws& golden) {
     const Comparison c = MustCompare(Drawn(target), Drawn(golden));
-    return c.first.why + " NEXT " + c.first.advice;
+    return c.first.why.English() + " NEXT " + c.first.advice.English();
   };
   EXPECT_THAT(said({.seed = "8", .begin = "t", .first = "t", .second = "u", .error = 0.1}, {}),
               HasSubstr("fix the seed on both sides"));
@@ -366,7 +372,7 @@ TEST(TrueSentences, AMissingCallIsSkippedOnlyWhereItsInputIsPassedOn) {
             "the target skips an operation that the golden runs");
   EXPECT_EQ(MustCompare(run(true, true), run(false, true)).first.advice,
             "the target runs an operation that the golden does not have");
-  EXPECT_THAT(MustCompare(run(false, false), run(true, false)).first.advice,
+  EXPECT_THAT(MustCompare(run(false, false), run(true, false)).first.advice.English(),
               HasSubstr("or computes it in code that is not recorded"));
 }
 
@@ -382,11 +388,11 @@ TEST(TrueSentences, OneSeedAndEqualWeightsAreNoOtherInitialisation) {
     return b.Take();
   };
   const Comparison merged = MustCompare(run("7", "aa", 0.1, "l"), run("7", "bb", 0, "l"));
-  EXPECT_THAT(merged.first.advice, HasSubstr("1 other weight is the same in both runs"));
-  EXPECT_THAT(merged.first.advice, HasSubstr("adapters that were merged into it"));
-  EXPECT_THAT(merged.first.advice, Not(HasSubstr("initialisation")));
-  EXPECT_THAT(merged.run_start.data, Not(HasSubstr("other data")));
-  EXPECT_THAT(MustCompare(run("7", "aa", 0.1, "k"), run("7", "bb", 0, "l")).first.advice,
+  EXPECT_THAT(merged.first.advice.English(), HasSubstr("1 other weight is the same in both runs"));
+  EXPECT_THAT(merged.first.advice.English(), HasSubstr("adapters that were merged into it"));
+  EXPECT_THAT(merged.first.advice.English(), Not(HasSubstr("initialisation")));
+  EXPECT_THAT(merged.run_start.data.English(), Not(HasSubstr("other data")));
+  EXPECT_THAT(MustCompare(run("7", "aa", 0.1, "k"), run("7", "bb", 0, "l")).first.advice.English(),
               HasSubstr("initialisation"));
 }
 
@@ -399,9 +405,10 @@ TEST(TrueSentences, DataThatTheOtherRunHasElsewhereAreNoOtherData) {
     return d.Take();
   };
   const Tensor x = Numbers(1, -1, 0, 3).Print("x"), y = Numbers(7, -1, 0, 9).Print("y");
-  EXPECT_THAT(MustCompare(run(x, y), run(y, x)).run_start.data, Not(HasSubstr("other data")));
+  EXPECT_THAT(MustCompare(run(x, y), run(y, x)).run_start.data.English(),
+              Not(HasSubstr("other data")));
   const Tensor z = Numbers(8, -1, 0, 9).Print("z");
-  EXPECT_THAT(MustCompare(run(x, z), run(x, y)).run_start.data, HasSubstr("other data"));
+  EXPECT_THAT(MustCompare(run(x, z), run(x, y)).run_start.data.English(), HasSubstr("other data"));
 }
 
 // Values of paired calls in another form, and none on one side only.

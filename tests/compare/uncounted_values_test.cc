@@ -55,7 +55,8 @@ TEST(Changed, ACallThatLeavesItsArgumentWrongIntroducesTheError) {
     const Comparison c = MustCompare(t.Take(), g.Take());
     ASSERT_EQ(c.first.pair, 0) << name;
     EXPECT_EQ(c.first.call_class, CallClass::kIntroduced) << name;
-    EXPECT_NE(c.first.why.find("changed.input.0"), std::string::npos) << c.first.why;
+    EXPECT_NE(c.first.why.English().find("changed.input.0"), std::string::npos)
+        << c.first.why.English();
   }
 }
 

@@ -30,17 +30,17 @@ Dump Gelu(Passed passed, double error) {
 TEST(UnmatchedCalls, AnArgumentThatOnlyOneSidePasses) {
   const Comparison c = MustCompare(Gelu(Passed::kByName, 0.01), Gelu(Passed::kNothing, 0));
   EXPECT_EQ(c.first.call_class, CallClass::kIntroduced);
-  EXPECT_THAT(c.first.why,
+  EXPECT_THAT(c.first.why.English(),
               HasSubstr("differently: approximate is \"tanh\" in the target, and not given in the "
                         "golden"));
   const Comparison swapped = MustCompare(Gelu(Passed::kNothing, 0.01), Gelu(Passed::kByName, 0));
-  EXPECT_THAT(swapped.first.why, HasSubstr("in the golden, and not given in the target"));
+  EXPECT_THAT(swapped.first.why.English(), HasSubstr("in the golden, and not given in the target"));
 }
 
 TEST(UnmatchedCalls, TheSameArgumentInAnotherPlaceIsNone) {
   const Comparison c = MustCompare(Gelu(Passed::kByName, 0.01), Gelu(Passed::kUnderAnotherName, 0));
   EXPECT_EQ(UnmatchedArgument(c, 0), -1);
-  EXPECT_THAT(c.first.why, Not(HasSubstr("made differently")));
+  EXPECT_THAT(c.first.why.English(), Not(HasSubstr("made differently")));
 }
 
 // With or without a call that clips gradients; all other values are equal.

@@ -161,8 +161,9 @@ TEST(UnwrittenTest, ACallWhoseResultDependsOnItReadsIt) {
   const Comparison c = MustCompare(run(0.5), run(0));
   EXPECT_EQ(First(c), "Tensor.sum.0.forward");
   EXPECT_EQ(c.classes[1], CallClass::kIntroduced);
-  EXPECT_THAT(c.first.why, HasSubstr("it reads memory that nobody wrote: input.0, allocated by "
-                                     "torch.empty: train.py:3"));
+  EXPECT_THAT(c.first.why.English(),
+              HasSubstr("it reads memory that nobody wrote: input.0, allocated by "
+                        "torch.empty: train.py:3"));
 }
 
 TEST(UnwrittenTest, DataThatDifferAreNotExcusedByABufferThatHoldsThem) {

@@ -59,7 +59,7 @@ TEST(Where, TheModeOfAModule) {
       MustCompare(OneLayer(0.01, Record::Mode::kTrain), OneLayer(0, Record::Mode::kEval));
   EXPECT_EQ(DescribeMode(c, 0), mode);
   EXPECT_EQ(DescribeMode(c, 1), mode);
-  EXPECT_THAT(c.first.why, HasSubstr(", but " + mode));
+  EXPECT_THAT(c.first.why.English(), HasSubstr(", but " + mode));
   EXPECT_EQ(c.run_start.settings, mode);
   // Without an effect it is said, and is no difference.
   const Comparison equal =
@@ -84,7 +84,8 @@ TEST(Where, TheNameOfAnArgument) {
   }
   const Comparison c = MustCompare(std::move(dump), Dump());
   std::vector<std::string> labels;
-  for (size_t i = 0; i < c.rows.size(); ++i) labels.push_back(LeafLabel(c, static_cast<int>(i)));
+  for (size_t i = 0; i < c.rows.size(); ++i)
+    labels.push_back(LeafLabel(c, static_cast<int>(i)).English());
   EXPECT_THAT(labels, ::testing::UnorderedElementsAre("tensors", "input.1", "tensors.1", "dim",
                                                       "output.0", "input.0", "output.0"));
 }
@@ -114,7 +115,8 @@ TEST(Where, TheNamesOfOverloads) {
     }
     const Comparison c = MustCompare(call.Take(), Dump(), {.mode = Mode::kStatistics});
     std::vector<std::string> found;
-    for (size_t i = 0; i < c.rows.size(); ++i) found.push_back(LeafLabel(c, static_cast<int>(i)));
+    for (size_t i = 0; i < c.rows.size(); ++i)
+      found.push_back(LeafLabel(c, static_cast<int>(i)).English());
     return found;
   };
   using ::testing::ElementsAre;
@@ -150,12 +152,13 @@ TEST(Where, TheNamesOfGradients) {
   };
   const Comparison c = MustCompare(run(0.05), run(0));
   std::vector<std::string> labels;
-  for (size_t i = 0; i < c.rows.size(); ++i) labels.push_back(LeafLabel(c, static_cast<int>(i)));
+  for (size_t i = 0; i < c.rows.size(); ++i)
+    labels.push_back(LeafLabel(c, static_cast<int>(i)).English());
   EXPECT_THAT(labels, ::testing::ElementsAre("input", "scale", "weight", "bias", "output.0",
                                              "changed.weight", "the gradient of output.0",
                                              "the gradient of input", "the gradient of weight",
                                              "the gradient of bias"));
-  EXPECT_THAT(c.first.why, HasSubstr("norm of the gradient of weight is off by"));
+  EXPECT_THAT(c.first.why.English(), HasSubstr("norm of the gradient of weight is off by"));
 }
 
 // The golden's line is shown where its code is another one.

@@ -71,7 +71,7 @@ Block OfRank(int rank) {
 
 struct Compared {
   Comparison c;
-  std::vector<std::string> notes;
+  std::vector<Message> notes;
   std::string first() const {
     if (c.first.pair < 0) return "";
     const RecordPair& pair = c.pairs[c.first.pair];
@@ -108,10 +108,11 @@ TEST(JoinRanks, AMissingReductionIsNamedWithWhatIsMissing) {
   b.result = kX.Plus(kAddend1);
   const Compared compared = CompareRanks(a, b, /*reduces=*/false);
   EXPECT_EQ(compared.first(), "Functional.linear.1.forward");
-  EXPECT_NE(compared.c.first.why.find("each rank has other elements, which add up to the golden's; "
-                                      "those of rank 0 are compared"),
+  EXPECT_NE(compared.c.first.why.English().find(
+                "each rank has other elements, which add up to the golden's; "
+                "those of rank 0 are compared"),
             std::string::npos)
-      << compared.c.first.why;
+      << compared.c.first.why.English();
 }
 
 TEST(JoinRanks, ShardsInAnotherOrderAreWrong) {
@@ -310,10 +311,11 @@ TEST(JoinBoth, AWrongShardIsNamedWithTheRanksOfBothSides) {
   wrong.hidden = wrong.hidden.Times(1.5F);
   const Compared compared = CompareSides(WrongSideOf(2, 1, wrong), SideOf(4));
   EXPECT_EQ(compared.first(), "Functional.linear.0.forward");
-  EXPECT_NE(compared.c.first.why.find("; joined: Shard(1) of ranks 0, 1; golden: joined: Shard(1) "
-                                      "of ranks 0, 1, 2, 3"),
+  EXPECT_NE(compared.c.first.why.English().find(
+                "; joined: Shard(1) of ranks 0, 1; golden: joined: Shard(1) "
+                "of ranks 0, 1, 2, 3"),
             std::string::npos)
-      << compared.c.first.why;
+      << compared.c.first.why.English();
 }
 
 TEST(JoinBoth, WhatNothingRelatesIsNotCompared) {

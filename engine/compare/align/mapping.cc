@@ -78,7 +78,7 @@ class MappingBuilder {
     }
     if (request_.api_file && !request_.api_file->empty()) {
       MSPROBE_ASSIGN_OR_RETURN(ApiMapping mapping, ReadApiMapping(*request_.api_file));
-      for (std::string& line : mapping.skipped) out_.notes.push_back(std::move(line));
+      for (Message& line : mapping.skipped) out_.notes.push_back(std::move(line));
       for (const ApiPair& pair : mapping.apis) AddApi(pair);
     }
     if (request_.layer_file) {
@@ -189,20 +189,20 @@ class MappingBuilder {
   }
 
   void NoteWhatNamesNothing() {
-    const auto note = [&](bool asked, size_t hits, const std::string& what) {
-      if (asked && hits == 0) out_.notes.push_back(what + " names nothing in the target");
+    const auto note = [&](bool asked, size_t hits, const Message& what) {
+      if (asked && hits == 0) out_.notes.push_back("{} names nothing in the target"_t(what));
     };
-    note(!apis_.empty(), api_hits_, "the api mapping");
-    note(!cells_.empty(), cell_hits_, "the cell mapping");
-    note(!out_.leaves.empty(), leaf_hits_, "the data mapping");
-    note(layers_ && layers_->has_rules(), layers_ ? layers_->hits() : 0, "the layer mapping");
+    note(!apis_.empty(), api_hits_, "the api mapping"_t);
+    note(!cells_.empty(), cell_hits_, "the cell mapping"_t);
+    note(!out_.leaves.empty(), leaf_hits_, "the data mapping"_t);
+    note(layers_ && layers_->has_rules(), layers_ ? layers_->hits() : 0, "the layer mapping"_t);
     if (layers_) {
-      for (const std::string& shift : layers_->shifts()) out_.notes.push_back(shift);
+      for (const auto& [path, shift] : layers_->shifts()) out_.notes.push_back(shift);
     }
     for (size_t i = 0; i < renames_.size(); ++i) {
       if (rename_hits_[i] == 0)
-        out_.notes.push_back("--rename " + renames_[i].expression() +
-                             " changes no name of the target");
+        out_.notes.push_back(
+            "--rename {} changes no name of the target"_t(renames_[i].expression()));
     }
   }
 

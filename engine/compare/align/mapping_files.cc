@@ -9,7 +9,7 @@
 namespace msprobe::compare {
 namespace {
 
-constexpr char kFlatHint[] = "one pair a line, the target's name first:  new.name: old.name";
+Message FlatHint() { return "one pair a line, the target's name first:  new.name: old.name"_t; }
 
 Result<NamePairs> PairsOf(const std::string& path, const YAML::Node& node) {
   NamePairs pairs;
@@ -17,12 +17,12 @@ Result<NamePairs> PairsOf(const std::string& path, const YAML::Node& node) {
   for (const auto& member : node) {
     if (!member.first.IsScalar() || !member.second.IsScalar() || member.first.Scalar().empty() ||
         member.second.Scalar().empty()) {
-      return formats::WrongYaml(path, member.first.Mark(), "a name, a colon and another name")
-          .Hint(kFlatHint);
+      return formats::WrongYaml(path, member.first.Mark(), "a name, a colon and another name"_t)
+          .Hint(FlatHint());
     }
     if (!seen.insert(member.first.Scalar()).second) {
-      return formats::WrongYaml(path, member.first.Mark(), "each name once")
-          .Found(Excerpt(member.first.Scalar()) + " twice");
+      return formats::WrongYaml(path, member.first.Mark(), "each name once"_t)
+          .Found("{} twice"_t(Excerpt(member.first.Scalar())));
     }
     pairs.emplace_back(member.first.Scalar(), member.second.Scalar());
   }
@@ -35,7 +35,7 @@ class ApiReader {
   ApiReader(const std::string& path, ApiMapping* out) : path_(path), out_(*out) {}
 
   Status Read(const YAML::Node& node) {
-    if (!node.IsMap()) return Wrong(node, "a mapping with ms_api and pt_api");
+    if (!node.IsMap()) return Wrong(node, "a mapping with ms_api and pt_api"_t);
     static const std::set<std::string> kKnown = {"ms_api",
                                                  "pt_api",
                                                  "ms_args",
@@ -53,14 +53,14 @@ class ApiReader {
         return Wrong(member.first,
                      "ms_api, pt_api, ms_args, pt_args, ms_outputs, pt_outputs, "
                      "ms_parameters, pt_parameters, ms_parameters_grad or "
-                     "pt_parameters_grad");
+                     "pt_parameters_grad"_t);
       }
     }
     ApiPair pair;
     for (const auto& [key, name] : {std::pair{"ms_api", &pair.target}, {"pt_api", &pair.golden}}) {
       const YAML::Node value = node[key];
       if (!value || !value.IsScalar() || value.Scalar().empty())
-        return Wrong(value ? value : node, "ms_api and pt_api, each the name of an API");
+        return Wrong(value ? value : node, "ms_api and pt_api, each the name of an API"_t);
       *name = value.Scalar();
     }
     bool fits = true;
@@ -75,17 +75,18 @@ class ApiReader {
   }
 
  private:
-  Status Wrong(const YAML::Node& node, const char* expected) const {
-    return formats::WrongYaml(path_, node.Mark(), expected)
-        .Hint("- ms_api: Functional.abs\\n  pt_api: Torch.abs\\n  ms_args: [0]\\n  pt_args: [0]");
+  Status Wrong(const YAML::Node& node, Message expected) const {
+    return formats::WrongYaml(path_, node.Mark(), std::move(expected))
+        .Hint(std::string(
+            "- ms_api: Functional.abs\\n  pt_api: Torch.abs\\n  ms_args: [0]\\n  pt_args: [0]"));
   }
 
   Result<std::vector<std::string>> Texts(const YAML::Node& node) const {
     std::vector<std::string> texts;
     if (node.IsNull()) return texts;
-    if (!node.IsSequence()) return Wrong(node, "a list of positions");
+    if (!node.IsSequence()) return Wrong(node, "a list of positions"_t);
     for (const YAML::Node& item : node) {
-      if (!item.IsScalar() || item.Scalar().empty()) return Wrong(item, "a position or a name");
+      if (!item.IsScalar() || item.Scalar().empty()) return Wrong(item, "a position or a name"_t);
       texts.push_back(item.Scalar());
     }
     return texts;
@@ -99,14 +100,13 @@ class ApiReader {
     };
     const YAML::Node ms = list_of("ms_"), pt = list_of("pt_");
     if (!ms && !pt) return Status::Ok();
-    if (!ms || !pt) return Wrong(ms ? ms : pt, "the list of the other side, too");
+    if (!ms || !pt) return Wrong(ms ? ms : pt, "the list of the other side, too"_t);
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> target, Texts(ms));
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> golden, Texts(pt));
     if (target.size() != golden.size()) {
       *fits = false;
-      out_.skipped.push_back(fmt::format("{}:{}: {} of ms_{} and {} of pt_{}: left out", path_,
-                                         ms.Mark().line + 1, target.size(), key, golden.size(),
-                                         key));
+      out_.skipped.push_back("{}:{}: {} of ms_{} and {} of pt_{}: left out"_t(
+          path_, ms.Mark().line + 1, target.size(), key, golden.size(), key));
       return Status::Ok();
     }
     list->given = true;
@@ -123,7 +123,7 @@ class ApiReader {
 Result<NamePairs> ReadNamePairs(const std::string& path) {
   return formats::ReadYaml<NamePairs>(path, [&](const YAML::Node& root) -> Result<NamePairs> {
     if (!root.IsMap())
-      return formats::WrongYaml(path, root.Mark(), "a mapping of names").Hint(kFlatHint);
+      return formats::WrongYaml(path, root.Mark(), "a mapping of names"_t).Hint(FlatHint());
     return PairsOf(path, root);
   });
 }
@@ -143,19 +143,20 @@ Result<ApiMapping> ReadApiMapping(const std::string& path) {
 
 Result<LayerRules> ReadLayerMapping(const std::string& path) {
   return formats::ReadYaml<LayerRules>(path, [&](const YAML::Node& root) -> Result<LayerRules> {
-    constexpr char kHint[] = "TopLayer:\\n  backbone: model\\nBlock:\\n  attn.qkv: attention.qkv";
+    const std::string kHint = "TopLayer:\\n  backbone: model\\nBlock:\\n  attn.qkv: attention.qkv";
     if (!root.IsMap())
-      return formats::WrongYaml(path, root.Mark(), "a mapping of classes").Hint(kHint);
+      return formats::WrongYaml(path, root.Mark(), "a mapping of classes"_t).Hint(kHint);
     LayerRules rules;
     for (const auto& member : root) {
       if (!member.first.IsScalar() || member.first.Scalar().empty())
-        return formats::WrongYaml(path, member.first.Mark(), "the name of a class").Hint(kHint);
+        return formats::WrongYaml(path, member.first.Mark(), "the name of a class"_t).Hint(kHint);
       const std::string name = member.first.Scalar() == "Cell" ? "TopLayer" : member.first.Scalar();
       if (rules.count(name) > 0)
-        return formats::WrongYaml(path, member.first.Mark(), "each class once")
-            .Found(name + " twice");
+        return formats::WrongYaml(path, member.first.Mark(), "each class once"_t)
+            .Found("{} twice"_t(name));
       if (!member.second.IsMap() && !member.second.IsNull())
-        return formats::WrongYaml(path, member.second.Mark(), "children of the class").Hint(kHint);
+        return formats::WrongYaml(path, member.second.Mark(), "children of the class"_t)
+            .Hint(kHint);
       MSPROBE_ASSIGN_OR_RETURN(rules[name], PairsOf(path, member.second));
     }
     return rules;

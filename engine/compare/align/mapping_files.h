@@ -31,7 +31,7 @@ struct ApiPair {
 struct ApiMapping {
   std::vector<ApiPair> apis;
   // Mappings that were left out, and why: "abs.yaml:7: 2 of ms_args and 1 of pt_args".
-  std::vector<std::string> skipped;
+  std::vector<Message> skipped;
 };
 // A list of mappings, or one mapping. Keys: ms_api, pt_api, {ms,pt}_{args,outputs,parameters,
 // parameters_grad}; ms_output and pt_output mean the same as ms_outputs and pt_outputs.

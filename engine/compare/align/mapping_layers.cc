@@ -76,9 +76,9 @@ Result<LayerMapping> LayerMapping::Make(LayerRules rules, const Dump& target, co
       if (IsRegularFile(JoinPath(dump->folder, name))) continue;
       return InvalidArgument()
           .At(dump->path)
-          .Expected(std::string(name) + " beside it, which a layer mapping needs on both sides")
-          .Found("none")
-          .Hint("collect with level L0 or mix, or name the pairs yourself: -dm pairs.yaml");
+          .Expected("{} beside it, which a layer mapping needs on both sides"_t(std::string(name)))
+          .Found("none"_t)
+          .Hint("collect with level L0 or mix, or name the pairs yourself: -dm pairs.yaml"_t);
     }
   }
   LayerMapping out;
@@ -133,8 +133,8 @@ std::string LayerMapping::Map(std::string_view name) {
       const int64_t shift = ShiftOf(numbers, Find(golden_numbers_, out));
       if (shift != 0) {
         shifted = std::to_string(number + shift);
-        shifts_.insert(fmt::format("{}.{} and on are {}.{} and on in the golden", done,
-                                   *numbers->begin(), out, *numbers->begin() + shift));
+        shifts_.emplace(done, "{}.{} and on are {}.{} and on in the golden"_t(
+                                  done, *numbers->begin(), out, *numbers->begin() + shift));
       }
     }
     append(&out, taken > 0 ? mapped : shifted.empty() ? parts[i] : shifted);

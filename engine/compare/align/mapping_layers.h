@@ -29,8 +29,8 @@ class LayerMapping {
   std::string Map(std::string_view name);
   bool has_rules() const { return !rules_.empty(); }
   size_t hits() const { return hits_; }
-  // Sentences on what was shifted: "layers.4 and on are layers.0 and on in the golden".
-  const std::set<std::string>& shifts() const { return shifts_; }
+  // Sentences on what was shifted, by the path: "layers.4 and on are layers.0 and on in the golden".
+  const std::map<std::string, Message>& shifts() const { return shifts_; }
 
  private:
   LayerRules rules_;
@@ -38,7 +38,7 @@ class LayerMapping {
   // The numbers that are children of each path: {0, 1} of "net.layers".
   std::unordered_map<std::string, std::set<int64_t>> target_numbers_, golden_numbers_;
   size_t hits_ = 0;
-  std::set<std::string> shifts_;
+  std::map<std::string, Message> shifts_;
 };
 
 }  // namespace msprobe::compare

@@ -10,10 +10,10 @@ namespace {
 
 constexpr size_t kLongest = 1000;
 
-Status Wrong(std::string_view expression, size_t at, std::string_view expected) {
-  return InvalidArgument(fmt::format("--rename {}, character {}: expected {}",
-                                     Excerpt(expression, 80), at + 1, expected))
-      .Hint("--rename 's/encoder/backbone/'");
+Status Wrong(std::string_view expression, size_t at, Message expected) {
+  return InvalidArgument("--rename {}, character {}: expected {}"_t(Excerpt(expression, 80), at + 1,
+                                                                    std::move(expected)))
+      .Hint(std::string("--rename 's/encoder/backbone/'"));
 }
 
 // The position of the mistake in an expression that does not compile; std::regex does not tell it.
@@ -53,11 +53,11 @@ struct Rename::Pattern {
 Result<Rename> Rename::Parse(std::string_view text) {
   Rename out;
   out.expression_ = text;
-  if (text.size() < 2 || text[0] != 's') return Wrong(text, 0, "s/from/to/");
+  if (text.size() < 2 || text[0] != 's') return Wrong(text, 0, std::string("s/from/to/"));
   const char mark = text[1];
   if (mark == '\\' || mark == ' ' || (mark >= '0' && mark <= '9') || (mark >= 'a' && mark <= 'z') ||
       (mark >= 'A' && mark <= 'Z')) {
-    return Wrong(text, 1, "a mark such as '/' after the s");
+    return Wrong(text, 1, "a mark such as '/' after the s"_t);
   }
   std::string parts[2];
   size_t at = 2, start[2] = {2, 2};
@@ -72,11 +72,10 @@ Result<Rename> Rename::Parse(std::string_view text) {
       parts[i] += text[at];
     }
     if (at >= text.size())
-      return Wrong(text, at,
-                   fmt::format("'{}' after the {}", mark, i == 0 ? "expression" : "text"));
+      return Wrong(text, at, "'{}' after the {}"_t(mark, i == 0 ? "expression"_t : "text"_t));
     ++at;
   }
-  if (parts[0].empty()) return Wrong(text, 2, "an expression");
+  if (parts[0].empty()) return Wrong(text, 2, "an expression"_t);
   // libstdc++ has two matchers. The default one can take exponential time, and a stack frame for
   // each character; this one takes polynomial time.
   auto flags = std::regex::ECMAScript | std::regex_constants::__polynomial;
@@ -86,13 +85,14 @@ Result<Rename> Rename::Parse(std::string_view text) {
     } else if (text[at] == 'i') {
       flags |= std::regex::icase;
     } else {
-      return Wrong(text, at, "g, i or the end");
+      return Wrong(text, at, "g, i or the end"_t);
     }
   }
   try {
     out.from_ = std::make_shared<const Pattern>(Pattern{std::regex(parts[0], flags)});
   } catch (const std::regex_error&) {
-    return Wrong(text, start[0] + WrongPlace(parts[0]), "a regular expression; the error is here");
+    return Wrong(text, start[0] + WrongPlace(parts[0]),
+                 "a regular expression; the error is here"_t);
   }
   const unsigned groups = out.from_->regex.mark_count();
   for (size_t i = 0; i < parts[1].size(); ++i) {
@@ -105,8 +105,7 @@ Result<Rename> Rename::Parse(std::string_view text) {
       const char next = parts[1][++i];
       const bool group = next >= '1' && next <= '9';
       if (group && static_cast<unsigned>(next - '0') > groups) {
-        return Wrong(text, start[1] + i,
-                     fmt::format("a group of the expression, which has {}", groups));
+        return Wrong(text, start[1] + i, "a group of the expression, which has {}"_t(groups));
       }
       // "$01", two digits: a digit that follows in the text must not become part of the number.
       if (group) {

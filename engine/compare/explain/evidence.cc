@@ -31,13 +31,9 @@ const Leaf& LeafOf(const Comparison& c, int32_t row) {
   return r.target >= 0 ? c.target.leaves[r.target] : c.golden.leaves[r.golden];
 }
 
-std::string Percent(double relative) {
-  if (!(relative < 100)) return fmt::format("{} times", ShortNumber(relative));
-  return fmt::format("{}%", ShortNumber(100 * relative));
-}
-
-std::string Plural(int64_t n, std::string_view word) {
-  return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
+Message Percent(double relative) {
+  if (!(relative < 100)) return "{} times"_t(ShortNumber(relative));
+  return std::string(ShortNumber(100 * relative) + "%");
 }
 
 std::string_view KindText(const Leaf& leaf) {
@@ -47,22 +43,22 @@ std::string_view KindText(const Leaf& leaf) {
 
 // The non-finite elements of a leaf: "3 NaN, 1 +Inf". When they were not counted, only what maximum
 // and minimum show: "NaN".
-std::string NonFinite(const Leaf& leaf) {
-  std::string out;
+Message NonFinite(const Leaf& leaf) {
+  std::vector<Message> counted;
   const auto add = [&](int64_t n, std::string_view what) {
-    if (n > 0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, what);
+    if (n > 0) counted.emplace_back(fmt::format("{} {}", n, what));
   };
   add(leaf.counts->nan, "NaN");
   add(leaf.counts->pos_inf, "+Inf");
   add(leaf.counts->neg_inf, "-Inf");
-  if (!out.empty()) return out;
+  if (!counted.empty()) return Message::Joined(std::move(counted), ", ");
   const double values[] = {leaf.max_value, leaf.min_value, leaf.mean_value, leaf.norm_value};
   if (leaf.has_stats && std::any_of(values, values + 2, [](double v) { return std::isnan(v); }))
-    return "NaN";
+    return std::string("NaN");
   for (const double v : values) {
-    if (std::isinf(v)) return v > 0 ? "+Inf" : "-Inf";
+    if (std::isinf(v)) return std::string(v > 0 ? "+Inf" : "-Inf");
   }
-  return "finite";
+  return "finite"_t;
 }
 
 }  // namespace
@@ -273,8 +269,8 @@ double ConfidenceOf(const Comparison& c, int32_t pair, const CallSummary& call,
   return confidence * before.JudgedFactor();
 }
 
-std::string_view EqualWord(const Comparison& c) {
-  if (c.mode != Mode::kStatistics) return "bit-equal";
+Message EqualWord(const Comparison& c) {
+  if (c.mode != Mode::kStatistics) return "bit-equal"_t;
   const auto bits = [](const Dump& dump) {
     for (const Leaf& leaf : dump.leaves) {
       if (leaf.kind == LeafKind::kTensor)
@@ -282,31 +278,40 @@ std::string_view EqualWord(const Comparison& c) {
     }
     return false;
   };
-  return bits(c.target) && bits(c.golden) ? "bit-equal" : "equal";
+  return bits(c.target) && bits(c.golden) ? "bit-equal"_t : "equal"_t;
 }
 
-std::string DescribeEarlierCalls(const Comparison& c, const EarlierCalls& b) {
-  if (b.total() == 0) return "it is the first recorded call";
-  std::string out;
-  // The first number says of what it is.
-  const auto add = [&](int64_t n, std::string_view one, std::string_view many,
-                       std::string_view what) {
-    if (n == 0) return;
-    if (!out.empty()) {
-      out += fmt::format(", {} {}", n, what);
-    } else {
-      out = fmt::format("{} before it {}{}", Plural(n, "call"), n == 1 ? one : many, what);
-    }
+Message DescribeEarlierCalls(const Comparison& c, const EarlierCalls& b) {
+  if (b.total() == 0) return "it is the first recorded call"_t;
+  const auto is = [](int64_t n, const Message& what) {
+    return n == 1 ? "1 call before it is {}"_t(what) : "{} calls before it are {}"_t(n, what);
   };
-  add(b.equal, "is ", "are ", EqualWord(c));
-  // Digests of parts of a batch may differ where no statistic does.
-  add(b.noise, "is ", "are ",
-      b.largest_noise > 0
-          ? fmt::format("within rounding (largest {} roundings)", ShortNumber(b.largest_noise))
-          : "within rounding");
-  add(b.diverged, "", "", b.diverged == 1 ? "differs as well" : "differ as well");
-  add(b.unjudged, "", "", "could not be judged");
-  return out;
+  // The first number says of what it is.
+  std::vector<Message> parts;
+  if (b.equal > 0) parts.push_back(is(b.equal, EqualWord(c)));
+  const bool noise_is_first = parts.empty();
+  if (b.noise > 0 && b.largest_noise > 0) {
+    const std::string largest = ShortNumber(b.largest_noise);
+    parts.push_back(noise_is_first
+                        ? is(b.noise, "within rounding (largest {} roundings)"_t(largest))
+                        : "{} within rounding (largest {} roundings)"_t(b.noise, largest));
+  } else if (b.noise > 0) {  // digests of parts of a batch may differ where no statistic does
+    parts.push_back(noise_is_first ? is(b.noise, "within rounding"_t)
+                                   : "{} within rounding"_t(b.noise));
+  }
+  if (b.diverged > 0 && parts.empty()) {
+    parts.push_back(b.diverged == 1 ? "1 call before it differs as well"_t
+                                    : "{} calls before it differ as well"_t(b.diverged));
+  } else if (b.diverged > 0) {
+    parts.push_back(b.diverged == 1 ? "1 differs as well"_t : "{} differ as well"_t(b.diverged));
+  }
+  if (b.unjudged > 0 && parts.empty()) {
+    parts.push_back(b.unjudged == 1 ? "1 call before it could not be judged"_t
+                                    : "{} calls before it could not be judged"_t(b.unjudged));
+  } else if (b.unjudged > 0) {
+    parts.push_back("{} could not be judged"_t(b.unjudged));
+  }
+  return Message::Joined(std::move(parts), ", ");
 }
 
 // A number is printed as it is. Other text of a dump is shortened and made printable.
@@ -316,92 +321,91 @@ std::string PlainValue(const Leaf& leaf) {
                                                                : Excerpt(leaf.value);
 }
 
-std::string DescribeError(const Comparison& c, int32_t row) {
+Message DescribeError(const Comparison& c, int32_t row) {
   const Row& r = c.rows[row];
   const Measure& m = c.measures[row];
-  const std::string label(LeafLabel(c, row));
+  const Message label = LeafLabel(c, row);
   if (r.target < 0 || r.golden < 0) {
     const Leaf& leaf = LeafOf(c, row);
-    if (leaf.kind != LeafKind::kScalar)
-      return fmt::format("{} is {}", label, ReasonText(Reason::kNoPartner));
-    return fmt::format("{} is {} in the {}, and not given in the {}", label, PlainValue(leaf),
-                       r.target >= 0 ? "target" : "golden", r.target >= 0 ? "golden" : "target");
+    if (leaf.kind != LeafKind::kScalar) return "{} is recorded on one side only"_t(label);
+    return r.target >= 0
+               ? "{} is {} in the target, and not given in the golden"_t(label, PlainValue(leaf))
+               : "{} is {} in the golden, and not given in the target"_t(label, PlainValue(leaf));
   }
   const Leaf &t = c.target.leaves[r.target], &g = c.golden.leaves[r.golden];
   switch (m.reason) {
     case Reason::kShapeDiffers:
-      return fmt::format("{} has shape {} in the target, {} in the golden", label, t.shape.view(),
-                         g.shape.view());
+      return "{} has shape {} in the target, {} in the golden"_t(label, t.shape.view(),
+                                                                 g.shape.view());
     case Reason::kWithoutEffect:
       if (t.kind != LeafKind::kScalar || g.kind != LeafKind::kScalar) break;
       [[fallthrough]];
     case Reason::kValueDiffers:
-      return fmt::format("{} is {} in the target, {} in the golden", label, PlainValue(t),
-                         PlainValue(g));
+      return "{} is {} in the target, {} in the golden"_t(label, PlainValue(t), PlainValue(g));
     case Reason::kKindDiffers:
-      return fmt::format("{} is {} in the target, {} in the golden", label, KindText(t),
-                         KindText(g));
+      return "{} is {} in the target, {} in the golden"_t(label, KindText(t), KindText(g));
     case Reason::kOtherElements:
-      return fmt::format("{} has the same statistics, and other elements", label);
+      return "{} has the same statistics, and other elements"_t(label);
     case Reason::kMoved:
-      return fmt::format("{} holds other elements, although the operation only moves elements",
-                         label);
+      return "{} holds other elements, although the operation only moves elements"_t(label);
     case Reason::kNonFinite:
-      return fmt::format("{} has {} in the target, {} in the golden", label, NonFinite(t),
-                         NonFinite(g));
+      return "{} has {} in the target, {} in the golden"_t(label, NonFinite(t), NonFinite(g));
     default:
       break;
   }
-  if (m.verdict == RowVerdict::kUnknown) return fmt::format("{}: {}", label, ReasonText(m.reason));
-  if (m.verdict == RowVerdict::kEqual) return fmt::format("{} is {}", label, EqualWord(c));
+  if (m.verdict == RowVerdict::kUnknown)
+    return Message::Joined({label, ReasonText(m.reason)}, ": ");
+  if (m.verdict == RowVerdict::kEqual)
+    return EqualWord(c) == "equal" ? "{} is equal"_t(label) : "{} is bit-equal"_t(label);
   if (m.severity == 0 && t.fingerprint != g.fingerprint)
-    return fmt::format("{} has the same statistics, and other bits", label);
+    return "{} has the same statistics, and other bits"_t(label);
   if (m.tensor >= 0) {
     const kernels::Diff& d = c.diffs[m.tensor];
-    return fmt::format("{} has relative L2 error {}", label, ShortNumber(d.relative_l2));
+    return "{} has relative L2 error {}"_t(label, ShortNumber(d.relative_l2));
   }
   if (m.reason == Reason::kChecksumDiffers && !(m.severity > 0))
-    return fmt::format("{} has another checksum", label);
+    return "{} has another checksum"_t(label);
   // The statistic with the largest relative difference is named.
   struct Candidate {
     double relative, diff;
-    std::string_view name;
+    Message name;
+    bool is_mean = false;
   };
   const Differences d = DifferencesOf(t, g);
-  const Candidate all[] = {{d.norm_rel, d.norm_diff, "norm"},
-                           {d.max_rel, d.max_diff, "maximum"},
-                           {d.min_rel, d.min_diff, "minimum"},
-                           {d.mean_rel, d.mean_diff, "mean"}};
+  const Candidate all[] = {{d.norm_rel, d.norm_diff, "norm"_t},
+                           {d.max_rel, d.max_diff, "maximum"_t},
+                           {d.min_rel, d.min_diff, "minimum"_t},
+                           {d.mean_rel, d.mean_diff, "mean"_t, true}};
   const Candidate* worst = nullptr;
   for (const Candidate& s : all) {
     if (std::isnan(s.relative) || s.diff == 0) continue;
     // A mean is often near zero, and its relative difference then says nothing: it is named only
     // when no other statistic differs.
-    if (worst == nullptr || (s.name != "mean" && s.relative > worst->relative)) worst = &s;
+    if (worst == nullptr || (!s.is_mean && s.relative > worst->relative)) worst = &s;
   }
-  if (worst == nullptr) return fmt::format("{} differs", label);
+  if (worst == nullptr) return "{} differs"_t(label);
   if (std::isinf(worst->relative)) {
-    return fmt::format("{} of {} is {} where the golden's is 0", worst->name, label,
-                       ShortNumber(worst->diff));
+    return "{} of {} is {} where the golden's is 0"_t(worst->name, label, ShortNumber(worst->diff));
   }
-  return fmt::format("{} of {} is off by {}", worst->name, label, Percent(worst->relative));
+  return "{} of {} is off by {}"_t(worst->name, label, Percent(worst->relative));
 }
 
-std::string DescribeRow(const Comparison& c, int32_t row) {
+Message DescribeRow(const Comparison& c, int32_t row) {
   // A table or a document of an earlier comparison may state a class without a value.
-  if (row < 0) return "none of its values is known";
-  std::string text = DescribeError(c, row);
+  if (row < 0) return "none of its values is known"_t;
+  Message text = DescribeError(c, row);
   const Row& r = c.rows[row];
   const Measure& m = c.measures[row];
   if (r.target < 0 || r.golden < 0 || !(m.severity > 0) || std::isinf(m.severity)) return text;
   if (m.tensor >= 0 && c.diffs[m.tensor].worst_index >= 0) {
     const kernels::Diff& d = c.diffs[m.tensor];
-    text += fmt::format(", the largest error {} at {}", ShortNumber(d.max_abs_error),
-                        IndexText(d.worst_index, c.target.leaves[r.target].shape));
+    text = "{}, the largest error {} at {}"_t(
+        std::move(text), ShortNumber(d.max_abs_error),
+        IndexText(d.worst_index, c.target.leaves[r.target].shape));
   }
   const Rounding rounding = RoundingOfRow(c, row);
   if (rounding.epsilon > 0 && !IsPlain(c, row)) {
-    text += fmt::format(" ({} roundings of {})", ShortNumber(m.severity), rounding.name);
+    text = "{} ({} roundings of {})"_t(std::move(text), ShortNumber(m.severity), rounding.name);
   }
   return text;
 }

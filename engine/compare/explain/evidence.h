@@ -35,15 +35,15 @@ double ExplainedFor(const Comparison& comparison, int32_t row);
 double JumpOf(const CallSummary& call);
 
 // "312 calls before it are bit-equal, 14 within rounding (largest 3.1 roundings)"
-std::string DescribeEarlierCalls(const Comparison& comparison, const EarlierCalls& before);
+Message DescribeEarlierCalls(const Comparison& comparison, const EarlierCalls& before);
 // "bit-equal" when elements, checksums or fingerprints were compared, "equal" when only statistics
 // were.
-std::string_view EqualWord(const Comparison& comparison);
+Message EqualWord(const Comparison& comparison);
 // "norm of output.0 is off by 4.8% (4e5 roundings of float32)". For NaN, shapes and texts: what is
 // different. `row` may be -1: a document of an earlier comparison states a class without a value.
-std::string DescribeRow(const Comparison& comparison, int32_t row);
+Message DescribeRow(const Comparison& comparison, int32_t row);
 // DescribeRow without the roundings, for a column of a table: "norm of output.0 is off by 4.8%".
-std::string DescribeError(const Comparison& comparison, int32_t row);
+Message DescribeError(const Comparison& comparison, int32_t row);
 // A plain value as reports show it: 0.001, "tanh".
 std::string PlainValue(const Leaf& leaf);
 // The target's record of a pair, or the golden's when the target has none; and the name of its

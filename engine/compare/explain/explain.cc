@@ -31,15 +31,16 @@ bool IsFloat32(const Comparison& c, int32_t row) {
 }
 
 // "it reads memory that nobody wrote: input.0, allocated by torch.empty: train.py:12 in f: ..."
-std::string DescribeUnwritten(const Comparison& c, int32_t row) {
-  std::string text = fmt::format("it reads memory that nobody wrote: {}", LeafLabel(c, row));
+Message DescribeUnwritten(const Comparison& c, int32_t row) {
+  const Message label = LeafLabel(c, row);
   const std::string_view allocation = c.target.AllocationOf(c.rows[row].target);
-  if (allocation.empty()) return text + ", a copy of such memory";
-  return fmt::format("{}, allocated by {}", text, allocation);
+  if (allocation.empty())
+    return "it reads memory that nobody wrote: {}, a copy of such memory"_t(label);
+  return "it reads memory that nobody wrote: {}, allocated by {}"_t(label, allocation);
 }
 
 // What lowers the precision of a matmul of float32 depends on the device.
-std::string PrecisionAdvice(const Comparison& c) {
+Message PrecisionAdvice(const Comparison& c) {
   const auto device = [](const Dump& dump) -> std::string_view {
     for (const auto& [key, value] : dump.provenance) {
       if (key == "device") return value;
@@ -51,41 +52,40 @@ std::string PrecisionAdvice(const Comparison& c) {
     return devices[0].starts_with(begin) || devices[1].starts_with(begin);
   };
   const bool cpus = devices[0] == "cpu" && devices[1] == "cpu";
-  const std::string_view fast = any("npu")   ? "HF32 or a 16-bit accumulation"
-                                : any("xpu") ? "TF32 or a 16-bit accumulation"
-                                : cpus       ? "an accumulation in bfloat16 (oneDNN)"
-                                             : "TF32 or a 16-bit accumulation";
-  return fmt::format(
-      "{} causes errors of this size in float32: check the matmul precision setting{}", fast,
-      cpus ? ", torch.get_float32_matmul_precision()" : "");
+  if (cpus) {
+    return "an accumulation in bfloat16 (oneDNN) causes errors of this size in float32: check the "
+           "matmul precision setting, torch.get_float32_matmul_precision()"_t;
+  }
+  return "{} causes errors of this size in float32: check the matmul precision setting"_t(
+      any("npu") ? "HF32 or a 16-bit accumulation"_t : "TF32 or a 16-bit accumulation"_t);
 }
 
-std::string Advice(const Comparison& c, int32_t p, const CallSummary& call) {
+Message Advice(const Comparison& c, int32_t p, const CallSummary& call) {
   const Record& r = RecordOf(c, p);
   const Measure* worst = call.out.worst_row >= 0 ? &c.measures[call.out.worst_row] : nullptr;
   if (!DescribeMode(c, p).empty())
-    return "call model.train() or model.eval() at the same place in both programs";
+    return "call model.train() or model.eval() at the same place in both programs"_t;
   if (call.arguments.differs) {
     return IsOptimizerCall(r.api)
-               ? "compare how the two runs construct their optimizers and schedules"
-               : "compare the two call sites and the configuration they read";
+               ? "compare how the two runs construct their optimizers and schedules"_t
+               : "compare the two call sites and the configuration they read"_t;
   }
   if (RandomCause cause = CauseOfOtherDraw(c, p); !cause.advice.empty()) return cause.advice;
   if (worst != nullptr && worst->reason == Reason::kShapeDiffers)
-    return "the two runs do not compute on the same shapes";
+    return "the two runs do not compute on the same shapes"_t;
   if (call.in.noise && AmplifiesRounding(OperationsOf(c), r.api)) {
     return "this kind of operation enlarges the rounding of its inputs: check whether the "
-           "difference matters downstream";
+           "difference matters downstream"_t;
   }
   if (worst != nullptr && std::isfinite(worst->severity) && IsContraction(OperationsOf(c), r.api) &&
       worst->severity > 256 && worst->severity < 0x1p15 && IsFloat32(c, call.out.worst_row)) {
     return PrecisionAdvice(c);
   }
-  if (const std::string other = DescribeFirstDTypes(c, p); !other.empty())
-    return other + ": compute in the same dtype";
+  if (Message other = DescribeFirstDTypes(c, p); !other.empty())
+    return "{}: compute in the same dtype"_t(std::move(other));
   if (UnmatchedArgument(c, p) >= 0)
-    return "compare the two call sites: the other side takes the default";
-  return "";
+    return "compare the two call sites: the other side takes the default"_t;
+  return {};
 }
 
 // The recorded calls directly inside the call of a module.
@@ -117,6 +117,33 @@ FirstDivergence StartIntroduced(const Comparison& c, int32_t p, double confidenc
   return f;
 }
 
+// What is to be said of the call of a module besides: whether the error is in a call inside it.
+void ExplainModule(const Comparison& c, int32_t p, std::vector<Message>* why, FirstDivergence* f) {
+  if (const std::string weight = OtherWeightInModule(c, p); !weight.empty()) {
+    why->push_back("{} differs already in the weights file"_t(weight));
+    f->advice = AdviceOnWeights(c);
+    return;
+  }
+  const Message compiled = DescribeCompiledModule(c, p);
+  why->push_back(compiled);
+  const Children children = ChildrenOf(c, p);
+  if (children.first_wrong < 0 && !compiled.empty()) {
+    f->advice = AdviceToRunEagerly();
+  } else if (children.first_wrong >= 0) {
+    f->confidence *= kContainerConfidence;
+    f->advice = "look inside this module: {} is the first call in it that is wrong"_t(
+        EntryName(c, children.first_wrong));
+  } else if (children.count > 0) {
+    f->confidence *= kContainerConfidence;
+    f->advice =
+        "none of the {} recorded calls directly inside this module shows the error: it enters in "
+        "an operation that was not recorded, or in its own code"_t(children.count);
+  } else if (f->advice.empty() && c.target.level == Level::kL0) {
+    why->push_back(DescribeCompiledCell(c, p));
+    f->advice = AdviceToLookInside(c, p);
+  }
+}
+
 }  // namespace
 
 FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
@@ -129,56 +156,30 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
   FirstDivergence f =
       StartExplanation(c, p, argument_only ? call.arguments.worst_row : call.out.worst_row);
   f.confidence = ConfidenceOf(c, p, call, before);
-  std::string made_otherwise = DescribeHyperParameters(c, p);
-  if (!made_otherwise.empty()) made_otherwise += "; ";
+  const Message made_otherwise = DescribeHyperParameters(c, p);
+  Message earlier = DescribeEarlierCalls(c, before);
   if (argument_only) {
-    f.why = fmt::format("{}{}; {}; its result {}", made_otherwise, DescribeEarlierCalls(c, before),
-                        DescribeInputs(c, p, call),
-                        call.out.unknown ? "could not be judged"
-                        : call.out.noise ? "is still within rounding"
-                                         : "is equal");
+    f.why = Message::Joined({made_otherwise, std::move(earlier), DescribeInputs(c, p, call),
+                             call.out.unknown ? "its result could not be judged"_t
+                             : call.out.noise ? "its result is still within rounding"_t
+                                              : "its result is equal"_t},
+                            "; ");
     f.advice = Advice(c, p, call);
     return f;
   }
   if (const int32_t unwritten = UnwrittenInput(c, p); unwritten >= 0) {
-    f.why = fmt::format("{}; {}; {}", DescribeEarlierCalls(c, before),
-                        DescribeUnwritten(c, unwritten), DescribeRow(c, f.row));
-    f.advice = "write the whole buffer before it is read, or begin with zeros in place of empty";
+    f.why = Message::Joined(
+        {std::move(earlier), DescribeUnwritten(c, unwritten), DescribeRow(c, f.row)}, "; ");
+    f.advice = "write the whole buffer before it is read, or begin with zeros in place of empty"_t;
     return f;
   }
-  f.why = fmt::format("{}{}; {}; {}", made_otherwise, DescribeEarlierCalls(c, before),
-                      DescribeInputs(c, p, call), DescribeRow(c, f.row));
-  if (const std::string updates = DescribeUpdates(c, p); !updates.empty()) f.why += "; " + updates;
-  if (const RandomCause cause = CauseOfOtherDraw(c, p); !cause.why.empty())
-    f.why += "; " + cause.why;
-  if (const std::string policies = DescribePolicies(c, p); !policies.empty())
-    f.why += "; " + policies;
+  std::vector<Message> why = {
+      made_otherwise,        std::move(earlier),    DescribeInputs(c, p, call),
+      DescribeRow(c, f.row), DescribeUpdates(c, p), CauseOfOtherDraw(c, p).why,
+      DescribePolicies(c, p)};
   f.advice = Advice(c, p, call);
-  if (!RecordOf(c, p).is_module) return f;
-  if (const std::string weight = OtherWeightInModule(c, p); !weight.empty()) {
-    f.why += fmt::format("; {} differs already in the weights file", weight);
-    f.advice = AdviceOnWeights(c);
-    return f;
-  }
-  const std::string compiled = DescribeCompiledModule(c, p);
-  if (!compiled.empty()) f.why += "; " + compiled;
-  const Children children = ChildrenOf(c, p);
-  if (children.first_wrong < 0 && !compiled.empty()) {
-    f.advice = kRunEagerly;
-  } else if (children.first_wrong >= 0) {
-    f.confidence *= kContainerConfidence;
-    f.advice = fmt::format("look inside this module: {} is the first call in it that is wrong",
-                           EntryName(c, children.first_wrong));
-  } else if (children.count > 0) {
-    f.confidence *= kContainerConfidence;
-    f.advice = fmt::format(
-        "none of the {} recorded calls directly inside this module shows the error: it enters in "
-        "an operation that was not recorded, or in its own code",
-        children.count);
-  } else if (f.advice.empty() && c.target.level == Level::kL0) {
-    if (const std::string place = DescribeCompiledCell(c, p); !place.empty()) f.why += "; " + place;
-    f.advice = AdviceToLookInside(c, p);
-  }
+  if (RecordOf(c, p).is_module) ExplainModule(c, p, &why, &f);
+  f.why = Message::Joined(std::move(why), "; ");
   return f;
 }
 
@@ -211,29 +212,25 @@ int32_t MadeElsewhere(const Comparison& c, int32_t u) {
   return -1;
 }
 
-std::string AdviceOnUnmatched(const Comparison& c, int32_t u, int32_t row) {
+Message AdviceOnUnmatched(const Comparison& c, int32_t u, int32_t row) {
   const bool inserted = c.pairs[u].target >= 0;
-  const std::string_view with = inserted ? "target" : "golden",
-                         without = inserted ? "golden" : "target";
+  const Message with = inserted ? "target"_t : "golden"_t,
+                without = inserted ? "golden"_t : "target"_t;
   const int32_t forward = u < static_cast<int32_t>(c.forward_of.size()) ? c.forward_of[u] : -1;
   if (forward >= 0 && c.pairs[forward].matched()) {
-    return fmt::format(
-        "both runs call {}, and no gradient comes back to it in the {}: there its result is not "
-        "used, or it is detached",
-        EntryName(c, forward), without);
+    return "both runs call {}, and no gradient comes back to it in the {}: there its result is not "
+           "used, or it is detached"_t(EntryName(c, forward), without);
   }
   if (!IsLeftOut(c, u, row)) {
-    return fmt::format(
-        "the {} records no call in its place: it does not have the operation of the {}, or "
-        "computes "
-        "it in code that is not recorded",
-        without, with);
+    return "the {} records no call in its place: it does not have the operation of the {}, or "
+           "computes "
+           "it in code that is not recorded"_t(without, with);
   }
   if (const int32_t elsewhere = MadeElsewhere(c, u); elsewhere >= 0)
-    return fmt::format("the {} makes this call at another place of the step: {}", without,
-                       EntryName(c, elsewhere));
-  return inserted ? "the target runs an operation that the golden does not have"
-                  : "the target skips an operation that the golden runs";
+    return "the {} makes this call at another place of the step: {}"_t(without,
+                                                                       EntryName(c, elsewhere));
+  return inserted ? "the target runs an operation that the golden does not have"_t
+                  : "the target skips an operation that the golden runs"_t;
 }
 
 }  // namespace
@@ -244,27 +241,28 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
   FirstDivergence f =
       StartIntroduced(c, u, tie == Tie::kPlace ? kNeighbourConfidence : kFlowConfidence, before);
   f.leads_to_it = tie != Tie::kPlace;
-  f.why = fmt::format("{}; this call exists only in the {}; ", DescribeEarlierCalls(c, before),
-                      inserted ? "target" : "golden");
+  Message effect;
   switch (tie) {
     case Tie::kOutput:
-      f.why += fmt::format("its output is an input of {}, where {}", EntryName(c, p),
-                           DescribeRow(c, row));
+      effect = "its output is an input of {}, where {}"_t(EntryName(c, p), DescribeRow(c, row));
       break;
     case Tie::kLeads:
-      f.why += fmt::format("what is made of its output is an input of {}, where {}",
-                           EntryName(c, p), DescribeRow(c, row));
+      effect = "what is made of its output is an input of {}, where {}"_t(EntryName(c, p),
+                                                                          DescribeRow(c, row));
       break;
     case Tie::kGradient:
-      f.why +=
-          fmt::format("through it a gradient comes that is a part of the input of {}, where {}",
-                      EntryName(c, p), DescribeRow(c, row));
+      effect = "through it a gradient comes that is a part of the input of {}, where {}"_t(
+          EntryName(c, p), DescribeRow(c, row));
       break;
     case Tie::kPlace:
-      f.why +=
-          fmt::format("right after it {} is the first call with a wrong number", EntryName(c, p));
+      effect = "right after it {} is the first call with a wrong number"_t(EntryName(c, p));
       break;
   }
+  f.why = Message::Joined(
+      {DescribeEarlierCalls(c, before),
+       inserted ? "this call exists only in the target"_t : "this call exists only in the golden"_t,
+       std::move(effect)},
+      "; ");
   f.advice = AdviceOnUnmatched(c, u, row);
   return f;
 }

@@ -28,8 +28,8 @@ FirstDivergence ExplainUnmatched(const Comparison& comparison, int32_t unmatched
 // Why a call of both runs drew other random numbers. Dumps of ours have the state of the generator at
 // the beginning of each call that may draw.
 struct RandomCause {
-  std::string why;     // which earlier call drew, or what else is known; "" when nothing is
-  std::string advice;  // what to do; "": the call draws no numbers, or both runs drew the same ones
+  Message why;     // which earlier call drew, or what else is known; "" when nothing is
+  Message advice;  // what to do; "": the call draws no numbers, or both runs drew the same ones
 };
 RandomCause CauseOfOtherDraw(const Comparison& comparison, int32_t pair);
 

@@ -20,6 +20,11 @@
 
 namespace msprobe::compare {
 
+Message AdviceToRunEagerly() {
+  return "run this code without torch.compile, or with backend=\"aot_eager\": if the difference "
+         "stays, the compiler does not make it"_t;
+}
+
 FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
   FirstDivergence f;
   f.pair = p;
@@ -37,9 +42,9 @@ namespace {
 
 // "input.0 of the forward call requires a gradient in the target only (detach, no_grad or
 // requires_grad differ)"; "" where both runs agree, for forward calls, and where a dump does not say.
-std::string DescribeGradientFlags(const Comparison& c, int32_t p) {
+Message DescribeGradientFlags(const Comparison& c, int32_t p) {
   const int32_t forward = static_cast<size_t>(p) < c.forward_of.size() ? c.forward_of[p] : -1;
-  if (forward < 0 || !c.pairs[forward].matched()) return "";
+  if (forward < 0 || !c.pairs[forward].matched()) return {};
   const RecordPair& pair = c.pairs[forward];
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
     const Row& row = c.rows[i];
@@ -47,18 +52,18 @@ std::string DescribeGradientFlags(const Comparison& c, int32_t p) {
     const Leaf &t = c.target.leaves[row.target], &g = c.golden.leaves[row.golden];
     const bool told = !t.requires_grad.empty() && !g.requires_grad.empty();
     if (t.slot == Slot::kOutput || !told || t.requires_grad == g.requires_grad.view()) continue;
-    return fmt::format(
-        "{} of the forward call requires a gradient in the {} only "
-        "(detach, no_grad or requires_grad differ)",
-        LeafLabel(c, static_cast<int32_t>(i)), t.requires_grad == "True" ? "target" : "golden");
+    return "{} of the forward call requires a gradient in the {} only "
+           "(detach, no_grad or requires_grad differ)"_t(
+               LeafLabel(c, static_cast<int32_t>(i)),
+               t.requires_grad == "True" ? "target"_t : "golden"_t);
   }
-  return "";
+  return {};
 }
 
 // Why nothing that goes into the call was judged.
-std::string_view WhyInputsAreUnknown(const Comparison& c, int32_t p) {
+Message WhyInputsAreUnknown(const Comparison& c, int32_t p) {
   if (RecordOf(c, p).direction == Direction::kParameterGrad)
-    return "gradients of parameters are recorded without inputs";
+    return "gradients of parameters are recorded without inputs"_t;
   const RecordPair& pair = c.pairs[p];
   bool recorded = false;
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
@@ -69,43 +74,45 @@ std::string_view WhyInputsAreUnknown(const Comparison& c, int32_t p) {
     if (!goes_in || c.measures[i].reason == Reason::kNothingRecorded) continue;
     recorded = true;
   }
-  return recorded ? "none of its inputs has a counterpart to compare"
-                  : "its inputs were not recorded";
+  return recorded ? "none of its inputs has a counterpart to compare"_t
+                  : "its inputs were not recorded"_t;
 }
 
 }  // namespace
 
-std::string DescribeInputs(const Comparison& c, int32_t p, const CallSummary& call) {
-  std::string inputs;
+Message DescribeInputs(const Comparison& c, int32_t p, const CallSummary& call) {
+  Message inputs;
   if (!call.in.any() && !call.arguments.any()) {
     inputs = WhyInputsAreUnknown(c, p);
   } else if (call.in.differs && call.in.worst_row >= 0) {
-    inputs = fmt::format("what goes in differs, too: {}", DescribeRow(c, call.in.worst_row));
+    inputs = "what goes in differs, too: {}"_t(DescribeRow(c, call.in.worst_row));
   } else if (call.in.unknown) {
-    inputs = "not all of its inputs could be judged";
+    inputs = "not all of its inputs could be judged"_t;
   } else if (call.in.noise) {
-    inputs = fmt::format("its inputs agree within rounding (worst {} roundings)",
-                         ShortNumber(call.in.severity));
+    inputs =
+        "its inputs agree within rounding (worst {} roundings)"_t(ShortNumber(call.in.severity));
   } else {
-    inputs = fmt::format("its inputs are {}", EqualWord(c));
+    inputs = "its inputs are {}"_t(EqualWord(c));
   }
   constexpr size_t kNamed = 3;
   const std::vector<int32_t> arguments = DifferingArguments(c, p);
-  for (size_t i = 0; i < std::min(arguments.size(), kNamed); ++i) {
-    inputs += i == 0 ? ", but the call itself was made differently: " : "; ";
-    inputs += DescribeRow(c, arguments[i]);
-  }
+  std::vector<Message> other;
+  for (size_t i = 0; i < std::min(arguments.size(), kNamed); ++i)
+    other.push_back(DescribeRow(c, arguments[i]));
   if (arguments.size() > kNamed) {
-    const size_t others = arguments.size() - kNamed;
-    inputs += fmt::format("; {} other argument{}", others, others == 1 ? " differs" : "s differ");
+    const size_t more = arguments.size() - kNamed;
+    other.push_back(more == 1 ? "1 other argument differs"_t : "{} other arguments differ"_t(more));
   }
-  for (const std::string& other : {DescribeMode(c, p), DescribeGradientFlags(c, p)}) {
-    if (!other.empty()) inputs += (inputs.find(", but ") == inputs.npos ? ", but " : "; ") + other;
-  }
-  return inputs;
+  other.push_back(DescribeMode(c, p));
+  other.push_back(DescribeGradientFlags(c, p));
+  const Message otherwise = Message::Joined(std::move(other), "; ");
+  if (otherwise.empty()) return inputs;
+  return arguments.empty()
+             ? "{}, but {}"_t(std::move(inputs), otherwise)
+             : "{}, but the call itself was made differently: {}"_t(std::move(inputs), otherwise);
 }
 
-std::string AdviceOnWeights(const Comparison& c) {
+Message AdviceOnWeights(const Comparison& c) {
   const auto seed = [](const Dump& dump) -> std::string_view {
     for (const auto& [key, value] : dump.provenance) {
       if (key == "seed") return value;
@@ -118,27 +125,29 @@ std::string AdviceOnWeights(const Comparison& c) {
       std::count_if(c.target.weights.begin(), c.target.weights.end(), [&](const Weight& weight) {
         return !weight.fingerprint.empty() && golden.contains(weight.fingerprint);
       });
-  if (same == 0) return "compare the checkpoints, the initialisation and its seed";
+  if (same == 0) return "compare the checkpoints, the initialisation and its seed"_t;
   const std::string_view target_seed = seed(c.target), golden_seed = seed(c.golden);
   const bool one_seed = !target_seed.empty() && target_seed == golden_seed;
-  return fmt::format(
-      "compare the checkpoints: {} other weight{} the same in both runs, so look at what made this "
-      "one "
-      "differ before the step ({}another checkpoint, a cast, adapters that were merged into it)",
-      same, same == 1 ? " is" : "s are", one_seed ? "" : "an initialisation with another seed, ");
+  const Message what =
+      one_seed ? "another checkpoint, a cast, adapters that were merged into it"_t
+               : "an initialisation with another seed, another checkpoint, a cast, adapters that "
+                 "were merged into it"_t;
+  return same == 1 ? "compare the checkpoints: 1 other weight is the same in both runs, so look at "
+                     "what made this one differ before the step ({})"_t(what)
+                   : "compare the checkpoints: {} other weights are the same in both runs, so look "
+                     "at what made this one differ before the step ({})"_t(same, what);
 }
 
-std::string DescribeCompiledModule(const Comparison& c, int32_t p) {
+Message DescribeCompiledModule(const Comparison& c, int32_t p) {
   const Record& record = RecordOf(c, p);
-  if (!record.is_module) return "";
+  if (!record.is_module) return {};
   const bool target = CompiledCodeIn(c.target, record.api) != nullptr,
              golden = CompiledCodeIn(c.golden, record.api) != nullptr;
-  if (!target && !golden) return "";
-  return fmt::format(
-      "it runs compiled code in {} (torch.compile), in which no operation is recorded",
-      target && golden ? "both runs"
-      : target         ? "the target"
-                       : "the golden");
+  if (!target && !golden) return {};
+  return "it runs compiled code in {} (torch.compile), in which no operation is recorded"_t(
+      target && golden ? "both runs"_t
+      : target         ? "the target"_t
+                       : "the golden"_t);
 }
 
 namespace {
@@ -151,26 +160,26 @@ bool IsCompiledCell(const Comparison& c, int32_t p) {
 
 }  // namespace
 
-std::string DescribeCompiledCell(const Comparison& c, int32_t p) {
-  if (!IsCompiledCell(c, p)) return "";
+Message DescribeCompiledCell(const Comparison& c, int32_t p) {
+  if (!IsCompiledCell(c, p)) return {};
   const Record& record = RecordOf(c, p);
-  if (record.parent.empty()) return "the error is in it, or in the model's code that leads to it";
-  return fmt::format("the error is in it, or in the code of {} that leads to it",
-                     ModuleForPeople(WithoutCall(record.parent)));
+  if (record.parent.empty()) return "the error is in it, or in the model's code that leads to it"_t;
+  return "the error is in it, or in the code of {} that leads to it"_t(
+      ModuleForPeople(WithoutCall(record.parent)));
 }
 
-std::string AdviceToLookInside(const Comparison& c, int32_t p) {
+Message AdviceToLookInside(const Comparison& c, int32_t p) {
   return IsCompiledCell(c, p)
              ? "run both programs in PyNative mode, without mindspore.jit, at level mix to see the "
-               "operation, since compiled code shows results of Cells alone"
+               "operation, since compiled code shows results of Cells alone"_t
              : "only modules were recorded; collect this one at level mix to see the operation "
-               "inside";
+               "inside"_t;
 }
 
-std::string AdviceToLookBefore(const Comparison& c, int32_t p) {
+Message AdviceToLookBefore(const Comparison& c, int32_t p) {
   return IsCompiledCell(c, p) ? AdviceToLookInside(c, p)
                               : "only modules were recorded; record at level mix to see the "
-                                "operation before it, and compare the data that enter here";
+                                "operation before it, and compare the data that enter here"_t;
 }
 
 std::string OtherWeightInModule(const Comparison& c, int32_t p) {

@@ -67,11 +67,11 @@ void AddLargestNoise(const Comparison& c, Findings* found) {
     largest = row;
   }
   if (largest == c.measures.size()) return;
-  const std::string_view reason = ReasonText(c.measures[largest].reason);
+  const Message reason = ReasonText(c.measures[largest].reason);
   if (reason.empty()) return;
   const Row& row = c.rows[largest];
   const Leaf& leaf = row.target >= 0 ? c.target.leaves[row.target] : c.golden.leaves[row.golden];
-  found->why_largest_noise = fmt::format("{}: {}", leaf.name, reason);
+  found->why_largest_noise = Message::Joined({Message(leaf.name), reason}, ": ");
 }
 
 }  // namespace
@@ -107,39 +107,39 @@ Findings FindingsOf(const Comparison& c) {
 
 std::vector<LabelledText> ConditionsOf(const Findings& found) {
   std::vector<LabelledText> conditions;
-  const auto add = [&](std::string_view label, std::string text) {
-    if (!text.empty()) conditions.push_back({label, std::move(text)});
+  const auto add = [&](Message label, Message text) {
+    if (!text.empty()) conditions.push_back({std::move(label), std::move(text)});
   };
   const RunStart& began = found.began;
-  add("note", began.mistake);
-  const bool both = !began.weights.empty() && !began.data.empty();
-  if (!began.weights.empty() || !began.data.empty())
-    add("began", fmt::format("from {}{}{}", began.weights, both ? " and " : "", began.data));
-  add("run", began.settings);
-  add("exact", found.exact);
+  add("note"_t, began.mistake);
+  const Message from = Message::Joined({began.weights, began.data}, " and ");
+  if (!from.empty()) add("began"_t, "from {}"_t(from));
+  add("run"_t, began.settings);
+  add("exact"_t, found.exact);
   return conditions;
 }
 
 std::vector<LabelledText> CountsOf(const Findings& found) {
   const Summary& s = found.summary;
-  const auto counts = [](std::initializer_list<std::pair<int64_t, std::string_view>> names) {
-    std::string text;
-    for (const auto& [count, name] : names) {
-      if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+  using Count = std::pair<int64_t, Message::Format<1>>;
+  const auto counts = [](std::initializer_list<Count> of) {
+    std::vector<Message> parts;
+    for (const auto& [count, format] : of) {
+      if (count > 0) parts.push_back(format(count));
     }
-    return text.empty() ? std::string("none") : text;
+    return parts.empty() ? "none"_t : Message::Joined(std::move(parts), ", ");
   };
-  return {{"calls", counts({{s.calls[0], "equal"},
-                            {s.calls[1], "within rounding"},
-                            {s.calls[2], "introduced"},
-                            {s.calls[3], "inherited"},
-                            {s.calls[4], "unknown"},
-                            {s.aligned_calls, "paired under another name"}})},
-          {"values", counts({{s.rows[0], "equal"},
-                             {s.rows[1], "within rounding"},
-                             {s.rows[2], "differ"},
-                             {s.rows[3] - s.neutral_rows, "unknown"},
-                             {s.neutral_rows, "with nothing to compare"}})}};
+  return {{"calls"_t, counts({{s.calls[0], "{} equal"_t},
+                              {s.calls[1], "{} within rounding"_t},
+                              {s.calls[2], "{} introduced"_t},
+                              {s.calls[3], "{} inherited"_t},
+                              {s.calls[4], "{} unknown"_t},
+                              {s.aligned_calls, "{} paired under another name"_t}})},
+          {"values"_t, counts({{s.rows[0], "{} equal"_t},
+                               {s.rows[1], "{} within rounding"_t},
+                               {s.rows[2], "{} differ"_t},
+                               {s.rows[3] - s.neutral_rows, "{} unknown"_t},
+                               {s.neutral_rows, "{} with nothing to compare"_t}})}};
 }
 
 }  // namespace msprobe::compare

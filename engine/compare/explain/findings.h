@@ -25,7 +25,8 @@ struct Findings {
   };
   // A call that differs, and its worst value.
   struct OtherCall {
-    std::string name, what;
+    std::string name;
+    Message what;
     std::string roundings;  // "-" where the error is not measured in roundings
     CallClass call_class = CallClass::kUnknown;
   };
@@ -34,32 +35,31 @@ struct Findings {
   Summary summary;
   Side target_side, golden_side;
   RunStart began;
-  std::string exact;         // Comparison::exact
+  Message exact;             // Comparison::exact
   FirstDivergence first;     // first.pair < 0: none
-  std::string first_name;    // of its call; "" when there is none
-  std::string first_bits;    // DescribeFirstBits
-  std::string rewrites;      // DescribeRewrites
-  std::string wrong_region;  // DescribeWrongRegion
-  std::string_view equal;    // "bit-equal" or "equal" (EqualWord)
+  Message first_name;        // of its call; "" when there is none
+  Message first_bits;        // DescribeFirstBits
+  Message rewrites;          // DescribeRewrites
+  Message wrong_region;      // DescribeWrongRegion
+  Message equal;             // "bit-equal" or "equal" (EqualWord)
   double largest_noise = 0;  // in roundings
   // Where that is, and why it is no error: "output.0 of Torch.sub.0.forward: this kind ..."; "":
   // there is no reason but rounding itself.
-  std::string why_largest_noise;
-  std::string not_judged;         // WhyNothingWasJudged
-  std::string other_arguments;    // DescribeDifferingArguments, when there is no first divergence
-  std::string unmatched_calls;    // DescribeUnmatchedCalls, when there is no first divergence
+  Message why_largest_noise;
+  Message not_judged;             // WhyNothingWasJudged
+  Message other_arguments;        // DescribeDifferingArguments, when there is no first divergence
+  Message unmatched_calls;        // DescribeUnmatchedCalls, when there is no first divergence
   bool two_frameworks = false;    // one dump is of MindSpore, the other is not
   std::string compared_nowhere;   // the name of the call Summary::first_compared_nowhere, or ""
   std::vector<OtherCall> others;  // besides the first divergence: the first eight
   int64_t more_others = 0;        // how many more there are
-  std::vector<std::string> not_observed;
+  std::vector<Message> not_observed;
 };
 
 Findings FindingsOf(const Comparison& comparison);
 
 struct LabelledText {
-  std::string_view label;
-  std::string text;
+  Message label, text;
 };
 // Under which conditions the two runs were compared, as far as it is known: "note" (a likely mistake
 // of the caller, which must be read first), "began" (from the same weights (148)), "run" (settings that differ), "exact" (why bits decide).

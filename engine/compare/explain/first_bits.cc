@@ -39,17 +39,21 @@ void FindFirstBits(Comparison* c) {
     c->first_bits.noise_between += c->classes[p] == CallClass::kNoise;
 }
 
-std::string DescribeFirstBits(const Comparison& c) {
+Message DescribeFirstBits(const Comparison& c) {
   const FirstBits& f = c.first_bits;
-  if (f.pair < 0 || (c.first.pair >= 0 && f.pair >= c.first.pair)) return "";
+  if (f.pair < 0 || (c.first.pair >= 0 && f.pair >= c.first.pair)) return {};
   const bool bits = EqualWord(c) == "bit-equal";
-  std::string text = fmt::format("first different {}: {}: {}", bits ? "bits" : "numbers",
-                                 EntryName(c, f.pair), DescribeRow(c, f.row));
-  if (!f.source_line.empty()) text += "; " + f.source_line;
-  if (c.first.pair >= 0 && f.noise_between > 0)
-    text += fmt::format("; {} call{} within rounding between it and the first divergence",
-                        f.noise_between, f.noise_between == 1 ? " is" : "s are");
-  return text;
+  std::vector<Message> parts = {
+      (bits ? "first different bits: {}: {}"_t : "first different numbers: {}: {}"_t)(
+          EntryName(c, f.pair), DescribeRow(c, f.row)),
+      f.source_line};
+  if (c.first.pair >= 0 && f.noise_between > 0) {
+    parts.push_back(f.noise_between == 1
+                        ? "1 call is within rounding between it and the first divergence"_t
+                        : "{} calls are within rounding between it and the first divergence"_t(
+                              f.noise_between));
+  }
+  return Message::Joined(std::move(parts), "; ");
 }
 
 }  // namespace msprobe::compare

@@ -15,6 +15,6 @@ void FindFirstBits(Comparison* comparison);
 // bits; train.py:12 ...; 14 calls are within rounding between it and the first divergence".
 // "numbers" for "bits" where a dump has no fingerprints. "" when no bits differ, or those of the
 // first divergence are the first.
-std::string DescribeFirstBits(const Comparison& comparison);
+Message DescribeFirstBits(const Comparison& comparison);
 
 }  // namespace msprobe::compare

@@ -17,11 +17,11 @@ namespace {
 using Change = FixHint::Change;
 
 // "0.001", or "a tensor of torch.float32" where one side only passes a number; "" without a leaf.
-std::string Plain(const Dump& dump, int32_t index) {
-  if (index < 0) return "";
+Message Plain(const Dump& dump, int32_t index) {
+  if (index < 0) return {};
   const Leaf& leaf = dump.leaves[index];
-  if (leaf.kind == LeafKind::kTensor) return fmt::format("a tensor of {}", leaf.dtype.view());
-  return leaf.kind == LeafKind::kNone ? "None" : PlainValue(leaf);
+  if (leaf.kind == LeafKind::kTensor) return "a tensor of {}"_t(leaf.dtype.view());
+  return leaf.kind == LeafKind::kNone ? std::string("None") : PlainValue(leaf);
 }
 
 std::vector<Change> Arguments(const Comparison& c, int32_t p) {
@@ -51,8 +51,8 @@ std::vector<Change> CallsOfOneSide(const Comparison& c, const FirstDivergence& f
   const bool of_target = c.pairs[f.pair].target >= 0;
   for (const int32_t p : RegionAt(c, f)) {
     if ((of_target ? c.pairs[p].golden : c.pairs[p].target) >= 0) return {};
-    const std::string name(EntryName(c, p));
-    changes.push_back({"call", of_target ? name : "", of_target ? "" : name});
+    const Message name = EntryName(c, p);
+    changes.push_back({"call"_t, of_target ? name : Message(), of_target ? Message() : name});
   }
   return changes;
 }
@@ -65,7 +65,7 @@ std::vector<Change> OtherFunction(const Comparison& c, const FirstDivergence& f)
       c.classes[p] != CallClass::kIntroduced || BaseApi(t.api) == BaseApi(g.api) ||
       RegionAt(c, f).size() > 1)
     return {};
-  return {{"call", std::string(t.name), std::string(g.name)}};
+  return {{"call"_t, std::string(t.name), std::string(g.name)}};
 }
 
 bool HasOtherDType(const Comparison& c, uint32_t i) {
@@ -91,36 +91,34 @@ std::vector<Change> DTypes(const Comparison& c, int32_t p) {
   return changes;
 }
 
-std::string TextOf(FixHint::Kind kind, const Change& change) {
+Message TextOf(FixHint::Kind kind, const Change& change) {
   const auto& [what, target, golden] = change;
   switch (kind) {
     case FixHint::Kind::kNone:
       break;
     case FixHint::Kind::kMode:
-      return fmt::format("put {} in {} mode, as in the golden", what, golden);
+      return "put {} in {} mode, as in the golden"_t(what, golden);
     case FixHint::Kind::kArgument:
       if (golden.empty())
-        return fmt::format("leave out {}, as the golden does (the target passes {})", what, target);
-      if (target.empty()) return fmt::format("pass {} for {}, as the golden does", golden, what);
-      return fmt::format("set {} to {}, as in the golden (the target has {})", what, golden,
-                         target);
+        return "leave out {}, as the golden does (the target passes {})"_t(what, target);
+      if (target.empty()) return "pass {} for {}, as the golden does"_t(golden, what);
+      return "set {} to {}, as in the golden (the target has {})"_t(what, golden, target);
     case FixHint::Kind::kCall:
-      if (golden.empty()) return fmt::format("remove {}, which the golden does not call", target);
-      if (target.empty()) return fmt::format("add {}, which the golden calls here", golden);
-      return fmt::format("call {} in place of {}, as the golden does", golden, target);
+      if (golden.empty()) return "remove {}, which the golden does not call"_t(target);
+      if (target.empty()) return "add {}, which the golden calls here"_t(golden);
+      return "call {} in place of {}, as the golden does"_t(golden, target);
     case FixHint::Kind::kDType:
-      return fmt::format("make {} a tensor of {}, as in the golden (the target has {})", what,
-                         golden, target);
+      return "make {} a tensor of {}, as in the golden (the target has {})"_t(what, golden, target);
   }
-  return "";
+  return {};
 }
 
 }  // namespace
 
-std::string FixHint::Text() const {
-  std::string text;
-  for (const Change& change : changes) text += (text.empty() ? "" : "; ") + TextOf(kind, change);
-  return text;
+Message FixHint::Text() const {
+  std::vector<Message> parts;
+  for (const Change& change : changes) parts.push_back(TextOf(kind, change));
+  return Message::Joined(std::move(parts), "; ");
 }
 
 std::string_view FixKindName(FixHint::Kind kind) {
@@ -138,7 +136,7 @@ FixHint FixHintOf(const Comparison& c, const FirstDivergence& f) {
   };
   if (!c.pairs[f.pair].matched()) return hint(Kind::kCall, CallsOfOneSide(c, f));
   if (OtherMode mode = OtherModeAt(c, f.pair); !mode.module.empty()) {
-    const char *train = "train", *eval = "eval";
+    const Message train = "train"_t, eval = "eval"_t;
     return hint(Kind::kMode, {{std::move(mode.module), mode.target_trains ? train : eval,
                                mode.target_trains ? eval : train}});
   }
@@ -148,12 +146,12 @@ FixHint FixHintOf(const Comparison& c, const FirstDivergence& f) {
   return found;
 }
 
-std::string DescribeFirstDTypes(const Comparison& c, int32_t pair) {
-  if (OfTwoFrameworks(c.target, c.golden) || !c.pairs[pair].matched()) return "";
+Message DescribeFirstDTypes(const Comparison& c, int32_t pair) {
+  if (OfTwoFrameworks(c.target, c.golden) || !c.pairs[pair].matched()) return {};
   const std::vector<Change> changes = DTypes(c, pair);
-  if (changes.empty()) return "";
-  return fmt::format("{} is {} in the target, {} in the golden", changes[0].what, changes[0].target,
-                     changes[0].golden);
+  if (changes.empty()) return {};
+  return "{} is {} in the target, {} in the golden"_t(changes[0].what, changes[0].target,
+                                                      changes[0].golden);
 }
 
 }  // namespace msprobe::compare

@@ -23,13 +23,13 @@ struct FixHint {
     kDType,     // a tensor of the call has another dtype, and no tensor before it had
   };
   struct Change {
-    std::string what;            // "dim", "lr of group 1", "layers.1.dropout (Dropout)", "output.0"
-    std::string target, golden;  // "1", "eval", "Torch.relu.0.forward"; "": that side has none
+    Message what;            // "dim", "lr of group 1", "layers.1.dropout (Dropout)", "output.0"
+    Message target, golden;  // "1", "eval", "Torch.relu.0.forward"; "": that side has none
   };
   Kind kind = Kind::kNone;
   std::vector<Change> changes;  // at most eight
   // "set dim to 2, as in the golden (the target has 1)"
-  std::string Text() const;
+  Message Text() const;
 };
 std::string_view FixKindName(FixHint::Kind kind);  // "argument"
 
@@ -38,6 +38,6 @@ FixHint FixHintOf(const Comparison& comparison, const FirstDivergence& divergenc
 
 // The tensors of a call that have another dtype in each run, when no tensor before them has;
 // "output.0 is torch.int32 in the target, torch.int64 in the golden", or "".
-std::string DescribeFirstDTypes(const Comparison& comparison, int32_t pair);
+Message DescribeFirstDTypes(const Comparison& comparison, int32_t pair);
 
 }  // namespace msprobe::compare

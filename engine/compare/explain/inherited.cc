@@ -36,14 +36,14 @@ struct WrongInput {
 // Where a wrong input comes from. Each function below returns one possible origin, or nullopt.
 struct Origin {
   double confidence;
-  std::string why, advice;
+  Message why, advice;
   const CompiledCode* code =
       nullptr;  // in which the value was made, away from the call; null: none
 };
 
 // "parameters.weight of Module.fc.Linear.forward.0", when the module around the call `p` recorded
 // `value` as one of its parameters; otherwise "".
-std::string ParameterName(const Comparison& c, int32_t p, const Leaf& value) {
+Message ParameterName(const Comparison& c, int32_t p, const Leaf& value) {
   const std::string_view parent = RecordOf(c, p).parent;
   const int32_t size = static_cast<int32_t>(c.pairs.size());
   for (int32_t q = p + 1; q < size && !parent.empty(); ++q) {
@@ -53,12 +53,12 @@ std::string ParameterName(const Comparison& c, int32_t p, const Leaf& value) {
       const int32_t leaf = c.rows[i].target;
       if (leaf >= 0 && c.target.leaves[leaf].slot == Slot::kParameter &&
           SameNumbers(c.target.leaves[leaf], value)) {
-        return fmt::format("{} of {}", LeafLabel(c, static_cast<int32_t>(i)), parent);
+        return "{} of {}"_t(LeafLabel(c, static_cast<int32_t>(i)), parent);
       }
     }
-    return "";
+    return {};
   }
-  return "";
+  return {};
 }
 
 bool ArePartners(const Comparison& c, int32_t target, int32_t golden) {
@@ -73,35 +73,36 @@ std::optional<Origin> AnOtherWeight(const Comparison& c, const WrongInput& in, b
     if (weight.target != in.target.fingerprint || weight.golden != in.golden.fingerprint) continue;
     const bool parameter = in.target.slot == Slot::kParameter || in.target.requires_grad == "True";
     return Origin{kBeforeTheRunConfidence,
-                  fmt::format("{} {} differs already in the weights file, so the error begins "
-                              "before the first recorded operation",
-                              parameter ? "parameter" : "buffer", weight.name),
+                  (parameter ? "parameter {} differs already in the weights file, so the error "
+                               "begins before the first recorded operation"_t
+                             : "buffer {} differs already in the weights file, so the error "
+                               "begins before the first recorded operation"_t)(weight.name),
                   AdviceOnWeights(c)};
   }
   const std::string near = is_made ? "" : OtherWeightInModule(c, in.pair);
   if (near.empty()) return std::nullopt;
-  return Origin{
-      kUnrecordedConfidence,
-      fmt::format("{} differs already in the weights file, and no recorded operation made "
-                  "this value",
-                  near),
-      AdviceOnWeights(c)};
+  return Origin{kUnrecordedConfidence,
+                "{} differs already in the weights file, and no recorded operation made "
+                "this value"_t(near),
+                AdviceOnWeights(c)};
 }
 
 std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
   const bool recorded_as_one = in.target.slot == Slot::kParameter;
-  const std::string name = recorded_as_one ? "" : ParameterName(c, in.pair, in.target);
+  const Message name = recorded_as_one ? Message() : ParameterName(c, in.pair, in.target);
   if (!recorded_as_one && name.empty()) return std::nullopt;
   const int32_t step = dump::StepInPath(c.target.path);
   return Origin{
       kBeforeTheRunConfidence,
-      fmt::format("{} differs before its first use, so the error begins before the first recorded "
-                  "operation{}",
-                  recorded_as_one ? "a parameter" : fmt::format("it is {}, which", name),
-                  step > 0 ? fmt::format(" of step {}", step) : ""),
+      Message::Joined(
+          {recorded_as_one ? "a parameter differs before its first use"_t
+                           : "it is {}, which differs before its first use"_t(name),
+           step > 0 ? "so the error begins before the first recorded operation of step {}"_t(step)
+                    : "so the error begins before the first recorded operation"_t},
+          ", "),
       step > 0
           ? "compare the steps before, with the inputs and outputs of their optimizer; then the "
-            "checkpoints"
+            "checkpoints"_t
           : AdviceOnWeights(c)};
 }
 
@@ -114,18 +115,17 @@ std::optional<Origin> AnotherOutput(const Comparison& c, const Makers& made) {
   if (made.target == nullptr || made.golden == nullptr) return std::nullopt;
   const Record &target = c.target.records[made.target->record],
                &golden = c.golden.records[made.golden->record];
-  std::string flow;
+  Message flow;
   if (!ArePartners(c, made.target->record, made.golden->record)) {
-    flow = fmt::format("the target passes the output of {}, the golden that of {}", target.name,
-                       golden.name);
+    flow = "the target passes the output of {}, the golden that of {}"_t(target.name, golden.name);
   } else if (LeafSuffix(*made.target, target) != LeafSuffix(*made.golden, golden)) {
-    flow = fmt::format("the target passes {}, the golden {}", made.target->name.view(),
-                       made.golden->name.view());
+    flow =
+        "the target passes {}, the golden {}"_t(made.target->name.view(), made.golden->name.view());
   } else {
     return std::nullopt;
   }
   return Origin{kFlowConfidence, std::move(flow),
-                "the two programs are wired differently here: compare the source lines"};
+                "the two programs are wired differently here: compare the source lines"_t};
 }
 
 // The module in which the other run made a value, in a call that stands for compiled code of this run.
@@ -140,6 +140,17 @@ std::string_view WhereCompiled(const Comparison& c, const Leaf* of_other, bool t
     return own.empty() && c.forward_of[p] >= 0 ? room(RecordOf(c, c.forward_of[p])) : own;
   }
   return "";
+}
+
+// "compiled code (torch.compile) of the target in mlp (Mlp), entered at train.py:3"
+Message DescribeCode(const CompiledCode& code, bool target) {
+  const std::string module = ModuleForPeople(code.module);
+  return Message::Joined({module.empty() ? "compiled code (torch.compile) of the {}"_t(
+                                               target ? "target"_t : "golden"_t)
+                                         : "compiled code (torch.compile) of the {} in {}"_t(
+                                               target ? "target"_t : "golden"_t, module),
+                          code.line.empty() ? Message() : "entered at {}"_t(code.line)},
+                         ", ");
 }
 
 // Whether compiled code made the value: no call of the run made it, and the module around the call
@@ -161,14 +172,10 @@ std::optional<Origin> FromCompiledCode(const Comparison& c, const WrongInput& in
           !room.empty())
         code = CompiledCodeAround(dump, room);
     if (code == nullptr) continue;
-    const std::string module = ModuleForPeople(code->module);
     return Origin{
         kUnrecordedConfidence,
-        fmt::format("it comes out of compiled code (torch.compile) of the {}{}{}, in which "
-                    "no operation is recorded",
-                    target ? "target" : "golden", module.empty() ? "" : " in " + module,
-                    code->line.empty() ? "" : fmt::format(", entered at {}", code->line)),
-        std::string(kRunEagerly), here ? nullptr : code};
+        "it comes out of {}, in which no operation is recorded"_t(DescribeCode(*code, target)),
+        AdviceToRunEagerly(), here ? nullptr : code};
   }
   return std::nullopt;
 }
@@ -176,11 +183,11 @@ std::optional<Origin> FromCompiledCode(const Comparison& c, const WrongInput& in
 std::optional<Origin> InsideAModule(const Comparison& c, int32_t p) {
   const int32_t module = EnclosingIntroducer(c, p);
   if (module < 0) return std::nullopt;
-  return Origin{kUnrecordedConfidence,
-                fmt::format("it was still right when {} began, so the error enters inside it "
-                            "before this call, in an operation that was not recorded",
-                            RecordOf(c, module).name),
-                "look at the code between this call and the one before it"};
+  return Origin{
+      kUnrecordedConfidence,
+      "it was still right when {} began, so the error enters inside it "
+      "before this call, in an operation that was not recorded"_t(RecordOf(c, module).name),
+      "look at the code between this call and the one before it"_t};
 }
 
 // Only modules were recorded, and a wrong value was made inside `module`, whose inputs agree, before
@@ -196,9 +203,10 @@ FirstDivergence ExplainOwnCode(const Comparison& c, int32_t module, const WrongI
   }
   const EarlierCalls before = CountEarlierCalls(c, in.pair);
   f.confidence = kUnrecordedConfidence * before.JudgedFactor() * c.pairs[module].confidence;
-  f.why = fmt::format("{}; {}; the error enters in its own code before it calls {}, where {}",
-                      DescribeEarlierCalls(c, before), DescribeInputs(c, module, call),
-                      EntryName(c, in.pair), DescribeRow(c, in.row));
+  f.why = Message::Joined({DescribeEarlierCalls(c, before), DescribeInputs(c, module, call),
+                           "the error enters in its own code before it calls {}, where {}"_t(
+                               EntryName(c, in.pair), DescribeRow(c, in.row))},
+                          "; ");
   f.advice = AdviceToLookInside(c, module);
   return f;
 }
@@ -212,11 +220,14 @@ FirstDivergence ExplainOwnWeight(const Comparison& c, const OwnWeight& own, int3
   const EarlierCalls before = CountEarlierCalls(c, p);
   f.call_class = known ? CallClass::kIntroduced : CallClass::kInherited;
   f.confidence = kFlowConfidence * before.JudgedFactor() * c.pairs[p].confidence;
-  f.why = fmt::format(
-      "{}; {} is a weight of its own in the {}, and the {} uses {} there: at {}, {}",
-      DescribeEarlierCalls(c, before), own.name, own.in_target ? "target" : "golden",
-      own.in_target ? "golden" : "target", own.shared, EntryName(c, p), DescribeRow(c, row));
-  f.advice = "share the weight in both programs, or in neither (tied weights)";
+  f.why = Message::Joined(
+      {DescribeEarlierCalls(c, before),
+       (own.in_target
+            ? "{} is a weight of its own in the target, and the golden uses {} there: at {}, {}"_t
+            : "{} is a weight of its own in the golden, and the target uses {} there: at {}, {}"_t)(
+           own.name, own.shared, EntryName(c, p), DescribeRow(c, row))},
+      "; ");
+  f.advice = "share the weight in both programs, or in neither (tied weights)"_t;
   return f;
 }
 
@@ -231,21 +242,20 @@ Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Make
   if (const std::vector<OtherWeight> weights = OtherWeights(c);
       !weights.empty() && made.target == nullptr && made.golden == nullptr) {
     return {kUnrecordedConfidence,
-            fmt::format("no recorded operation made the value, and {} differs already in the "
-                        "weights file",
-                        weights.front().name),
+            "no recorded operation made the value, and {} differs already in the "
+            "weights file"_t(weights.front().name),
             AdviceOnWeights(c)};
   }
   if (before.total() == 0) {
-    return {kBeforeTheRunConfidence, "the error begins before the first recorded operation",
-            "compare the input data and their order, the seed, and the weights"};
+    return {kBeforeTheRunConfidence, "the error begins before the first recorded operation"_t,
+            "compare the input data and their order, the seed, and the weights"_t};
   }
   if (IsGradientOfOptimizer(RecordOf(c, in.pair), in.target)) {
     return {kUnrecordedConfidence,
             "no recorded operation made the gradient: something changed it after the backward "
-            "pass, or a backward call that is not recorded made it",
+            "pass, or a backward call that is not recorded made it"_t,
             "compare what the two programs do with .grad between the backward pass and this call: "
-            "the exchange between ranks (no_sync), clipping, scaling"};
+            "the exchange between ranks (no_sync), clipping, scaling"_t};
   }
   // A module lists its weights as parameters. Those of the files have the same bits.
   const bool weight = in.target.requires_grad == "True" && in.golden.requires_grad == "True" &&
@@ -255,16 +265,16 @@ Origin OutsideTheRecording(const Comparison& c, const WrongInput& in, const Make
   if (!weight && (c.target.level == Level::kL0 || c.golden.level == Level::kL0)) {
     return {kUnrecordedConfidence,
             "no module made the value, but an operation that level L0 does not record, or it comes "
-            "from outside",
+            "from outside"_t,
             AdviceToLookBefore(c, in.pair)};
   }
   return {weight ? 0.85 : kUnrecordedConfidence,
           "no recorded operation made the value: it comes from outside the recording, or an "
-          "operation that is not recorded made it, such as indexing",
+          "operation that is not recorded made it, such as indexing"_t,
           weight ? "it requires a gradient and nothing recorded made it: probably a weight; "
-                   "compare the checkpoints"
+                   "compare the checkpoints"_t
                  : "compare the data that enter here, and the code between this call and the one "
-                   "before it"};
+                   "before it"_t};
 }
 
 }  // namespace
@@ -316,10 +326,11 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
   }
   FirstDivergence f = StartExplanation(c, p, row);
   f.confidence = origin->confidence * before.JudgedFactor() * pair.confidence;
-  f.why =
-      fmt::format("{}; {}: {}", DescribeEarlierCalls(c, before), DescribeRow(c, row), origin->why);
+  f.why = Message::Joined(
+      {DescribeEarlierCalls(c, before), Message::Joined({DescribeRow(c, row), origin->why}, ": ")},
+      "; ");
   f.advice = AreOfOtherSteps(c) ? "compare the same step of both runs: between two steps the data "
-                                  "are others, and an optimizer moves the weights"
+                                  "are others, and an optimizer moves the weights"_t
                                 : std::move(origin->advice);
   if (origin->code != nullptr) {
     f.module = ModuleForPeople(origin->code->module);

@@ -20,12 +20,12 @@ namespace {
 constexpr std::string_view kState = "input.state.";
 
 // "param_groups.1.lr" -> "lr of group 1"; of the first group "lr".
-std::string NameOf(std::string_view label) {
+Message NameOf(std::string_view label) {
   if (label.starts_with("input.")) label.remove_prefix(6);
   const GroupSetting setting = GroupSettingOf(label);
   if (setting.group < 0) return std::string(label);
   return setting.group == 0 ? std::string(setting.name)
-                            : fmt::format("{} of group {}", setting.name, setting.group);
+                            : "{} of group {}"_t(setting.name, setting.group);
 }
 
 // The plain settings of one group by their names: "lr" -> "0.1".
@@ -64,9 +64,9 @@ void AddMovedParameters(const Comparison& c, const RecordPair& pair,
     for (const auto& [setting, value] : ours) {
       const auto other = theirs.find(setting);
       if (other == theirs.end() || other->second == value) continue;
-      const std::string more =
-          names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : std::string();
-      found->push_back({fmt::format("{} of {}{}", setting, names[0], more), value, other->second});
+      const Message moved_names =
+          names.size() > 1 ? "{} and {} more"_t(names[0], names.size() - 1) : Message(names[0]);
+      found->push_back({"{} of {}"_t(setting, moved_names), value, other->second});
     }
   }
 }
@@ -103,23 +103,23 @@ std::vector<HyperParameter> DifferingHyperParameters(const Comparison& c, int32_
   return found;
 }
 
-std::string DescribeHyperParameters(const Comparison& c, int32_t p) {
+Message DescribeHyperParameters(const Comparison& c, int32_t p) {
   constexpr size_t kMost = 4;
   const std::vector<HyperParameter> found = DifferingHyperParameters(c, p);
-  std::string text;
+  std::vector<Message> parts;
   for (size_t i = 0; i < std::min(found.size(), kMost); ++i) {
-    const auto value = [](const std::string& v) { return v.empty() ? "not given" : v; };
-    text += fmt::format("{}{} is {} in the target, {} in the golden", text.empty() ? "" : "; ",
-                        found[i].name, value(found[i].target), value(found[i].golden));
+    const auto value = [](const std::string& v) { return v.empty() ? "not given"_t : Message(v); };
+    parts.push_back("{} is {} in the target, {} in the golden"_t(
+        found[i].name, value(found[i].target), value(found[i].golden)));
   }
-  if (found.size() > kMost) text += fmt::format("; {} more differ", found.size() - kMost);
-  return text;
+  if (found.size() > kMost) parts.push_back("{} more differ"_t(found.size() - kMost));
+  return Message::Joined(std::move(parts), "; ");
 }
 
-std::string DescribeUpdates(const Comparison& c, int32_t p) {
+Message DescribeUpdates(const Comparison& c, int32_t p) {
   constexpr std::string_view kBefore = "input.weights.", kAfter = "output.0.weights.";
   const RecordPair& pair = c.pairs[p];
-  if (!pair.matched() || !IsOptimizerCall(c.target.records[pair.target].api)) return "";
+  if (!pair.matched() || !IsOptimizerCall(c.target.records[pair.target].api)) return {};
   std::unordered_map<std::string, uint32_t> before;  // name -> row
   std::vector<WeightUpdate> updates;
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {

@@ -17,18 +17,18 @@ namespace msprobe::compare {
 bool IsOptimizerState(const Record& record, const Leaf& leaf);
 
 struct HyperParameter {
-  std::string name;            // "lr", "lr of group 1"
+  Message name;                // "lr", "lr of group 1"
   std::string target, golden;  // "0.001"; "": not given
 };
 // Those that differ, of the call of an optimizer; none for other calls.
 std::vector<HyperParameter> DifferingHyperParameters(const Comparison& comparison, int32_t pair);
 // The hyper-parameters that differ, such as lr and max_norm; at most four, and how many more there
 // are. "" when all agree, and for other calls.
-std::string DescribeHyperParameters(const Comparison& comparison, int32_t pair);
+Message DescribeHyperParameters(const Comparison& comparison, int32_t pair);
 
 // Which weights the call of an optimizer moved differently, and what they share (update_pattern.h); ""
 // for other calls, and where none or all that is known is as expected.
-std::string DescribeUpdates(const Comparison& comparison, int32_t pair);
+Message DescribeUpdates(const Comparison& comparison, int32_t pair);
 
 // A weight that only one run has, which began as a copy of one that both have: the other run shares
 // that one (tied weights).

@@ -97,18 +97,18 @@ RandomCause OfRecomputation(const Comparison& c, int32_t target, int32_t golden)
         dump.RandomStateOf(first) == dump.RandomStateOf(record))
       continue;
     return {
-        fmt::format("in the {} it runs inside a recomputation (activation checkpointing) that did "
-                    "not restore the state of the random generator: {}, which it repeats, drew "
-                    "from another state",
-                    of_target ? "target" : "golden", dump.records[first].name.view()),
-        "let the checkpoint keep the state of the random generator (preserve_rng_state=True)"};
+        "in the {} it runs inside a recomputation (activation checkpointing) that did "
+        "not restore the state of the random generator: {}, which it repeats, drew "
+        "from another state"_t(of_target ? "target"_t : "golden"_t,
+                               dump.records[first].name.view()),
+        "let the checkpoint keep the state of the random generator (preserve_rng_state=True)"_t};
   }
   return {};
 }
 
-std::string Named(const Comparison& c, int32_t pair) {
+Message Named(const Comparison& c, int32_t pair) {
   const std::string line = SourceLineOf(c, pair);
-  return std::string(EntryName(c, pair)) + (line.empty() ? "" : fmt::format(" ({})", line));
+  return line.empty() ? Message(EntryName(c, pair)) : "{} ({})"_t(EntryName(c, pair), line);
 }
 
 // Whether both runs record the state of a call.
@@ -142,27 +142,25 @@ RandomCause OfEarlierSteps(const Comparison& c, bool differs) {
   const std::string_view target = Provenance(c.target, "seed"),
                          golden = Provenance(c.golden, "seed");
   if (target.empty() || golden.empty()) {
-    return {"",
+    return {{},
             "this operation draws random numbers: compare the seeds of both runs, and what they "
-            "draw before it"};
+            "draw before it"_t};
   }
   if (target != golden) {
-    return {
-        fmt::format("it draws random numbers, and the seed is {} in the target, {} in the golden",
-                    target, golden),
-        "fix the seed on both sides before looking further"};
+    return {"it draws random numbers, and the seed is {} in the target, {} in the golden"_t(target,
+                                                                                            golden),
+            "fix the seed on both sides before looking further"_t};
   }
   if (!differs) {
-    return {fmt::format("it draws random numbers, and both runs have the seed {}", target),
+    return {"it draws random numbers, and both runs have the seed {}"_t(target),
             "compare what draws random numbers before this call: the initialisation, the order of "
-            "the data, an earlier step"};
+            "the data, an earlier step"_t};
   }
   return {
-      fmt::format("it draws random numbers: both runs have the seed {}, and the state of the "
-                  "generator was another one already when this step began",
-                  target),
+      "it draws random numbers: both runs have the seed {}, and the state of the "
+      "generator was another one already when this step began"_t(target),
       "compare what draws random numbers before this step: the initialisation, the order of the "
-      "data, an earlier step"};
+      "data, an earlier step"_t};
 }
 
 // "npu" of a dump whose provenance names the device "npu: Ascend910B".
@@ -175,13 +173,13 @@ std::string_view DeviceType(const Dump& dump) {
 RandomCause OfOtherDevices(const Comparison& c) {
   const std::string_view target = DeviceType(c.target), golden = DeviceType(c.golden);
   if (target.empty() || golden.empty() || target == golden) return {};
-  return {fmt::format("it draws random numbers, and the generators of {} (target) and {} (golden) "
-                      "draw different ones "
-                      "from one seed",
-                      target, golden),
-          "no seed helps: for this comparison switch dropout off "
-          "(msprobe.pytorch.seed_all(rm_dropout=True), or p=0), or "
-          "draw on the CPU in both runs"};
+  return {
+      "it draws random numbers, and the generators of {} (target) and {} (golden) "
+      "draw different ones "
+      "from one seed"_t(target, golden),
+      "no seed helps: for this comparison switch dropout off "
+      "(msprobe.pytorch.seed_all(rm_dropout=True), or p=0), or "
+      "draw on the CPU in both runs"_t};
 }
 
 // The states agree at the paired call `last` (-1: at the beginning of the step) and differ at the next
@@ -189,23 +187,19 @@ RandomCause OfOtherDevices(const Comparison& c) {
 RandomCause OfCallsBetween(const Comparison& c, int32_t last, int32_t next) {
   for (int32_t p = last + 1; p < next; ++p) {
     if (!DrawsAlone(c, p)) continue;
-    return {
-        fmt::format("it draws random numbers, and before it only the {} calls {}, which draws, too",
-                    c.pairs[p].target >= 0 ? "target" : "golden", Named(c, p)),
-        "the seeds are not the reason: let both runs draw the same numbers before this call"};
+    return {"it draws random numbers, and before it only the {} calls {}, which draws, too"_t(
+                c.pairs[p].target >= 0 ? "target"_t : "golden"_t, Named(c, p)),
+            "the seeds are not the reason: let both runs draw the same numbers before this call"_t};
   }
   if (last >= 0 && HasOtherShapes(c, last)) {
-    return {fmt::format("it draws random numbers, and {} drew another number of them before",
-                        Named(c, last)),
-            "the seeds are not the reason: compare the shapes of that call"};
+    return {"it draws random numbers, and {} drew another number of them before"_t(Named(c, last)),
+            "the seeds are not the reason: compare the shapes of that call"_t};
   }
-  const std::string from = last >= 0 ? fmt::format("{} and ", EntryName(c, last))
-                                     : std::string("the beginning of the step and ");
   return {
-      fmt::format("it draws random numbers: between {}{} one run drew other ones in code that is "
-                  "not recorded",
-                  from, EntryName(c, next)),
-      "the seeds are not the reason: look for code between the two that draws random numbers"};
+      "it draws random numbers: between {} and {} one run drew other ones in code that is not "
+      "recorded"_t(last >= 0 ? Message(EntryName(c, last)) : "the beginning of the step"_t,
+                   EntryName(c, next)),
+      "the seeds are not the reason: look for code between the two that draws random numbers"_t};
 }
 
 }  // namespace

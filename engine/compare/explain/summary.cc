@@ -86,53 +86,67 @@ std::string_view RunVerdictName(RunVerdict verdict) {
   return kNames[static_cast<int>(verdict)];
 }
 
+Message WordOf(RunVerdict verdict) {
+  switch (verdict) {
+    case RunVerdict::kEqual:
+      return "equal"_t;
+    case RunVerdict::kNoise:
+      return "noise"_t;
+    case RunVerdict::kStructure:
+      return "structure"_t;
+    case RunVerdict::kDiffers:
+      return "differs"_t;
+    case RunVerdict::kUnknown:
+      break;
+  }
+  return "unknown"_t;
+}
+
 bool ComparedTooLittle(const Summary& s) {
   constexpr int64_t kLeastPart = 10;  // one in ten
   return s.compared * kLeastPart < std::max(s.target_values, s.golden_values);
 }
 
-std::string DescribeCompared(const Summary& s) {
+Message DescribeCompared(const Summary& s) {
   const int64_t all = std::max(s.target_values, s.golden_values);
-  return s.compared == all ? "" : fmt::format("{} of {} values compared", s.compared, all);
+  return s.compared == all ? Message() : "{} of {} values compared"_t(s.compared, all);
 }
 
 bool Agrees(RunVerdict verdict) {
   return verdict == RunVerdict::kEqual || verdict == RunVerdict::kNoise;
 }
 
-std::string_view WhyNothingWasJudged(const Comparison& c) {
+Message WhyNothingWasJudged(const Comparison& c) {
   if (c.target.records.empty() || c.golden.records.empty()) {
-    return "a dump without records says nothing about a run";
+    return "a dump without records says nothing about a run"_t;
   }
   const bool judged = std::any_of(c.measures.begin(), c.measures.end(), [](const Measure& m) {
     return m.verdict != RowVerdict::kUnknown;
   });
-  return judged ? "" : "no value has a partner and a number on both sides";
+  return judged ? Message() : "no value has a partner and a number on both sides"_t;
 }
 
 Status CheckSomethingWasJudged(const Comparison& c) {
-  const std::string_view why = WhyNothingWasJudged(c);
+  Message why = WhyNothingWasJudged(c);
   if (why.empty()) return Status::Ok();
   const bool no_target = c.target.records.empty(), no_golden = c.golden.records.empty();
   const std::string_view target = LevelName(c.target.level), golden = LevelName(c.golden.level);
-  std::string hint = "compare two runs of one program; -cm, -am and -dm pair calls of other names";
+  Message hint = "compare two runs of one program; -cm, -am and -dm pair calls of other names"_t;
   if (no_target && no_golden) {
-    hint = fmt::format("neither {} nor {} has a record; record both runs again", c.target.path,
-                       c.golden.path);
+    hint = "neither {} nor {} has a record; record both runs again"_t(c.target.path, c.golden.path);
   } else if (no_target || no_golden) {
-    hint = fmt::format("{} has no records; record that run again",
-                       no_target ? c.target.path : c.golden.path);
+    hint = "{} has no records; record that run again"_t(no_target ? c.target.path : c.golden.path);
   } else if (target != golden && !target.empty() && !golden.empty()) {
-    hint = fmt::format(
-        "the target was recorded at level {}, the golden at level {}; record both at one level",
-        target, golden);
+    hint =
+        "the target was recorded at level {}, the golden at level {}; record both at one level"_t(
+            target, golden);
   }
   if (no_target || no_golden) {
-    return InvalidArgument(fmt::format("nothing was compared: {}", why)).Hint(hint);
+    return InvalidArgument("nothing was compared: {}"_t(std::move(why))).Hint(std::move(hint));
   }
-  return InvalidArgument(fmt::format("nothing of {} and {} was compared: {}", c.target.path,
-                                     c.golden.path, why))
-      .Hint(hint);
+  return InvalidArgument("nothing of {} and {} was compared: {}"_t(c.target.path, c.golden.path,
+                                                                   std::move(why)))
+      .Hint(std::move(hint));
 }
 
 }  // namespace msprobe::compare

@@ -48,17 +48,18 @@ struct Summary {
 Summary Summarize(const Comparison& comparison);
 
 std::string_view RunVerdictName(RunVerdict verdict);  // "equal", "noise", "structure", ...
+Message WordOf(RunVerdict verdict);                   // the same for people
 // Whether so few values of one side could be compared that nothing is known of the run: less than a
 // tenth. A compiled module is one call, and its eager partner has hundreds.
 bool ComparedTooLittle(const Summary& summary);
 // "9 of 205 values compared", of the side that has more values; "" when all were compared.
-std::string DescribeCompared(const Summary& summary);
+Message DescribeCompared(const Summary& summary);
 // Whether the two runs are the same, apart from rounding.
 bool Agrees(RunVerdict verdict);
 
 // Why no value at all was judged, such as "a dump without records says nothing about a run". ""
 // when a value was judged.
-std::string_view WhyNothingWasJudged(const Comparison& comparison);
+Message WhyNothingWasJudged(const Comparison& comparison);
 
 // The same as an error that names the dumps: kInvalidArgument with what to do, or ok when a value
 // was judged.

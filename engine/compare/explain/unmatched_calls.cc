@@ -58,10 +58,10 @@ std::vector<int32_t> DifferingArguments(const Comparison& c, int32_t p) {
 
 namespace {
 
-// " (train.py:72 in <module>: ...)", or "".
-std::string Place(const Comparison& c, int32_t pair) {
+// "Torch.norm.0.forward (train.py:72 in <module>: ...)"
+Message NameAndPlace(const Comparison& c, int32_t pair) {
   const std::string line = SourceLineOf(c, pair);
-  return line.empty() ? "" : fmt::format(" ({})", line);
+  return line.empty() ? Message(EntryName(c, pair)) : "{} ({})"_t(EntryName(c, pair), line);
 }
 
 // The first plain argument that is not the same, also where no result depends on it; -1: there is none.
@@ -80,7 +80,7 @@ int32_t OtherArgument(const Comparison& c, int32_t p) {
 
 }  // namespace
 
-std::string DescribeDifferingArguments(const Comparison& c) {
+Message DescribeDifferingArguments(const Comparison& c) {
   int64_t count = 0;
   int32_t first = -1, row = -1;
   for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
@@ -88,16 +88,17 @@ std::string DescribeDifferingArguments(const Comparison& c) {
     const int32_t other = OtherArgument(c, p);
     if (other >= 0 && count++ == 0) first = p, row = other;
   }
-  if (count == 0) return "";
-  return fmt::format(
-      "{}{}{}: {}",
-      count == 1 ? "" : fmt::format("{} calls were made differently, the first is ", count),
-      EntryName(c, first), Place(c, first) + (count == 1 ? " was made differently" : ""),
-      DescribeRow(c, row));
+  if (count == 0) return {};
+  const Message call = NameAndPlace(c, first);
+  return Message::Joined(
+      {count == 1 ? "{} was made differently"_t(call)
+                  : "{} calls were made differently, the first is {}"_t(count, call),
+       DescribeRow(c, row)},
+      ": ");
 }
 
-std::string DescribeUnmatchedCalls(const Comparison& c) {
-  std::string text;
+Message DescribeUnmatchedCalls(const Comparison& c) {
+  std::vector<Message> parts;
   for (const bool target : {true, false}) {
     if (!(target ? c.golden : c.target).complete) continue;
     int64_t count = 0;
@@ -108,14 +109,13 @@ std::string DescribeUnmatchedCalls(const Comparison& c) {
       if (count++ == 0) first = static_cast<int32_t>(p);
     }
     if (count == 0) continue;
-    text += fmt::format("{}{} {} only in the {}, {}{}{}", text.empty() ? "" : "; ",
-                        count == 1 ? "one call" : fmt::format("{} calls", count),
-                        count == 1 ? "is" : "are", target ? "target" : "golden",
-                        count == 1 ? "" : "the first is ", EntryName(c, first), Place(c, first));
+    const Message side = target ? "target"_t : "golden"_t, call = NameAndPlace(c, first);
+    parts.push_back(count == 1
+                        ? "one call is only in the {}, {}"_t(side, call)
+                        : "{} calls are only in the {}, the first is {}"_t(count, side, call));
   }
-  for (const std::string& compiled : DescribeCompiledCalls(c))
-    text += (text.empty() ? "" : "; ") + compiled;
-  return text;
+  for (Message& compiled : DescribeCompiledCalls(c)) parts.push_back(std::move(compiled));
+  return Message::Joined(std::move(parts), "; ");
 }
 
 }  // namespace msprobe::compare

@@ -19,11 +19,11 @@ std::vector<int32_t> DifferingArguments(const Comparison& comparison, int32_t pa
 
 // "3 calls were made differently, the first is Functional.batch_norm.3.forward (net.py:24 in
 // forward: ...): input.6 is 0.2 in the target, 0.1 in the golden"; "" when all arguments are equal.
-std::string DescribeDifferingArguments(const Comparison& comparison);
+Message DescribeDifferingArguments(const Comparison& comparison);
 
 // "48 calls are only in the golden, the first is Torch.norm.0.forward (train.py:72 in <module>:
 // ...)", for both sides; "" when all calls have a partner. When one run was killed, the calls that
 // only the other has are not counted.
-std::string DescribeUnmatchedCalls(const Comparison& comparison);
+Message DescribeUnmatchedCalls(const Comparison& comparison);
 
 }  // namespace msprobe::compare

@@ -31,9 +31,9 @@ struct WeightUpdate {
 
 // "the target moves all weights 1.1 times as far as the golden, as another learning rate does"; "" for
 // kNone.
-std::string DescribeFault(const UpdateFault& fault);
+Message DescribeFault(const UpdateFault& fault);
 
 // What is common is said only where it holds for every wrong parameter and for no right one.
-std::string DescribeWrongUpdates(std::span<const WeightUpdate> updates);
+Message DescribeWrongUpdates(std::span<const WeightUpdate> updates);
 
 }  // namespace msprobe::compare

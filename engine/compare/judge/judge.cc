@@ -353,72 +353,72 @@ bool IsNeutral(const Measure& m) {
           m.reason == Reason::kDTypeDiffers);
 }
 
-std::string_view ReasonText(Reason reason) {
+Message ReasonText(Reason reason) {
   switch (reason) {
     case Reason::kNone:
-      return "";
+      return {};
     case Reason::kGradientOrder:
-      return "the two tools list these gradients in different orders";
+      return "the two tools list these gradients in different orders"_t;
     case Reason::kNoPartner:
-      return "recorded on one side only";
+      return "recorded on one side only"_t;
     case Reason::kNothingRecorded:
-      return "nothing recorded on either side";
+      return "nothing recorded on either side"_t;
     case Reason::kEmpty:
-      return "no elements";
+      return "no elements"_t;
     case Reason::kNoCommonNumber:
-      return "no statistic, checksum or file that both sides have";
+      return "no statistic, checksum or file that both sides have"_t;
     case Reason::kBothNaN:
-      return "NaN on both sides: says nothing about the elements";
+      return "NaN on both sides: says nothing about the elements"_t;
     case Reason::kUninitialised:
-      return "memory that nobody wrote";
+      return "memory that nobody wrote"_t;
     case Reason::kOtherForm:
-      return "passed in another form, and the results agree";
+      return "passed in another form, and the results agree"_t;
     case Reason::kOneRecorded:
-      return "recorded by one of the two tools only";
+      return "recorded by one of the two tools only"_t;
     case Reason::kRewritten:
-      return "computed by other operations, and the results agree";
+      return "computed by other operations, and the results agree"_t;
     case Reason::kWithoutEffect:
-      return "differs, and no result of the step depends on it";
+      return "differs, and no result of the step depends on it"_t;
     case Reason::kOneFramework:
-      return "only one of the two frameworks records it";
+      return "only one of the two frameworks records it"_t;
     case Reason::kTransposed:
-      return "compared with the golden's matrix transposed";
+      return "compared with the golden's matrix transposed"_t;
     case Reason::kOverwritten:
-      return "the old content of memory that the call overwrites";
+      return "the old content of memory that the call overwrites"_t;
     case Reason::kNoFile:
-      return "a tensor file is missing";
+      return "a tensor file is missing"_t;
     case Reason::kBadFile:
-      return "a tensor file cannot be read";
+      return "a tensor file cannot be read"_t;
     case Reason::kKindDiffers:
-      return "different kinds of value";
+      return "different kinds of value"_t;
     case Reason::kShapeDiffers:
-      return "different shapes";
+      return "different shapes"_t;
     case Reason::kValueDiffers:
-      return "the argument itself differs";
+      return "the argument itself differs"_t;
     case Reason::kNonFinite:
-      return "NaN or infinity on one side only, or of another sign";
+      return "NaN or infinity on one side only, or of another sign"_t;
     case Reason::kExtremes:
-      return "another number of extremes, such as masked elements";
+      return "another number of extremes, such as masked elements"_t;
     case Reason::kChecksumDiffers:
-      return "different checksums";
+      return "different checksums"_t;
     case Reason::kOtherBits:
-      return "same statistics, other bits: rounded or reordered elements";
+      return "same statistics, other bits: rounded or reordered elements"_t;
     case Reason::kCoarserBefore:
-      return "judged by a coarser dtype, in which values before it were computed";
+      return "judged by a coarser dtype, in which values before it were computed"_t;
     case Reason::kMoved:
-      return "other elements: the operation only moves elements, and its inputs are bit-equal";
+      return "other elements: the operation only moves elements, and its inputs are bit-equal"_t;
     case Reason::kEnlarged:
-      return "this kind of operation enlarges the rounding of its inputs";
+      return "this kind of operation enlarges the rounding of its inputs"_t;
     case Reason::kOtherElements:
-      return "same statistics, other elements: other data, or the same data in another order";
+      return "same statistics, other elements: other data, or the same data in another order"_t;
     case Reason::kDTypeDiffers:
-      return "different dtypes, judged by the coarser";
+      return "different dtypes, judged by the coarser"_t;
     case Reason::kPacked:
-      return "each element holds two values on one side only: not compared";
+      return "each element holds two values on one side only: not compared"_t;
     case Reason::kDevice:
-      return "devices, which may differ";
+      return "devices, which may differ"_t;
   }
-  return "";
+  return {};
 }
 
 std::string_view VerdictName(RowVerdict verdict) {
@@ -433,6 +433,33 @@ std::string_view ClassName(CallClass call_class) {
 std::string_view ModeName(Mode mode) {
   static constexpr std::string_view kNames[] = {"statistics", "checksums", "tensors"};
   return kNames[static_cast<int>(mode)];
+}
+
+Message WordOf(CallClass call_class) {
+  switch (call_class) {
+    case CallClass::kEqual:
+      return "equal"_t;
+    case CallClass::kNoise:
+      return "noise"_t;
+    case CallClass::kIntroduced:
+      return "introduced"_t;
+    case CallClass::kInherited:
+      return "inherited"_t;
+    case CallClass::kUnknown:
+      break;
+  }
+  return "unknown"_t;
+}
+Message WordOf(Mode mode) {
+  switch (mode) {
+    case Mode::kChecksum:
+      return "checksums"_t;
+    case Mode::kTensor:
+      return "tensors"_t;
+    case Mode::kStatistics:
+      break;
+  }
+  return "statistics"_t;
 }
 
 }  // namespace msprobe::compare

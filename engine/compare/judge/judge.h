@@ -59,11 +59,14 @@ void JudgeDiff(const kernels::Diff& diff, const Leaf& target, const Leaf& golden
                const JudgeOptions& options, Measure* m);
 
 // "no partner on the other side"
-std::string_view ReasonText(Reason reason);
+Message ReasonText(Reason reason);
 std::string_view VerdictName(RowVerdict verdict);  // "equal", "noise", "differs", "unknown"
 std::string_view ClassName(
     CallClass call_class);             // "equal", "noise", "introduced", "inherited", "unknown"
 std::string_view ModeName(Mode mode);  // "statistics", "checksums", "tensors"
+// The same for people.
+Message WordOf(CallClass call_class);
+Message WordOf(Mode mode);
 
 // Whether a row is unknown for a reason that says nothing against a run, such as a None that both
 // sides recorded.

@@ -53,7 +53,7 @@ class OperationReader {
 
   Status Run(const YAML::Node& root) {
     if (root.IsNull()) return Status::Ok();
-    if (!root.IsMap()) return Wrong(root, "sections, such as classes");
+    if (!root.IsMap()) return Wrong(root, "sections, such as classes"_t);
     for (const auto& section : root) {
       const std::string name = section.first.IsScalar() ? section.first.Scalar() : "";
       if (std::ranges::find(kSections, name) == kSections.end())
@@ -65,8 +65,8 @@ class OperationReader {
   }
 
  private:
-  Status Wrong(const YAML::Node& node, const char* expected) const {
-    return formats::WrongYaml(path_, node, expected);
+  Status Wrong(const YAML::Node& node, Message expected) const {
+    return formats::WrongYaml(path_, node, std::move(expected));
   }
 
   Status Unknown(const YAML::Node& node, std::span<const std::string_view> known) const {
@@ -77,18 +77,18 @@ class OperationReader {
               const std::function<Status(const YAML::Node&, const std::string&)>& use) const {
     constexpr size_t kLongestName = 200;
     if (list.IsNull()) return Status::Ok();
-    if (!list.IsSequence()) return Wrong(list, "a list of names");
+    if (!list.IsSequence()) return Wrong(list, "a list of names"_t);
     for (const YAML::Node& item : list) {
       if (!item.IsScalar() || item.Scalar().empty() || item.Scalar().size() > kLongestName ||
           item.Scalar().find_first_of(" .\t\n") != std::string::npos)
-        return Wrong(item, "the last part of a name, such as layer_norm or LayerNorm");
+        return Wrong(item, "the last part of a name, such as layer_norm or LayerNorm"_t);
       MSPROBE_RETURN_IF_ERROR(use(item, item.Scalar()));
     }
     return Status::Ok();
   }
 
   Status Classes(const YAML::Node& classes) {
-    if (!classes.IsMap()) return Wrong(classes, "classes, each with a list of names");
+    if (!classes.IsMap()) return Wrong(classes, "classes, each with a list of names"_t);
     std::array<std::string_view, kClasses.size()> known;
     for (size_t i = 0; i < known.size(); ++i) known[i] = kClasses[i].first;
     for (const auto& entry : classes) {
@@ -99,7 +99,7 @@ class OperationReader {
       const auto classify = [&](const YAML::Node& item, const std::string& operation) {
         OperationFacts* row = RowOf(operation);
         if (row->kind != OperationClass::kUnknown && row->kind != kind)
-          return Wrong(item, "each name in one class");
+          return Wrong(item, "each name in one class"_t);
         row->kind = kind;
         return Status::Ok();
       };
@@ -182,7 +182,7 @@ Result<OperationTable> OperationTable::Parse(std::string_view text, std::string_
   try {
     MSPROBE_RETURN_IF_ERROR(OperationReader(path, &table).Run(YAML::Load(std::string(text))));
   } catch (const YAML::Exception& error) {
-    return formats::WrongYaml(std::string(path), error.mark, "YAML").Found(error.msg);
+    return formats::WrongYaml(std::string(path), error.mark, std::string("YAML")).Found(error.msg);
   }
   table.Finish();
   return table;
@@ -192,7 +192,7 @@ Result<OperationTable> OperationTable::Read(const std::string& path) {
   constexpr size_t kMaxBytes = 1 << 20;
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   if (file.bytes().size() > kMaxBytes)
-    return InvalidConfig(path).Expected("a file of at most 1 MiB");
+    return InvalidConfig(path).Expected("a file of at most 1 MiB"_t);
   return Parse(file.bytes(), path);
 }
 

@@ -91,21 +91,21 @@ class LayoutReader {
   Status Read(const YAML::Node& root) {
     static constexpr std::string_view kKeys[] = {"target_mesh", "golden_mesh",     "dims",  "order",
                                                  "modules",     "gradient_factor", "ignore"};
-    if (!root.IsMap()) return Wrong(root, "a mapping with target_mesh, golden_mesh, dims, ...");
+    if (!root.IsMap()) return Wrong(root, "a mapping with target_mesh, golden_mesh, dims, ..."_t);
     std::set<std::string> seen;
     for (const auto& member : root) {
       if (!member.first.IsScalar() ||
           std::find(std::begin(kKeys), std::end(kKeys), member.first.Scalar()) == std::end(kKeys))
         return formats::UnknownYaml(out_.path, member.first, kKeys);
-      if (!seen.insert(member.first.Scalar()).second) return Wrong(member.first, "each key once");
+      if (!seen.insert(member.first.Scalar()).second) return Wrong(member.first, "each key once"_t);
       MSPROBE_RETURN_IF_ERROR(ReadKey(member.first.Scalar(), member.second));
     }
     return CheckAxes();
   }
 
  private:
-  Status Wrong(const YAML::Node& node, const char* expected) const {
-    return formats::WrongYaml(out_.path, node, expected);
+  Status Wrong(const YAML::Node& node, Message expected) const {
+    return formats::WrongYaml(out_.path, node, std::move(expected));
   }
 
   Status ReadKey(const std::string& key, const YAML::Node& node) {
@@ -120,26 +120,26 @@ class LayoutReader {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), factor);
     if (error != std::errc() || end != text.data() + text.size() || !(factor > 0) ||
         !std::isfinite(factor))
-      return Wrong(node, "a number above 0");
+      return Wrong(node, "a number above 0"_t);
     out_.gradient_factor = factor;
     return Status::Ok();
   }
 
   Status ReadMesh(const YAML::Node& node, std::vector<MeshAxis>* mesh) {
-    if (!node.IsMap()) return Wrong(node, "axes with their sizes: {dp: 2, tp: 4}");
+    if (!node.IsMap()) return Wrong(node, "axes with their sizes: {{dp: 2, tp: 4}}"_t);
     int64_t ranks = 1;
     for (const auto& member : node) {
       int64_t size = 0;
       const std::string text = member.second.IsScalar() ? member.second.Scalar() : "";
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
       if (!member.first.IsScalar() || !IsWord(member.first.Scalar()))
-        return Wrong(member.first, "the name of an axis");
+        return Wrong(member.first, "the name of an axis"_t);
       if (error != std::errc() || end != text.data() + text.size() || size < 1 ||
           size > kMostRanks / ranks)
-        return Wrong(member.second, "the size of an axis, from 1 on");
+        return Wrong(member.second, "the size of an axis, from 1 on"_t);
       if (std::any_of(mesh->begin(), mesh->end(),
                       [&](const MeshAxis& axis) { return axis.name == member.first.Scalar(); }))
-        return Wrong(member.first, "each axis once");
+        return Wrong(member.first, "each axis once"_t);
       ranks *= size;
       mesh->push_back({member.first.Scalar(), size});
     }
@@ -148,7 +148,7 @@ class LayoutReader {
 
   // Calls each(name, value) for pairs of texts.
   template <typename Each>
-  Status Pairs(const YAML::Node& node, const char* expected, Each each) {
+  Status Pairs(const YAML::Node& node, const Message& expected, Each each) {
     if (!node.IsMap() || node.size() > kMostEntries) return Wrong(node, expected);
     for (const auto& member : node) {
       for (const YAML::Node& text : {member.first, member.second}) {
@@ -161,21 +161,21 @@ class LayoutReader {
   }
 
   Status ReadDims(const YAML::Node& node) {
-    constexpr char kExpected[] =
-        "a pattern of names and the dimensions of the value: \"*.qkv.*\": \"b s (h/tp d)\"";
-    return Pairs(node, kExpected, [&](const YAML::Node& pattern, const YAML::Node& text) {
+    const Message expected =
+        "a pattern of names and the dimensions of the value: \"*.qkv.*\": \"b s (h/tp d)\""_t;
+    return Pairs(node, expected, [&](const YAML::Node& pattern, const YAML::Node& text) {
       DeclaredDims dims{.pattern = pattern.Scalar(), .text = text.Scalar()};
       dims.line = static_cast<uint64_t>(text.Mark().line) + 1;
-      if (!DimsReader().Read(dims.text, &dims)) return Wrong(text, kExpected);
+      if (!DimsReader().Read(dims.text, &dims)) return Wrong(text, expected);
       out_.dims.push_back(std::move(dims));
       return Status::Ok();
     });
   }
 
   Status ReadOrder(const YAML::Node& node) {
-    constexpr char kExpected[] = "an axis and its order, which is zigzag: {cp: zigzag}";
-    return Pairs(node, kExpected, [&](const YAML::Node& axis, const YAML::Node& order) {
-      if (order.Scalar() != "zigzag") return Wrong(order, kExpected);
+    const Message expected = "an axis and its order, which is zigzag: {{cp: zigzag}}"_t;
+    return Pairs(node, expected, [&](const YAML::Node& axis, const YAML::Node& order) {
+      if (order.Scalar() != "zigzag") return Wrong(order, expected);
       order_.emplace_back(axis.Scalar(), axis);
       out_.zigzag.insert(axis.Scalar());
       return Status::Ok();
@@ -183,24 +183,24 @@ class LayoutReader {
   }
 
   Status ReadModules(const YAML::Node& node) {
-    constexpr char kExpected[] =
+    const Message expected =
         "the target's and the golden's name of modules, with as many *: \"layers.*\": "
-        "\"decoder.layers.*\"";
-    return Pairs(node, kExpected, [&](const YAML::Node& target, const YAML::Node& golden) {
+        "\"decoder.layers.*\""_t;
+    return Pairs(node, expected, [&](const YAML::Node& target, const YAML::Node& golden) {
       const std::string &a = target.Scalar(), &b = golden.Scalar();
       if (std::count(a.begin(), a.end(), '*') != std::count(b.begin(), b.end(), '*'))
-        return Wrong(golden, kExpected);
+        return Wrong(golden, expected);
       out_.modules.emplace_back(a, b);
       return Status::Ok();
     });
   }
 
   Status ReadIgnored(const YAML::Node& node) {
-    constexpr char kExpected[] = "a list of patterns of names: [\"*.dropout.*\"]";
-    if (!node.IsSequence() || node.size() > kMostEntries) return Wrong(node, kExpected);
+    const Message expected = "a list of patterns of names: [\"*.dropout.*\"]"_t;
+    if (!node.IsSequence() || node.size() > kMostEntries) return Wrong(node, expected);
     for (const YAML::Node& item : node) {
       if (!item.IsScalar() || item.Scalar().empty() || item.Scalar().size() > kLongestText)
-        return Wrong(item, kExpected);
+        return Wrong(item, expected);
       out_.ignored.push_back(item.Scalar());
     }
     return Status::Ok();
@@ -215,23 +215,23 @@ class LayoutReader {
       }
       return false;
     };
-    constexpr char kExpected[] = "axes of target_mesh or golden_mesh";
+    const Message expected = "axes of target_mesh or golden_mesh"_t;
     for (const DeclaredDims& dims : out_.dims) {
       std::vector<std::string> axes = dims.added;
       for (const DeclaredDim& dim : dims.dims)
         axes.insert(axes.end(), dim.axes.begin(), dim.axes.end());
       for (const std::string& axis : axes) {
         if (!known(axis))
-          return InvalidConfig(out_.path, dims.line).Expected(kExpected).Found(Excerpt(axis));
+          return InvalidConfig(out_.path, dims.line).Expected(expected).Found(Excerpt(axis));
         if (std::count(axes.begin(), axes.end(), axis) > 1) {
           return InvalidConfig(out_.path, dims.line)
-              .Expected("each axis once in the dimensions of a value")
+              .Expected("each axis once in the dimensions of a value"_t)
               .Found(Excerpt(dims.text));
         }
       }
     }
     for (const auto& [axis, node] : order_) {
-      if (!known(axis)) return Wrong(node, kExpected);
+      if (!known(axis)) return Wrong(node, expected);
     }
     return Status::Ok();
   }
@@ -272,8 +272,8 @@ Status DeclaredSide::Check(size_t ranks, const std::string& run) const {
   for (const MeshAxis& axis : mesh_) all *= static_cast<size_t>(axis.size);
   if (all == ranks) return Status::Ok();
   return InvalidConfig(declared_.path)
-      .Expected(fmt::format("a mesh of {} ranks, as {} has", ranks, run))
-      .Found(mesh_.empty() ? "no mesh" : fmt::format("a mesh of {}", all));
+      .Expected("a mesh of {} ranks, as {} has"_t(ranks, run))
+      .Found(mesh_.empty() ? "no mesh"_t : "a mesh of {}"_t(all));
 }
 
 std::optional<DeclaredSide::Axis> DeclaredSide::AxisOf(const std::string& name) const {
@@ -285,12 +285,12 @@ std::optional<DeclaredSide::Axis> DeclaredSide::AxisOf(const std::string& name) 
   return std::nullopt;
 }
 
-Status DeclaredSide::Contradicted(const DeclaredDims& dims, const std::string& expected,
-                                  Shape found, std::string_view name, int32_t rank) const {
+Status DeclaredSide::Contradicted(const DeclaredDims& dims, Message expected, Shape found,
+                                  std::string_view name, int32_t rank) const {
   return InvalidConfig(declared_.path, dims.line)
-      .Expected(expected)
-      .Found(fmt::format("{} for {} of rank {}",
-                         found.empty() ? "no shape" : std::string(found.view()), name, rank));
+      .Expected(std::move(expected))
+      .Found("{} for {} of rank {}"_t(
+          found.empty() ? "no shape"_t : Message(std::string(found.view())), name, rank));
 }
 
 Result<std::vector<int64_t>> DeclaredSide::WholeOf(const DeclaredDims& dims,
@@ -305,9 +305,8 @@ Result<std::vector<int64_t>> DeclaredSide::WholeOf(const DeclaredDims& dims,
     const RankRun& run = runs[part.run];
     const Shape shape = run.dump->leaves[part.leaf].shape;
     if (!shape.known() || shape.extents().size() != dims.dims.size()) {
-      return Contradicted(
-          dims, fmt::format("values of {} dimensions, \"{}\"", dims.dims.size(), dims.text), shape,
-          name, run.rank);
+      return Contradicted(dims, "values of {} dimensions, \"{}\""_t(dims.dims.size(), dims.text),
+                          shape, name, run.rank);
     }
     for (size_t d = 0; d < whole.size(); ++d) {
       int64_t place = 0;
@@ -316,12 +315,11 @@ Result<std::vector<int64_t>> DeclaredSide::WholeOf(const DeclaredDims& dims,
         place = place * axis.size + run.rank / axis.stride % axis.size;
       }
       const int64_t extent = shape.extents()[d];
-      if (extent > kMost) return Contradicted(dims, "extents of a tensor", shape, name, run.rank);
+      if (extent > kMost) return Contradicted(dims, "extents of a tensor"_t, shape, name, run.rank);
       const auto [at, is_new] = extents[d].emplace(place, extent);
       if (!is_new && at->second != extent) {
-        return Contradicted(
-            dims, fmt::format("extent {} of dimension {} of \"{}\"", at->second, d, dims.text),
-            shape, name, run.rank);
+        return Contradicted(dims, "extent {} of dimension {} of \"{}\""_t(at->second, d, dims.text),
+                            shape, name, run.rank);
       }
     }
   }
@@ -339,7 +337,7 @@ Result<ValueLayout> DeclaredSide::LayoutOf(const DeclaredDims& dims,
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<int64_t> extents, WholeOf(dims, parts, runs, name));
   const std::span<const int64_t> all = whole.extents();
   if (!whole.known() || !std::equal(extents.begin(), extents.end(), all.begin(), all.end())) {
-    return Contradicted(dims, fmt::format("parts of {} along \"{}\"", whole.view(), dims.text),
+    return Contradicted(dims, "parts of {} along \"{}\""_t(whole.view(), dims.text),
                         runs[parts[0].run].dump->leaves[parts[0].leaf].shape, name,
                         runs[parts[0].run].rank);
   }

@@ -81,7 +81,7 @@ class DeclaredSide {
     int64_t size = 1, stride = 1;
   };
   std::optional<Axis> AxisOf(const std::string& name) const;
-  Status Contradicted(const DeclaredDims& dims, const std::string& expected, Shape found,
+  Status Contradicted(const DeclaredDims& dims, Message expected, Shape found,
                       std::string_view name, int32_t rank) const;
 
   std::span<const MeshAxis> mesh_;

@@ -267,14 +267,13 @@ class BothSides {
     const int64_t open = CloseOpen(target.layouts(), golden.layouts(), &sides);
     ForgetOrders(&sides);
     for (const auto& [name, notes] :
-         {std::pair("target", &of_target.notes), std::pair("golden", &of_golden.notes)}) {
-      for (const std::string& note : *notes)
-        sides.notes.push_back(fmt::format("{}: {}", name, note));
+         {std::pair("target"_t, &of_target.notes), std::pair("golden"_t, &of_golden.notes)}) {
+      for (const Message& note : *notes) sides.notes.push_back(Message::Joined({name, note}, ": "));
     }
     if (open > 0) {
-      sides.notes.push_back(fmt::format(
-          "{} values are not compared: what the ranks of both sides hold does not tell the whole",
-          open));
+      sides.notes.push_back(
+          "{} values are not compared: what the ranks of both sides hold does not tell the whole"_t(
+              open));
     }
     return sides;
   }
@@ -365,12 +364,9 @@ class BothSides {
       if (!is_open(joined)) continue;
       joined.sum = joined.rows = joined.squares = joined.wave = false;
       joined.sketch.grid.reset();
-      joined.how = kOpen;
+      joined.how = "not compared: nothing says how the parts of both sides belong together"_t;
     }
   }
-
-  static constexpr std::string_view kOpen =
-      "not compared: nothing says how the parts of both sides belong together";
 
   Side target_, golden_;
   const LayoutFacts target_facts_, golden_facts_;
@@ -393,13 +389,12 @@ Status CheckAllRanks(const Side& side) {
   if (processes == side.runs.size()) return Status::Ok();
   return InvalidArgument()
       .At(side.path)
-      .Expected("all ranks of the run, which are joined to compare two runs of other layouts")
-      .Found(processes == 0
-                 ? fmt::format("{} ranks, and no word on how many the run had", side.runs.size())
-                 : fmt::format("{} of {} ranks", side.runs.size(), processes))
+      .Expected("all ranks of the run, which are joined to compare two runs of other layouts"_t)
+      .Found(processes == 0 ? "{} ranks, and no word on how many the run had"_t(side.runs.size())
+                            : "{} of {} ranks"_t(side.runs.size(), processes))
       .Hint(
           "record both runs on the same number of ranks; if they had that, and one recorded only "
-          "some, --common compares the ranks that both have");
+          "some, --common compares the ranks that both have"_t);
 }
 
 }  // namespace

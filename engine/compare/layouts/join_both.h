@@ -24,7 +24,7 @@ struct RanksOfSide {
 
 struct JoinedSides {
   Dump target, golden;
-  std::vector<std::string> notes;  // as JoinedRun has them, for both sides
+  std::vector<Message> notes;  // as JoinedRun has them, for both sides
 };
 
 // `declared`: what the user says, or null. Errors: as JoinRanks; not all ranks of a run are there.

@@ -39,13 +39,13 @@ Result<JoinedRun> JoinRanks(std::deque<RankDump> ranks, const Dump& golden, cons
   if (processes > 1 || (processes == 0 && has_number)) {
     return InvalidArgument()
         .At(golden.path)
-        .Expected("the run of one process, with which all ranks together are compared")
-        .Found(processes > 1 ? fmt::format("one rank of {}", processes)
-                             : "a rank of a run that does not say how many it had")
+        .Expected("the run of one process, with which all ranks together are compared"_t)
+        .Found(processes > 1 ? "one rank of {}"_t(processes)
+                             : "a rank of a run that does not say how many it had"_t)
         .Hint(
             "record the golden on one process, or both runs on the same number of ranks; if they "
             "had "
-            "that, and one recorded only some, --common compares the ranks that both have");
+            "that, and one recorded only some, --common compares the ranks that both have"_t);
   }
   const std::vector<StepWeight> of_golden = dump::WeightsBefore(golden);
   std::vector<std::vector<StepWeight>> before, after;

@@ -31,7 +31,7 @@ struct JoinedRun {
   Dump dump;
   // Sentences without a full stop: how many values are whole, how many were joined, which could not
   // be; what the layers of a rank are in the golden; the factor of gradients.
-  std::vector<std::string> notes;
+  std::vector<Message> notes;
 };
 
 struct JoinOptions {

@@ -300,23 +300,23 @@ void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, doubl
   leaf.fingerprint = n.known ? arena_.Copy(content) : std::string_view();
   JoinedLeaf joined = n.joined;
   joined.leaf = at;
-  joined.how = arena_.Copy(Describe(layout, parts, runs_, adds_up));
+  joined.how = Describe(layout, parts, runs_, adds_up);
   for (const ValuePart& part : parts)
     joined.parts.push_back({runs_[part.run].rank, part.run, part.leaf});
-  dump_.joined.push_back(joined);
+  dump_.joined.push_back(std::move(joined));
   if (n.rest.extremes > 0 && !n.joined.sum) {
     dump_.rests.push_back(n.rest);
     dump_.rests.back().leaf = at;
   }
 }
 
-void JoinedDump::Close(size_t index, Shape whole, std::string_view how) {
+void JoinedDump::Close(size_t index, Shape whole, Message how) {
   Leaf& leaf = dump_.leaves[index];
   leaf.shape = dump_.shapes.Of(whole.view());
   leaf.has_stats = false;
   leaf.max = leaf.min = leaf.mean = leaf.norm = std::string_view();
   leaf.max_value = leaf.min_value = leaf.mean_value = leaf.norm_value = NAN;
-  JoinedLeaf joined{.leaf = static_cast<uint32_t>(index), .how = arena_.Copy(how)};
+  JoinedLeaf joined{.leaf = static_cast<uint32_t>(index), .how = std::move(how)};
   uint64_t content = HashText("closed");
   for (const ValuePart& part : values_[index]) {
     content = (content ^ ContentKey(runs_[part.run].dump->leaves[part.leaf])) * 0x9e3779b97f4a7c15;

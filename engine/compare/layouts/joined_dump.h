@@ -34,7 +34,7 @@ class JoinedDump {
   void Set(size_t leaf, const ValueLayout& layout, Shape whole, double factor,
            bool adds_up = false);
   // The leaf has no numbers: it is not compared. Its fingerprint tells where it goes.
-  void Close(size_t leaf, Shape whole, std::string_view how);
+  void Close(size_t leaf, Shape whole, Message how);
   // The leaf keeps the elements of its first part: nothing is joined.
   void Keep(size_t leaf);
 

@@ -42,9 +42,9 @@ Status CheckStatistics(std::span<const RankRun> runs, const std::string& path) {
   if (any) return Status::Ok();
   return InvalidArgument()
       .At(path)
-      .Expected("statistics of tensors, of which those of the whole run can be made")
-      .Found("none")
-      .Hint("record with the task statistics or tensor");
+      .Expected("statistics of tensors, of which those of the whole run can be made"_t)
+      .Found("none"_t)
+      .Hint("record with the task statistics or tensor"_t);
 }
 
 Joining::Joining(std::span<const RankRun> runs, const Dump& golden, const std::string& path,
@@ -300,7 +300,7 @@ void Joining::Fill(size_t i) {
   }
   if (IsIgnored(i)) {
     const Shape whole = partner_[i] >= 0 ? golden_.leaves[partner_[i]].shape : LeafAt(i).shape;
-    joined_.Close(i, whole, "not compared: --layout ignores it");
+    joined_.Close(i, whole, "not compared: --layout ignores it"_t);
     return;
   }
   ValueLayout& layout = layouts_[i];
@@ -339,30 +339,28 @@ bool Joining::AddsUp(size_t i, const ValueLayout& layout) {
          std::abs(n.joined.sketch.wave - sketch->wave) <= kNearSum * size;
 }
 
-void Joining::Describe(std::vector<std::string>* notes) {
+void Joining::Describe(std::vector<Message>* notes) {
   std::map<Kind, int64_t> counts;
   for (size_t i = 0; i < layouts_.size(); ++i) {
     if (IsTensor(i)) ++counts[layouts_[i].kind];
   }
   notes->push_back(
-      fmt::format("{} ranks were joined to one run: {} values are whole on each rank that "
-                  "has them, {} "
-                  "are joined of shards, {} are sums over ranks",
-                  runs_.size(), counts[Kind::kWhole], counts[Kind::kShards],
-                  counts[Kind::kSum] + counts[Kind::kMean]));
+      "{} ranks were joined to one run: {} values are whole on each rank that "
+      "has them, {} "
+      "are joined of shards, {} are sums over ranks"_t(runs_.size(), counts[Kind::kWhole],
+                                                       counts[Kind::kShards],
+                                                       counts[Kind::kSum] + counts[Kind::kMean]));
   if (const int64_t open = counts[Kind::kDivergent] + counts[Kind::kUnknown]; open > 0)
-    notes->push_back(fmt::format(
-        "{} values differ between ranks, and nothing says how they belong together", open));
+    notes->push_back(
+        "{} values differ between ranks, and nothing says how they belong together"_t(open));
   if (factor_ != 1)
     notes->push_back(
-        fmt::format("before they are added up, the gradients of each rank are {} times the "
-                    "golden's: it computes "
-                    "a mean over its part of the batch",
-                    factor_));
+        "before they are added up, the gradients of each rank are {} times the "
+        "golden's: it computes "
+        "a mean over its part of the batch"_t(factor_));
   for (const RankRun& run : runs_) {
     for (const auto& [own, other] : run.modules.renamed())
-      notes->push_back(
-          fmt::format("module `{}` of rank {} is the golden's `{}`", own, run.rank, other));
+      notes->push_back("module `{}` of rank {} is the golden's `{}`"_t(own, run.rank, other));
   }
 }
 

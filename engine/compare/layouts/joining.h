@@ -88,7 +88,7 @@ class Joining {
   double FactorAt(size_t i, const ValueLayout& layout);
   void Fill(size_t i);
   bool AddsUp(size_t i, const ValueLayout& layout);
-  void Describe(std::vector<std::string>* notes);
+  void Describe(std::vector<Message>* notes);
 
   std::span<const RankRun> runs_;
   const Dump& golden_;

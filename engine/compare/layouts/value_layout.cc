@@ -307,33 +307,34 @@ double DistanceOfCopies(const Leaf& copy, const Leaf& golden) {
   return std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart;
 }
 
-std::string Describe(const ValueLayout& layout, std::span<const ValuePart> parts,
-                     std::span<const RankRun> runs, bool adds_up) {
+Message Describe(const ValueLayout& layout, std::span<const ValuePart> parts,
+                 std::span<const RankRun> runs, bool adds_up) {
   using Kind = ValueLayout::Kind;
   std::set<int32_t> ranks;
   for (const ValuePart& part : parts) ranks.insert(runs[part.run].rank);
-  const std::string of =
-      fmt::format(fmt::runtime(ranks.size() == 1 ? "rank {}" : "ranks {}"), fmt::join(ranks, ", "));
+  const std::string all = fmt::format("{}", fmt::join(ranks, ", "));
+  Message of = ranks.size() == 1 ? "rank {}"_t(all) : "ranks {}"_t(all);
   const int32_t first = runs[parts[layout.places[0][0]].run].rank;
   switch (layout.kind) {
     case Kind::kWhole:
-      return ranks.size() == 1 ? "of " + of : "whole on " + of;
+      return ranks.size() == 1 ? "of {}"_t(std::move(of)) : "whole on {}"_t(std::move(of));
     case Kind::kShards:
-      return layout.dimension < 0 ? "joined: shards of " + of
-                                  : fmt::format("joined: Shard({}) of {}", layout.dimension, of);
+      return layout.dimension < 0 ? "joined: shards of {}"_t(std::move(of))
+                                  : "joined: Shard({}) of {}"_t(layout.dimension, std::move(of));
     case Kind::kSum:
-      return layout.places.size() == 1 ? "joined: sum over " + of
-                                       : "joined: shards of sums over " + of;
+      return layout.places.size() == 1 ? "joined: sum over {}"_t(std::move(of))
+                                       : "joined: shards of sums over {}"_t(std::move(of));
     case Kind::kMean:
-      return "joined: mean over " + of;
+      return "joined: mean over {}"_t(std::move(of));
     case Kind::kDivergent:
-      return fmt::format("each rank has other elements{}; those of rank {} are compared",
-                         adds_up ? ", which add up to the golden's" : "", first);
+      return adds_up ? "each rank has other elements, which add up to the golden's; those of rank "
+                       "{} are compared"_t(first)
+                     : "each rank has other elements; those of rank {} are compared"_t(first);
     case Kind::kUnknown:
       break;
   }
-  return fmt::format(
-      "nothing says how the parts of {} belong together; that of rank {} is compared", of, first);
+  return "nothing says how the parts of {} belong together; that of rank {} is compared"_t(
+      std::move(of), first);
 }
 
 }  // namespace msprobe::compare::layouts

@@ -96,7 +96,7 @@ class LayoutFacts {
 
 // "joined: Shard(2) of ranks 0, 1", "joined: sum over ranks 0, 1", "whole on ranks 0, 1". `adds_up`: the sum
 // of the parts, which nothing adds up, would be the golden's. The layout has a place.
-std::string Describe(const ValueLayout& layout, std::span<const ValuePart> parts,
-                     std::span<const RankRun> runs, bool adds_up = false);
+Message Describe(const ValueLayout& layout, std::span<const ValuePart> parts,
+                 std::span<const RankRun> runs, bool adds_up = false);
 
 }  // namespace msprobe::compare::layouts

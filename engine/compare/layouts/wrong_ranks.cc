@@ -83,19 +83,20 @@ std::vector<int32_t> WrongRanks(const Comparison& c) {
   return {ranks.begin(), ranks.end()};
 }
 
-std::string SayRanks(const Comparison& c) {
+Message SayRanks(const Comparison& c) {
   const int32_t leaf = c.first.row < 0 ? -1 : c.rows[c.first.row].target;
   const JoinedLeaf* joined = leaf < 0 ? nullptr : c.target.JoinedOf(leaf);
   const int32_t other = c.first.row < 0 ? -1 : c.rows[c.first.row].golden;
   const JoinedLeaf* golden = other < 0 ? nullptr : c.golden.JoinedOf(other);
-  std::string text = joined == nullptr ? "" : fmt::format("; {}", joined->how);
-  if (golden != nullptr) text += fmt::format("; golden: {}", golden->how);
+  std::vector<Message> parts;
+  if (joined != nullptr) parts.push_back(joined->how);
+  if (golden != nullptr) parts.push_back("golden: {}"_t(golden->how));
   if (!c.first.ranks.empty()) {
     const std::string ranks = fmt::format("{}", fmt::join(c.first.ranks, ", "));
-    text += c.first.ranks.size() == 1 ? fmt::format("; rank {} is wrong", ranks)
-                                      : fmt::format("; ranks {} are wrong", ranks);
+    parts.push_back(c.first.ranks.size() == 1 ? "rank {} is wrong"_t(ranks)
+                                              : "ranks {} are wrong"_t(ranks));
   }
-  return text;
+  return Message::Joined(std::move(parts), "; ");
 }
 
 }  // namespace msprobe::compare::layouts

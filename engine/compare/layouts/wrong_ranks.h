@@ -15,8 +15,8 @@ namespace msprobe::compare::layouts {
 // whose part has an element beyond the golden's largest or smallest.
 std::vector<int32_t> WrongRanks(const Comparison& comparison);
 
-// What FirstDivergence::why ends with: "; joined: Shard(2) of ranks 0, 1; rank 1 is wrong". "" where nothing
+// What FirstDivergence::why ends with: "joined: Shard(2) of ranks 0, 1; rank 1 is wrong". "" where nothing
 // was joined.
-std::string SayRanks(const Comparison& comparison);
+Message SayRanks(const Comparison& comparison);
 
 }  // namespace msprobe::compare::layouts

@@ -102,11 +102,11 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mo
     if (dump->task == Task::kStructure || dump->task == Task::kNanCheck) {
       return InvalidArgument()
           .At(dump->path)
-          .Expected("a dump with numbers (task statistics or tensor)")
-          .Found(fmt::format("task {}, which records none", TaskName(dump->task)))
+          .Expected("a dump with numbers (task statistics or tensor)"_t)
+          .Found("task {}, which records none"_t(TaskName(dump->task)))
           .Hint(
               "collect again with \"task\": \"statistics\", or look at the structure: msprobe show "
-              "FILE");
+              "FILE"_t);
     }
   }
   if (!wanted) {
@@ -122,42 +122,44 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mo
     if (*wanted == Mode::kChecksum && !dump->has_checksums) {
       return InvalidArgument()
           .At(dump->path)
-          .Expected("checksums, to compare by checksum")
-          .Found("none")
-          .Hint("compare by statistics instead, or collect with \"summary_mode\": \"md5\"");
+          .Expected("checksums, to compare by checksum"_t)
+          .Found("none"_t)
+          .Hint("compare by statistics instead, or collect with \"summary_mode\": \"md5\""_t);
     }
     if (*wanted == Mode::kTensor && !HasTensors(*dump)) {
       return InvalidArgument()
           .At(dump->path)
-          .Expected("tensor files, to compare by element")
-          .Found("none")
-          .Hint("compare by statistics instead, or collect with \"task\": \"tensor\"");
+          .Expected("tensor files, to compare by element"_t)
+          .Found("none"_t)
+          .Hint("compare by statistics instead, or collect with \"task\": \"tensor\""_t);
     }
   }
   return *wanted;
 }
 
-std::string ReduceToStatistics(const CompareOptions& options, ThreadPool& pool, Dump* target,
-                               Dump* golden) {
+Message ReduceToStatistics(const CompareOptions& options, ThreadPool& pool, Dump* target,
+                           Dump* golden) {
   const bool both_sampled = HaveCommonElements(*target, *golden);
   const bool t = target->task == Task::kTensor, g = golden->task == Task::kTensor;
-  if (t == g && (both_sampled || !t)) return "";
-  std::string line = t && g ? WhatIsSampled(*target, *golden)
-                     : t    ? "the golden has no tensors"
-                            : "the target has no tensors";
-  line += ": compared by statistics";
-  for (const auto& [dump, side] : {std::pair{target, "target"}, std::pair{golden, "golden"}}) {
+  if (t == g && (both_sampled || !t)) return {};
+  std::vector<Message> parts = {
+      "{}: compared by statistics"_t(t && g ? WhatIsSampled(*target, *golden)
+                                     : t    ? "the golden has no tensors"_t
+                                            : "the target has no tensors"_t)};
+  for (const auto& [dump, side] : {std::pair{target, "target"_t}, std::pair{golden, "golden"_t}}) {
     const Filled filled = FillStatistics(options, pool, dump);
     if (filled.computed > 0) {
-      line += fmt::format(", those of {} {} computed from the {}'s tensors", filled.computed,
-                          filled.computed == 1 ? "value" : "values", side);
+      parts.push_back(
+          filled.computed == 1
+              ? "those of 1 value computed from the {}'s tensors"_t(side)
+              : "those of {} values computed from the {}'s tensors"_t(filled.computed, side));
     }
     if (filled.unreadable > 0) {
-      line += fmt::format(", {} of the {}'s tensors could not be read, the first: {}",
-                          filled.unreadable, side, filled.first_unreadable);
+      parts.push_back("{} of the {}'s tensors could not be read, the first: {}"_t(
+          filled.unreadable, side, filled.first_unreadable));
     }
   }
-  return line;
+  return Message::Joined(std::move(parts), ", ");
 }
 
 }  // namespace msprobe::compare

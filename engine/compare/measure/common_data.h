@@ -19,7 +19,7 @@ Result<Mode> ChooseMode(const Dump& target, const Dump& golden, std::optional<Mo
 // For a comparison of statistics. When only one side has tensor files, the statistics that this
 // side did not record are computed from the files. The result is a sentence that says so, for the
 // reports; "" when nothing was computed.
-std::string ReduceToStatistics(const CompareOptions& options, ThreadPool& pool, Dump* target,
-                               Dump* golden);
+Message ReduceToStatistics(const CompareOptions& options, ThreadPool& pool, Dump* target,
+                           Dump* golden);
 
 }  // namespace msprobe::compare

@@ -101,24 +101,24 @@ bool BeginsUnrecorded(const Comparison& c) {
 
 }  // namespace
 
-std::string WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
+Message WhyBitsDecide(const CompareOptions& options, const Comparison& c) {
   switch (options.exactness) {
     case Exactness::kExact:
-      return "bits decide: as asked for";
+      return "bits decide: as asked for"_t;
     case Exactness::kTolerant:
-      return "";
+      return {};
     case Exactness::kAuto:
       break;
   }
   // Calls of modules look the same when the code between them computes in another order.
   const bool told = HasOperations(c.target) && HasOperations(c.golden);
   if (!told || !SameEnvironment(c.target, c.golden) || !SameCalls(c) || BeginsUnrecorded(c))
-    return "";
-  return fmt::format(
-      "bits decide: both runs have torch {}, {}, {} thread{} and the same settings, and make the "
-      "same calls (--tolerant: differences within rounding are noise)",
-      Find(c.target, "torch"), Find(c.target, "device"), Find(c.target, "threads"),
-      Find(c.target, "threads") == "1" ? "" : "s");
+    return {};
+  const Message threads =
+      Find(c.target, "threads") == "1" ? "1 thread"_t : "{} threads"_t(Find(c.target, "threads"));
+  return "bits decide: both runs have torch {}, {}, {} and the same settings, and make the same "
+         "calls (--tolerant: differences within rounding are noise)"_t(
+             Find(c.target, "torch"), Find(c.target, "device"), threads);
 }
 
 void JudgeByBits(Comparison* c) {

@@ -17,7 +17,7 @@ namespace msprobe::compare {
 // settings) and the runs make the same calls, operations among them, with values of the same dtypes,
 // shapes and strides.
 // Measures must be filled.
-std::string WhyBitsDecide(const CompareOptions& options, const Comparison& comparison);
+Message WhyBitsDecide(const CompareOptions& options, const Comparison& comparison);
 
 // Rows within rounding differ.
 void JudgeByBits(Comparison* comparison);

@@ -71,8 +71,9 @@ void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison*
           c.measures[row].verdict != RowVerdict::kUnknown)
         continue;
       if (!dump::HasTensorData(t) || !dump::HasTensorData(g)) {
-        const std::string side = dump::HasTensorData(t) ? "golden" : "target";
-        pairs.Fail(row, Reason::kNoFile, "the " + side + " has no tensor file for this row");
+        const Message side = dump::HasTensorData(t) ? "golden"_t : "target"_t;
+        pairs.Fail(row, Reason::kNoFile,
+                   "the {} has no tensor file for this row"_t(side).English());
         continue;
       }
       if (terms < 0) terms = TermsOf(c, pair);

@@ -21,7 +21,7 @@
 namespace msprobe::compare {
 namespace {
 
-std::string CompareWeights(const Dump& target, const Dump& golden) {
+Message CompareWeights(const Dump& target, const Dump& golden) {
   if (target.weights.empty() || golden.weights.empty()) return {};
   // Wrappers such as DistributedDataParallel put their part in front of each name.
   std::string room;
@@ -31,11 +31,12 @@ std::string CompareWeights(const Dump& target, const Dump& golden) {
   std::unordered_map<std::string, const Weight*> expected;  // those without a partner so far
   for (const Weight& weight : golden.weights) expected.emplace(name_of(weight), &weight);
   int64_t same = 0, other = 0, unread = 0, alone = 0;
-  std::string first, only;  // the first weight that differs; the first one on one side only
+  std::string first;
+  Message only;  // the first weight that differs; the first one on one side only
   for (const Weight& weight : target.weights) {
     const auto found = expected.find(name_of(weight));
     if (found == expected.end()) {
-      if (alone++ == 0) only = fmt::format("{} of the target", weight.name);
+      if (alone++ == 0) only = "{} of the target"_t(weight.name);
       continue;
     }
     const std::string_view fingerprint = found->second->fingerprint;
@@ -51,16 +52,17 @@ std::string CompareWeights(const Dump& target, const Dump& golden) {
   alone += static_cast<int64_t>(expected.size());
   for (const Weight& weight : golden.weights) {
     if (only.empty() && expected.contains(name_of(weight)))
-      only = fmt::format("{} of the golden", weight.name);
+      only = "{} of the golden"_t(weight.name);
   }
-  if (same + other + unread == 0) return "weights that have no name in common";
-  if (same + other == 0) return fmt::format("weights that could not be read ({})", unread);
-  const std::string rest = fmt::format(
-      "{}{}", alone > 0 ? fmt::format(", {} on one side only, first {}", alone, only) : "",
-      unread > 0 ? fmt::format(", {} not readable", unread) : "");
-  if (other == 0) return fmt::format("the same weights ({}{})", same, rest);
-  return fmt::format("other weights ({} of {} differ, first {}{})", other, same + other, first,
-                     rest);
+  if (same + other + unread == 0) return "weights that have no name in common"_t;
+  if (same + other == 0) return "weights that could not be read ({})"_t(unread);
+  std::vector<Message> about;
+  about.push_back(other == 0 ? Message(std::to_string(same))
+                             : "{} of {} differ, first {}"_t(other, same + other, first));
+  if (alone > 0) about.push_back("{} on one side only, first {}"_t(alone, only));
+  if (unread > 0) about.push_back("{} not readable"_t(unread));
+  return (other == 0 ? "the same weights ({})"_t
+                     : "other weights ({})"_t)(Message::Joined(std::move(about), ", "));
 }
 
 // The row after the first call of the target that made a tensor. What stands in front of it follows
@@ -88,7 +90,7 @@ bool IsWeightArgument(const Comparison& c, const Leaf& leaf) {
 }
 
 // A sentence on the outside data (outside_data.h) of both runs.
-std::string CompareData(const Comparison& c) {
+Message CompareData(const Comparison& c) {
   FingerprintSet same, rounded, of_golden, made_in_golden;
   for (const Leaf& leaf : c.golden.leaves) {
     of_golden.Insert(leaf.fingerprint);
@@ -114,82 +116,79 @@ std::string CompareData(const Comparison& c) {
     return other.empty();
   });
   if (!other.empty()) {
-    return is_data ? fmt::format("other data ({} differs)", other)
-                   : fmt::format("other data, or a value of unrecorded code ({} differs)", other);
+    return is_data ? "other data ({} differs)"_t(other)
+                   : "other data, or a value of unrecorded code ({} differs)"_t(other);
   }
   const size_t count = same.size() + rounded.size();
   if (count == 0) return {};
-  return fmt::format(
-      "the same data ({} tensor{} from outside{}{})", count, count == 1 ? "" : "s",
-      c.first.pair < 0 ? "" : " up to the divergence",
-      rounded.size() == 0 ? "" : fmt::format(", {} rounded or reordered", rounded.size()));
+  std::vector<Message> about = {count == 1 ? "1 tensor from outside"_t
+                                           : "{} tensors from outside"_t(count)};
+  if (c.first.pair >= 0) {
+    about[0] = count == 1 ? "1 tensor from outside up to the divergence"_t
+                          : "{} tensors from outside up to the divergence"_t(count);
+  }
+  if (rounded.size() > 0) about.push_back("{} rounded or reordered"_t(rounded.size()));
+  return "the same data ({})"_t(Message::Joined(std::move(about), ", "));
 }
 
 // A sentence on the dtypes of both runs; "" when they are the same.
-std::string ComparePrecision(const Comparison& c) {
+Message ComparePrecision(const Comparison& c) {
   if (c.coarse_row == UINT32_MAX) return {};
   const Row& row = c.rows[c.coarse_row];
   const Leaf &target = c.target.leaves[row.target], &golden = c.golden.leaves[row.golden];
   const bool is_target = RoundingOf(target.dtype).epsilon > RoundingOf(golden.dtype).epsilon;
-  return fmt::format(
-      "the {} computes in {} where the {} has {}, from {} on: floats from there are judged by {}",
-      is_target ? "target" : "golden", RoundingOf((is_target ? target : golden).dtype).name,
-      is_target ? "golden" : "target", RoundingOf((is_target ? golden : target).dtype).name,
+  return "the {} computes in {} where the {} has {}, from {} on: floats from there are judged by {}"_t(
+      is_target ? "target"_t : "golden"_t, RoundingOf((is_target ? target : golden).dtype).name,
+      is_target ? "golden"_t : "target"_t, RoundingOf((is_target ? golden : target).dtype).name,
       c.target.records[target.record].name, RoundingOf(c.coarse_dtype).name);
 }
 
 // Where the precision policies of the runs differ, and what they are; "" when they are the same.
-std::string ComparePolicyStart(const Comparison& c) {
+Message ComparePolicyStart(const Comparison& c) {
   const int32_t first = ComparePolicies(c).first;
   if (first < 0) return {};
   const Record& record = c.target.records[c.pairs[first].target];
-  std::string text = fmt::format("{}; this begins at {}", DescribePolicies(c, first), record.name);
-  if (record.stack < 0) return text;
-  const std::string line = dump::UserSourceLine(c.target.stacks[record.stack]);
-  return line.empty() ? text : fmt::format("{}: {}", text, line);
+  const std::string line =
+      record.stack < 0 ? "" : dump::UserSourceLine(c.target.stacks[record.stack]);
+  const Message begin = "this begins at {}"_t(record.name);
+  return Message::Joined({DescribePolicies(c, first), Message::Joined({begin, line}, ": ")}, "; ");
 }
 
 // A sentence on dumps of two steps, which hardly anybody wants to compare; "" for others.
-std::string CompareStepNumbers(const Dump& target, const Dump& golden) {
+Message CompareStepNumbers(const Dump& target, const Dump& golden) {
   const int32_t t = dump::StepInPath(target.path), g = dump::StepInPath(golden.path);
-  if (t < 0 || g < 0 || t == g) return "";
-  return fmt::format("step {} of the target is compared with step {} of the golden", t, g);
+  if (t < 0 || g < 0 || t == g) return {};
+  return "step {} of the target is compared with step {} of the golden"_t(t, g);
 }
 
 // A sentence on two ranks of runs that are divided in other ways; "" where both have as many ranks.
-std::string CompareLayouts(const Dump& target, const Dump& golden) {
+Message CompareLayouts(const Dump& target, const Dump& golden) {
   const size_t t = ProcessesOf(target), g = ProcessesOf(golden);
   const bool joined = !target.ranks.empty() || !golden.ranks.empty();
-  if (joined || t == 0 || g == 0 || t == g) return "";
-  return fmt::format(
-      "the target ran on {} rank{}, the golden on {}: ranks of other layouts hold other parts of "
-      "values, and what differs may be no error; record both runs on the same number of ranks",
-      t, t == 1 ? "" : "s", g);
+  if (joined || t == 0 || g == 0 || t == g) return {};
+  return "the target ran on {}, the golden on {}: ranks of other layouts hold other parts of "
+         "values, and what differs may be no error; record both runs on the same number of ranks"_t(
+             t == 1 ? "1 rank"_t : "{} ranks"_t(t), g);
 }
 
-std::string CompareSettings(const Dump& target, const Dump& golden, std::string text) {
+std::vector<Message> CompareSettings(const Dump& target, const Dump& golden) {
+  std::vector<Message> settings;
   for (const auto& [key, value] : target.provenance) {
     const auto other = std::find_if(golden.provenance.begin(), golden.provenance.end(),
                                     [&name = key](const auto& pair) { return pair.first == name; });
     if (other == golden.provenance.end() || other->second == value) continue;
-    if (!text.empty()) text += "; ";
     if (key == "random_state") {
-      text += "the random state differs";
+      settings.push_back("the random state differs"_t);
     } else if (key == dump::kParallel) {
-      text += "the processes are arranged in other ways";
+      settings.push_back("the processes are arranged in other ways"_t);
     } else {
       // The first ten digits of a git commit are enough.
       const size_t digits = key == "git" ? 10 : std::string::npos;
-      text += fmt::format("{} {} in the target, {} in the golden", key, value.substr(0, digits),
-                          other->second.substr(0, digits));
+      settings.push_back("{} {} in the target, {} in the golden"_t(
+          key, value.substr(0, digits), other->second.substr(0, digits)));
     }
   }
-  return text;
-}
-
-std::string Joined(std::string text, std::string_view more) {
-  if (!text.empty() && !more.empty()) text += "; ";
-  return text.append(more);
+  return settings;
 }
 
 }  // namespace
@@ -206,15 +205,15 @@ size_t ProcessesOf(const Dump& dump) {
 }
 
 void CompareRunStarts(Comparison* comparison) {
+  const Comparison& c = *comparison;
+  std::vector<Message> settings = {ComparePrecision(c), ComparePolicyStart(c), DescribeModes(c)};
+  for (Message& each : CompareSettings(c.target, c.golden)) settings.push_back(std::move(each));
   comparison->run_start = {
-      .mistake = Joined(CompareStepNumbers(comparison->target, comparison->golden),
-                        CompareLayouts(comparison->target, comparison->golden)),
-      .weights = CompareWeights(comparison->target, comparison->golden),
-      .data = CompareData(*comparison),
-      .settings = CompareSettings(
-          comparison->target, comparison->golden,
-          Joined(Joined(ComparePrecision(*comparison), ComparePolicyStart(*comparison)),
-                 DescribeModes(*comparison)))};
+      .mistake = Message::Joined(
+          {CompareStepNumbers(c.target, c.golden), CompareLayouts(c.target, c.golden)}, "; "),
+      .weights = CompareWeights(c.target, c.golden),
+      .data = CompareData(c),
+      .settings = Message::Joined(std::move(settings), "; ")};
 }
 
 }  // namespace msprobe::compare

@@ -24,11 +24,11 @@ bool HaveCommonElements(const Dump& target, const Dump& golden) {
   return target.sample_step > 0 && golden.sample_step > 0;
 }
 
-std::string WhatIsSampled(const Dump& target, const Dump& golden) {
+Message WhatIsSampled(const Dump& target, const Dump& golden) {
   if (target.sampled && golden.sampled)
-    return "target and golden hold samples of other elements (another dump_step)";
-  return fmt::format("the {} holds samples of its tensors, not all elements",
-                     target.sampled ? "target" : "golden");
+    return "target and golden hold samples of other elements (another dump_step)"_t;
+  return "the {} holds samples of its tensors, not all elements"_t(target.sampled ? "target"_t
+                                                                                  : "golden"_t);
 }
 
 Result<formats::TensorFile> CommonElements(formats::TensorFile tensor, std::string_view name,
@@ -40,9 +40,8 @@ Result<formats::TensorFile> CommonElements(formats::TensorFile tensor, std::stri
   for (const int64_t extent : tensor.shape) found *= extent;
   if (found != expected) {
     return InvalidDump(name)
-        .Expected(
-            fmt::format("{} of {} elements, sampled with dump_step {}", expected, elements, step))
-        .Found(fmt::format("{}", found));
+        .Expected("{} of {} elements, sampled with dump_step {}"_t(expected, elements, step))
+        .Found(std::to_string(found));
   }
   const int64_t together = std::lcm(step, other_step);
   const int64_t between = Between(elements, together), stride = together / step;

@@ -20,7 +20,7 @@ namespace msprobe::compare {
 bool HaveCommonElements(const Dump& target, const Dump& golden);
 
 // The first half of a sentence that says why they cannot be compared.
-std::string WhatIsSampled(const Dump& target, const Dump& golden);
+Message WhatIsSampled(const Dump& target, const Dump& golden);
 
 // `tensor` is a sample with `step` of a tensor with `elements` elements. The result has those of
 // its elements that a sample with `other_step` has too, as a vector. A tensor of up to 512 elements

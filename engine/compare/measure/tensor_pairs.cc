@@ -20,8 +20,8 @@ constexpr uint64_t kSmall = uint64_t{8} << 20;
 }  // namespace
 
 Status TooLarge(uint64_t needed, uint64_t left) {
-  return Unsupported(fmt::format("comparing these tensors needs {} of memory, and {} is left",
-                                 MemorySizeText(needed), MemorySizeText(left)));
+  return Unsupported("comparing these tensors needs {} of memory, and {} is left"_t(
+      MemorySizeText(needed), MemorySizeText(left)));
 }
 
 TensorPairs::TensorPairs(const TensorSource& target, const TensorSource& golden,
@@ -136,7 +136,7 @@ Status TensorPairs::Verified(const TensorSource& source, uint32_t leaf, std::str
                              std::optional<uint32_t> expected, uint32_t found) {
   if (!expected || *expected == found) return Status::Ok();
   const Status status = source.Read(leaf, formats::Verify::kByReader).status();
-  if (status.ok()) return InvalidDump(name).Says("changed while it was read");
+  if (status.ok()) return InvalidDump(name).Says("changed while it was read"_t);
   return status;
 }
 

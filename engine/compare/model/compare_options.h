@@ -44,7 +44,7 @@ struct NameMapping {
     std::set<uint64_t> listed;
   };
   std::map<std::string, Places> places;
-  std::vector<std::string> notes;  // parts of a request that could not be done; shown in reports
+  std::vector<Message> notes;  // parts of a request that could not be done; shown in reports
   bool empty() const { return apis.empty() && leaves.empty() && places.empty(); }
 };
 

@@ -130,8 +130,8 @@ struct FirstDivergence {
   std::string source_line, caller_line;
   // The golden's line, where its code is another one (GoldenLineOf in evidence.h); else "".
   std::string golden_line;
-  std::string why;     // one sentence: what agreed before, how wrong it is
-  std::string advice;  // what to look at next; "" when there is nothing to add
+  Message why;     // one sentence: what agreed before, how wrong it is
+  Message advice;  // what to look at next; "" when there is nothing to add
   // Of a joined run (layouts/): the ranks that are wrong, as far as the dumps tell; empty: not known.
   std::vector<int32_t> ranks;
   // The call has no partner, and its result leads to the first wrong number; false: it is only near
@@ -149,11 +149,11 @@ struct FirstBits {
 
 // What the two runs started from, as sentences without a full stop; "" when the dumps do not tell.
 struct RunStart {
-  std::string
+  Message
       mistake;  // what hardly anybody wants to compare: "step 3 of the target is compared with..."
-  std::string weights;   // "the same weights (148)"
-  std::string data;      // "the same data (3 tensors)"
-  std::string settings;  // what differs: "torch is 2.13.0 in the target, 2.12.0 in the golden"
+  Message weights;   // "the same weights (148)"
+  Message data;      // "the same data (3 tensors)"
+  Message settings;  // what differs: "torch is 2.13.0 in the target, 2.12.0 in the golden"
 };
 
 // What relations (relations/) know beside the verdicts of rows.
@@ -226,7 +226,7 @@ struct Comparison {
   FirstDivergence first;
   FirstBits first_bits;
   std::optional<Decided> decided;  // set where relations decide (relations/)
-  std::string exact;               // why bits decide; "": differences within rounding are noise
+  Message exact;                   // why bits decide; "": differences within rounding are noise
   bool tolerant = false;  // differences within rounding are noise, whatever the environments are
   // Where repeats of the golden were given: of each row whether its difference was measured to be
   // noise (kNoise) or to be none (kDiffers); kUnknown: nothing is known of it. Else empty.
@@ -234,7 +234,7 @@ struct Comparison {
   std::vector<FirstDivergence> runners_up;
   // Sentences on what this comparison cannot know: a killed run, a missing stack.json, records
   // without a partner, ...
-  std::vector<std::string> not_observed;
+  std::vector<Message> not_observed;
 };
 
 }  // namespace msprobe::compare

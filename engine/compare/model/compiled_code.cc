@@ -159,8 +159,8 @@ const CompiledCode* CompiledCodeIn(const Dump& dump, std::string_view module) {
   return found == dump.compiled.end() ? nullptr : &*found;
 }
 
-std::vector<std::string> DescribeCompiledCalls(const Comparison& c) {
-  std::vector<std::string> sentences;
+std::vector<Message> DescribeCompiledCalls(const Comparison& c) {
+  std::vector<Message> sentences;
   for (const bool target : {true, false}) {
     const Dump& other = target ? c.golden : c.target;
     if (other.compiled.empty()) continue;
@@ -172,13 +172,16 @@ std::vector<std::string> DescribeCompiledCalls(const Comparison& c) {
       }
     }
     for (const auto& [code, count] : calls) {
-      const std::string module = ModuleForPeople(other.compiled[code].module);
-      sentences.push_back(fmt::format(
-          "{} runs compiled code in the {} (torch.compile): {} call{} that the {} made there {} "
-          "compared at its borders alone",
-          module.empty() ? "code outside of the recorded modules" : module,
-          target ? "golden" : "target", count, count == 1 ? "" : "s", target ? "target" : "golden",
-          count == 1 ? "is" : "are"));
+      const std::string name = ModuleForPeople(other.compiled[code].module);
+      const Message module =
+          name.empty() ? "code outside of the recorded modules"_t : Message(name);
+      const Message there = target ? "golden"_t : "target"_t,
+                    here = target ? "target"_t : "golden"_t;
+      sentences.push_back(
+          count == 1 ? "{} runs compiled code in the {} (torch.compile): 1 call that the {} made "
+                       "there is compared at its borders alone"_t(module, there, here)
+                     : "{} runs compiled code in the {} (torch.compile): {} calls that the {} made "
+                       "there are compared at its borders alone"_t(module, there, count, here));
     }
   }
   return sentences;

@@ -31,6 +31,6 @@ bool IsOfCompiledGraph(const Dump& dump, const Record& record);
 
 // "down2 (Down) is compiled code in the target (torch.compile): 9 calls that the golden made there are
 // compared at its borders alone", one for each module.
-std::vector<std::string> DescribeCompiledCalls(const Comparison& comparison);
+std::vector<Message> DescribeCompiledCalls(const Comparison& comparison);
 
 }  // namespace msprobe::compare

@@ -23,10 +23,11 @@ OtherMode ModeOf(const Comparison& c, int32_t p) {
   return {ModuleForPeople(target.name), target.training == Record::Mode::kTrain};
 }
 
-std::string Describe(const OtherMode& mode) {
-  if (mode.module.empty()) return "";
-  return fmt::format("{} is in {} mode in the target, in {} mode in the golden", mode.module,
-                     mode.target_trains ? "train" : "eval", mode.target_trains ? "eval" : "train");
+Message Describe(const OtherMode& mode) {
+  if (mode.module.empty()) return {};
+  return "{} is in {} mode in the target, in {} mode in the golden"_t(
+      mode.module, mode.target_trains ? "train"_t : "eval"_t,
+      mode.target_trains ? "eval"_t : "train"_t);
 }
 
 // The pair of the module's call around an API; -1: not recorded on both sides.
@@ -50,19 +51,20 @@ OtherMode OtherModeAt(const Comparison& c, int32_t p) {
   return module >= 0 && Differs(c, module) ? ModeOf(c, module) : OtherMode();
 }
 
-std::string DescribeMode(const Comparison& c, int32_t p) { return Describe(OtherModeAt(c, p)); }
+Message DescribeMode(const Comparison& c, int32_t p) { return Describe(OtherModeAt(c, p)); }
 
-std::string DescribeModes(const Comparison& c) {
+Message DescribeModes(const Comparison& c) {
   std::unordered_set<std::string_view> modules;
-  std::string first;
+  Message first;
   for (int32_t p = 0; p < static_cast<int32_t>(c.pairs.size()); ++p) {
     if (!Differs(c, p)) continue;
     if (modules.empty()) first = Describe(ModeOf(c, p));
     modules.insert(c.target.records[c.pairs[p].target].api);
   }
   if (modules.size() < 2) return first;
-  return fmt::format("{}, and {} more module{} likewise", first, modules.size() - 1,
-                     modules.size() == 2 ? "" : "s");
+  const size_t more = modules.size() - 1;
+  return more == 1 ? "{}, and 1 more module likewise"_t(std::move(first))
+                   : "{}, and {} more modules likewise"_t(std::move(first), more);
 }
 
 }  // namespace msprobe::compare

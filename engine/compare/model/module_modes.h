@@ -20,9 +20,9 @@ struct OtherMode {
 // The module that `pair` calls; of an API the innermost module around it.
 OtherMode OtherModeAt(const Comparison& comparison, int32_t pair);
 // The same as a sentence; "" when the mode is the same on both sides, or not known.
-std::string DescribeMode(const Comparison& comparison, int32_t pair);
+Message DescribeMode(const Comparison& comparison, int32_t pair);
 
 // The first module with another mode, and how many more there are; "" when there is none.
-std::string DescribeModes(const Comparison& comparison);
+Message DescribeModes(const Comparison& comparison);
 
 }  // namespace msprobe::compare

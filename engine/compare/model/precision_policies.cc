@@ -54,11 +54,10 @@ Policies::Kind KindOf(const std::set<Texts>& texts) {
 }
 
 // "cpu bfloat16", "cpu bfloat16 and cuda float16".
-std::string Names(const std::vector<Autocast>& on) {
-  std::string text;
-  for (const Autocast& each : on)
-    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", each.device, each.dtype);
-  return text;
+Message Names(const std::vector<Autocast>& on) {
+  std::vector<Message> names;
+  for (const Autocast& each : on) names.emplace_back(fmt::format("{} {}", each.device, each.dtype));
+  return Message::Joined(std::move(names), " and ");
 }
 
 }  // namespace
@@ -81,22 +80,20 @@ Policies ComparePolicies(const Comparison& c) {
   return found;
 }
 
-std::string DescribePolicies(const Comparison& c, int32_t p) {
+Message DescribePolicies(const Comparison& c, int32_t p) {
   const RecordPair& pair = c.pairs[p];
-  if (!pair.matched() || c.target.records[pair.target].direction != Direction::kForward) return "";
+  if (!pair.matched() || c.target.records[pair.target].direction != Direction::kForward) return {};
   const std::string_view mine = c.target.PrecisionOf(pair.target),
                          other = c.golden.PrecisionOf(pair.golden);
-  if (mine == other || mine.empty() || other.empty() || !MakesOtherDType(c, pair)) return "";
+  if (mine == other || mine.empty() || other.empty() || !MakesOtherDType(c, pair)) return {};
   if (DefaultDTypeIn(mine) != DefaultDTypeIn(other))
-    return fmt::format("the default dtype is {} in the target, {} in the golden",
-                       DefaultDTypeIn(mine), DefaultDTypeIn(other));
+    return "the default dtype is {} in the target, {} in the golden"_t(DefaultDTypeIn(mine),
+                                                                       DefaultDTypeIn(other));
   const std::vector<Autocast> here = AutocastsIn(mine), there = AutocastsIn(other);
-  if (there.empty())
-    return fmt::format("autocast is on in the target ({}), off in the golden", Names(here));
-  if (here.empty())
-    return fmt::format("autocast is off in the target, on in the golden ({})", Names(there));
-  return fmt::format("autocast is on in the target ({}), in the golden with another dtype ({})",
-                     Names(here), Names(there));
+  if (there.empty()) return "autocast is on in the target ({}), off in the golden"_t(Names(here));
+  if (here.empty()) return "autocast is off in the target, on in the golden ({})"_t(Names(there));
+  return "autocast is on in the target ({}), in the golden with another dtype ({})"_t(Names(here),
+                                                                                      Names(there));
 }
 
 }  // namespace msprobe::compare

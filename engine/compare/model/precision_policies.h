@@ -28,6 +28,6 @@ Policies ComparePolicies(const Comparison& comparison);
 
 // What the policies of a pair differ in; "": in nothing, a dump does not say, or its results have the same
 // dtypes.
-std::string DescribePolicies(const Comparison& comparison, int32_t pair);
+Message DescribePolicies(const Comparison& comparison, int32_t pair);
 
 }  // namespace msprobe::compare

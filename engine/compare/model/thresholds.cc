@@ -63,13 +63,13 @@ class ThresholdReader {
 
   Status Run(const YAML::Node& root) {
     if (root.IsNull()) return Status::Ok();
-    if (!root.IsMap()) return Wrong(root, "sections such as table26_rules: and overrides:");
+    if (!root.IsMap()) return Wrong(root, "sections such as table26_rules: and overrides:"_t);
     for (const auto& section : root) {
       const std::string name = section.first.Scalar();
       if (name == "rounding") {
         MSPROBE_RETURN_IF_ERROR(Rounding(section.second));
       } else if (name == "overrides") {
-        if (!section.second.IsSequence()) return Wrong(section.second, "a list of overrides");
+        if (!section.second.IsSequence()) return Wrong(section.second, "a list of overrides"_t);
         for (const YAML::Node& item : section.second) {
           MSPROBE_RETURN_IF_ERROR(Override(item));
         }
@@ -81,8 +81,8 @@ class ThresholdReader {
   }
 
  private:
-  Status Wrong(const YAML::Node& node, const char* expected) const {
-    return formats::WrongYaml(path_, node, expected);
+  Status Wrong(const YAML::Node& node, Message expected) const {
+    return formats::WrongYaml(path_, node, std::move(expected));
   }
 
   Status Unknown(const YAML::Node& node, std::span<const std::string_view> known) const {
@@ -97,7 +97,7 @@ class ThresholdReader {
       if (parsed.ec == std::errc() && parsed.ptr == end && std::isfinite(*value) && *value >= 0)
         return Status::Ok();
     }
-    return Wrong(node, "a number of 0 or more");
+    return Wrong(node, "a number of 0 or more"_t);
   }
 
   Status Section(const std::string& name, const YAML::Node& at, const YAML::Node& values,
@@ -109,7 +109,7 @@ class ThresholdReader {
       if (field.section == name) keys.push_back(field.key);
     }
     if (keys.empty()) return Unknown(at, kSections);
-    if (!values.IsMap()) return Wrong(values, "keys and numbers below the section");
+    if (!values.IsMap()) return Wrong(values, "keys and numbers below the section"_t);
     for (const auto& entry : values) {
       const int index = FieldIndex(name, entry.first.Scalar());
       if (index < 0) return Unknown(entry.first, keys);
@@ -127,7 +127,7 @@ class ThresholdReader {
   // The name of the dtype, spelled as in rounding.h.
   Result<std::string> DType(const YAML::Node& node) const {
     const std::string_view name = node.IsScalar() ? RoundingOf(node.Scalar()).name : "";
-    if (name.empty()) return Wrong(node, "a dtype such as float16");
+    if (name.empty()) return Wrong(node, "a dtype such as float16"_t);
     return std::string(name);
   }
 
@@ -135,12 +135,12 @@ class ThresholdReader {
   Result<std::string> RoundedDType(const YAML::Node& node) const {
     MSPROBE_ASSIGN_OR_RETURN(std::string dtype, DType(node));
     if (RoundingOf(ElementType(dtype)).epsilon == 0)
-      return Wrong(node, "a float or complex dtype; others are exact");
+      return Wrong(node, "a float or complex dtype; others are exact"_t);
     return dtype;
   }
 
   Status Rounding(const YAML::Node& values) {
-    if (!values.IsMap()) return Wrong(values, "dtypes and numbers below rounding");
+    if (!values.IsMap()) return Wrong(values, "dtypes and numbers below rounding"_t);
     for (const auto& entry : values) {
       MSPROBE_ASSIGN_OR_RETURN(const std::string dtype, RoundedDType(entry.first));
       double value = 0;
@@ -152,13 +152,13 @@ class ThresholdReader {
   }
 
   Status Override(const YAML::Node& item) {
-    if (!item.IsMap()) return Wrong(item, "an override: operation, dtype, and what they change");
+    if (!item.IsMap()) return Wrong(item, "an override: operation, dtype, and what they change"_t);
     ThresholdTable::Override made;
     for (const auto& entry : item) {
       const std::string key = entry.first.Scalar();
       if (key == "operation") {
         if (!entry.second.IsScalar() || entry.second.Scalar().empty())
-          return Wrong(entry.second, "the name of an operation");
+          return Wrong(entry.second, "the name of an operation"_t);
         made.operation = entry.second.Scalar();
       } else if (key == "dtype") {
         MSPROBE_ASSIGN_OR_RETURN(made.dtype, DType(entry.second));
@@ -172,7 +172,7 @@ class ThresholdReader {
     if (made.rounding >= 0 && !made.dtype.empty())
       MSPROBE_RETURN_IF_ERROR(RoundedDType(item["dtype"]).status());
     if (made.operation.empty() && made.dtype.empty())
-      return Wrong(item, "operation: or dtype: in an override");
+      return Wrong(item, "operation: or dtype: in an override"_t);
     table_.overrides_.push_back(std::move(made));
     return Status::Ok();
   }
@@ -198,7 +198,7 @@ Result<ThresholdTable> ThresholdTable::Parse(std::string_view text, std::string_
   try {
     MSPROBE_RETURN_IF_ERROR(ThresholdReader(path, &table).Run(YAML::Load(std::string(text))));
   } catch (const YAML::Exception& error) {
-    return formats::WrongYaml(std::string(path), error.mark, "YAML").Found(error.msg);
+    return formats::WrongYaml(std::string(path), error.mark, std::string("YAML")).Found(error.msg);
   }
   return table;
 }
@@ -207,7 +207,7 @@ Result<ThresholdTable> ThresholdTable::Read(const std::string& path) {
   constexpr size_t kMaxBytes = 1 << 20;
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   if (file.bytes().size() > kMaxBytes)
-    return InvalidConfig(path).Expected("a file of at most 1 MiB");
+    return InvalidConfig(path).Expected("a file of at most 1 MiB"_t);
   return Parse(file.bytes(), path);
 }
 

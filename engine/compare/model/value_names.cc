@@ -89,20 +89,20 @@ std::string_view LeafPath(const Comparison& c, int32_t row) {
   return PathOf(side.leaf, side.dump.records[side.leaf.record]);
 }
 
-std::string LeafLabel(const Dump& dump, const Leaf& leaf, int32_t forward) {
+Message LeafLabel(const Dump& dump, const Leaf& leaf, int32_t forward) {
   const Record& record = dump.records[leaf.record];
   const std::string_view path = PathOf(leaf, record);
   std::string name;
   if (record.direction == Direction::kBackward) {
-    name = DifferentiatedName(dump, leaf, forward, path);
-    if (!name.empty()) name = "the gradient of " + name;
+    if (std::string of = DifferentiatedName(dump, leaf, forward, path); !of.empty())
+      return "the gradient of {}"_t(std::move(of));
   } else if (record.direction == Direction::kForward) {
     name = ArgumentName(dump, leaf, path);
   }
-  return name.empty() ? std::string(path) : name;
+  return "{}"_t(name.empty() ? std::string(path) : name);
 }
 
-std::string LeafLabel(const Comparison& c, int32_t row) {
+Message LeafLabel(const Comparison& c, int32_t row) {
   const Side side = SideOf(c, row);
   const size_t pair = c.forward_of.empty() ? 0 : PairOf(c, row);
   const int32_t forward = pair < c.forward_of.size() ? c.forward_of[pair] : -1;

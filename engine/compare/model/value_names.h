@@ -17,9 +17,9 @@ std::string_view LeafPath(const Leaf& leaf, const Record& record);
 // The same for people: an argument of an API has the name of the function's parameter where that is
 // known: "training", "tensors.1". A gradient has the name of what it is the gradient of, in dumps
 // that list gradients in the order of the arguments.
-std::string LeafLabel(const Comparison& comparison, int32_t row);
+Message LeafLabel(const Comparison& comparison, int32_t row);
 // The same of a leaf of one dump. `forward`: of a leaf of a backward call the index of its forward
 // call's record, else ignored; -1: not recorded.
-std::string LeafLabel(const Dump& dump, const Leaf& leaf, int32_t forward);
+Message LeafLabel(const Dump& dump, const Leaf& leaf, int32_t forward);
 
 }  // namespace msprobe::compare

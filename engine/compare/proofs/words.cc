@@ -20,42 +20,42 @@ using relations::Strength;
 using relations::ValueProof;
 
 // The constructor, as the end of a sentence.
-const char* Because(Proof proof) {
+Message Because(Proof proof) {
   switch (proof) {
     case Proof::kItsRow:
-      return "nothing but its row was recorded, which is judged so";
+      return "nothing but its row was recorded, which is judged so"_t;
     case Proof::kSameNumbers:
-      return "the golden has the same statistics there";
+      return "the golden has the same statistics there"_t;
     case Proof::kNearNumbers:
-      return "the golden has nearly the same statistics there";
+      return "the golden has nearly the same statistics there"_t;
     case Proof::kMask:
-      return "it is the same mask in another coding";
+      return "it is the same mask in another coding"_t;
     case Proof::kPartOfBatch:
-      return "together with other parts it is what the golden has";
+      return "together with other parts it is what the golden has"_t;
     case Proof::kPieceOfWeight:
-      return "together with other pieces it is what the golden has";
+      return "together with other pieces it is what the golden has"_t;
     case Proof::kReordered:
-      return "the numbers are the same, and what it was made of stands in another order";
+      return "the numbers are the same, and what it was made of stands in another order"_t;
     case Proof::kTransposed:
-      return "the golden holds it transposed";
+      return "the golden holds it transposed"_t;
     case Proof::kPadded:
-      return "one of them is padded";
+      return "one of them is padded"_t;
     case Proof::kPairs:
-      return "complex numbers stand for its pairs of real ones";
+      return "complex numbers stand for its pairs of real ones"_t;
     case Proof::kPolar:
-      return "of one angle complex numbers are made here, and cosines and sines there";
+      return "of one angle complex numbers are made here, and cosines and sines there"_t;
     case Proof::kIndex:
-      return "what is taken with it has the rows in that order";
+      return "what is taken with it has the rows in that order"_t;
     case Proof::kBeganSo:
-      return "the step began with it";
+      return "the step began with it"_t;
     case Proof::kLeftSo:
-      return "the step before left it so";
+      return "the step before left it so"_t;
     case Proof::kMovedAlike:
-      return "both runs moved it alike between the steps";
+      return "both runs moved it alike between the steps"_t;
     case Proof::kRepeats:
-      return "repeats of the golden are as far from it";
+      return "repeats of the golden are as far from it"_t;
     default:
-      return "they stand at the same place";
+      return "they stand at the same place"_t;
   }
 }
 
@@ -68,38 +68,37 @@ class Words {
     return leaf < 0 ? "" : std::string(c_.target.leaves[leaf].name);
   }
 
-  std::string SentenceOf(int32_t value) const {
+  Message SentenceOf(int32_t value) const {
     const ValueProof& proof = proofs_.values[value];
     const ProofStep& step = proofs_.steps[proof.step];
     const std::string target = NameOf(value);
     const int32_t leaf = step.golden < 0 ? -1 : proofs_.golden_leaf[step.golden];
-    std::string golden = leaf < 0 ? "" : std::string(c_.golden.leaves[leaf].name);
-    if (golden == target) golden = "the golden's";
-    const char* because = Because(step.proof);
+    const std::string name = leaf < 0 ? "" : std::string(c_.golden.leaves[leaf].name);
+    const Message golden = name == target ? "the golden's"_t : Message(name);
+    const Message because = Because(step.proof);
     switch (step.strength) {
       case Strength::kEqual:
         if (step.proof == Proof::kConstant || step.proof == Proof::kNotRecorded)
-          return fmt::format(
-              "{} is a constant, or has no numbers: nothing says that it is another one", target);
-        return fmt::format("{} is {}, bit for bit", target, golden);
+          return "{} is a constant, or has no numbers: nothing says that it is another one"_t(
+              target);
+        return "{} is {}, bit for bit"_t(target, golden);
       case Strength::kNear:
         if (golden.empty())
-          return fmt::format("{} is off by {:.2g} where rounding explains {:.2g}: {}", target,
-                             step.error, step.bound, because);
-        return fmt::format("{} is {}, off by {:.2g} where rounding explains {:.2g}: {}", target,
-                           golden, step.error, step.bound, because);
+          return "{} is off by {:.2g} where rounding explains {:.2g}: {}"_t(target, step.error,
+                                                                            step.bound, because);
+        return "{} is {}, off by {:.2g} where rounding explains {:.2g}: {}"_t(
+            target, golden, step.error, step.bound, because);
       case Strength::kSame:
-        return fmt::format("{} has the elements of {} in another order: {}", target, golden,
-                           because);
+        return "{} has the elements of {} in another order: {}"_t(target, golden, because);
       default:
         break;
     }
     if (step.proof == Proof::kConstant)
-      return fmt::format("{} is another constant than the golden has at its place", target);
-    if (golden.empty()) return fmt::format("{} is nothing that the golden has", target);
-    if (proof.factor != 0) return fmt::format("{}: {:.4g} times {}", target, proof.factor, golden);
-    return fmt::format("{} is not {}: off by {:.2g} where rounding explains {:.2g}", target, golden,
-                       step.error, step.bound);
+      return "{} is another constant than the golden has at its place"_t(target);
+    if (golden.empty()) return "{} is nothing that the golden has"_t(target);
+    if (proof.factor != 0) return "{}: {:.4g} times {}"_t(target, proof.factor, golden);
+    return "{} is not {}: off by {:.2g} where rounding explains {:.2g}"_t(target, golden,
+                                                                          step.error, step.bound);
   }
 
   ProofChain ChainOf(const Record& record, size_t most) const {
@@ -141,9 +140,9 @@ class Words {
     };
     for (const int32_t value : roots) tell(value);
     if (IsUnknown(record)) {
-      chain.lines.push_back({.text = fmt::format("how {} treats rounding is a guess: no row of "
-                                                 "operations.yaml or of --operations says it",
-                                                 record.api.view())});
+      chain.lines.push_back(
+          {.text = "how {} treats rounding is a guess: no row of "
+                   "operations.yaml or of --operations says it"_t(record.api.view())});
     }
     return chain;
   }
@@ -167,14 +166,14 @@ ProofChain ChainOf(const Comparison& c, int32_t pair, size_t most) {
   return Words(c).ChainOf(c.target.records[c.pairs[pair].target], most);
 }
 
-std::string RefusalOf(const Comparison& c) {
+Message RefusalOf(const Comparison& c) {
   const Proofs& proofs = *c.decided->proofs;
-  if (proofs.refused.empty()) return "";
+  if (proofs.refused.empty()) return {};
   const relations::RefusedStep& first = proofs.refused.front();
   const int32_t value = proofs.steps[first.step].value;
-  const std::string name = value < 0 ? "all gradients" : Words(c).NameOf(value);
-  return fmt::format("the proof of {} does not hold (kind {}): {}", name,
-                     static_cast<int>(proofs.steps[first.step].proof), first.defect);
+  const Message name = value < 0 ? "all gradients"_t : Words(c).NameOf(value);
+  return "the proof of {} does not hold (kind {}): {}"_t(
+      name, static_cast<int>(proofs.steps[first.step].proof), first.defect);
 }
 
 }  // namespace msprobe::compare

@@ -16,7 +16,7 @@ namespace msprobe::compare {
 
 struct ProofLine {
   int depth = 0;         // 0: of the call itself
-  std::string text;      // "Torch.mm.0.forward.output.0 is the golden's, bit for bit"
+  Message text;          // "Torch.mm.0.forward.output.0 is the golden's, bit for bit"
   bool exposed = false;  // a result of the step is made of it, with nothing right between
 };
 
@@ -32,6 +32,6 @@ struct ProofChain {
 ProofChain ChainOf(const Comparison& comparison, int32_t pair, size_t most);
 
 // Why the first refused step does not hold, with its value; "": all hold.
-std::string RefusalOf(const Comparison& comparison);
+Message RefusalOf(const Comparison& comparison);
 
 }  // namespace msprobe::compare

@@ -180,12 +180,12 @@ double ErrorOfFirst(const Comparison& c) {
 }
 
 // "fc.bias in the target": a weight that only one run gives to its optimizer; "" for other rows.
-std::string WeightOfOneRun(const Comparison& c, uint32_t row) {
+Message WeightOfOneRun(const Comparison& c, uint32_t row) {
   constexpr std::string_view kWeights = "input.weights.";
   const bool in_target = c.rows[row].golden < 0;
   const std::string_view path = LeafPath(c, static_cast<int32_t>(row));
-  if ((!in_target && c.rows[row].target >= 0) || !path.starts_with(kWeights)) return "";
-  return fmt::format("{} in the {}", path.substr(kWeights.size()), in_target ? "target" : "golden");
+  if ((!in_target && c.rows[row].target >= 0) || !path.starts_with(kWeights)) return {};
+  return (in_target ? "{} in the target"_t : "{} in the golden"_t)(path.substr(kWeights.size()));
 }
 
 // The first weight of the later step that differs, in the order of the file.
@@ -206,21 +206,20 @@ std::vector<const StepWeights::Weight*> Differing(const Weights& weights,
   return found;
 }
 
-// "(norm 1.2 to 1.3 in the target, 1.2 to 1.4 in the golden)"
-std::string Movement(const StepWeights::Weight& now, const Weights& before) {
+// "fc.bias (its norm moves from 1.2 to 1.3 in the target, stays 1.2 in the golden)"
+Message NameAndMovement(const StepWeights::Weight& now, const Weights& before) {
   const auto was = std::find_if(before.begin(), before.end(),
                                 [&](const auto& weight) { return weight.name == now.name; });
   const auto moved = [](double from, double to) {
-    return from == to ? fmt::format("stays {:.7g}", to)
-                      : fmt::format("moves from {:.7g} to {:.7g}", from, to);
+    return from == to ? "stays {:.7g}"_t(to) : "moves from {:.7g} to {:.7g}"_t(from, to);
   };
-  if (!std::isfinite(now.norm.target) || !std::isfinite(now.norm.golden)) return "";
-  if (was == before.end())
-    return fmt::format(" (norm {:.7g} in the target, {:.7g} in the golden)", now.norm.target,
-                       now.norm.golden);
-  return fmt::format(" (its norm {} in the target, {} in the golden)",
-                     moved(was->norm.target, now.norm.target),
-                     moved(was->norm.golden, now.norm.golden));
+  if (!std::isfinite(now.norm.target) || !std::isfinite(now.norm.golden)) return now.name;
+  if (was == before.end()) {
+    return "{} (norm {:.7g} in the target, {:.7g} in the golden)"_t(now.name, now.norm.target,
+                                                                    now.norm.golden);
+  }
+  return "{} (its norm {} in the target, {} in the golden)"_t(
+      now.name, moved(was->norm.target, now.norm.target), moved(was->norm.golden, now.norm.golden));
 }
 
 }  // namespace
@@ -229,26 +228,35 @@ bool MovesByChance(const StepWeights& step, std::string_view name) {
   return std::ranges::find(step.by_chance, name) != step.by_chance.end();
 }
 
-std::string DescribeCause(const StepOfRank& earlier) {
+Message DescribeCause(const StepOfRank& earlier) {
   const StepWeights& w = *earlier.weights;
   if (w.optimizer_calls.empty()) {
-    return "gradient clipping, the optimizer, its schedule, loading of weights or synchronisation, "
-           "none of which is recorded in that step; " +
-           std::string(w.in_graph_mode ? "in PyNative mode " : "") +
-           "level mix records optimizers if step() of the debugger comes after them";
+    return w.in_graph_mode
+               ? "gradient clipping, the optimizer, its schedule, loading of weights or "
+                 "synchronisation, none of which is recorded in that step; in PyNative mode level "
+                 "mix records optimizers if step() of the debugger comes after them"_t
+               : "gradient clipping, the optimizer, its schedule, loading of weights or "
+                 "synchronisation, none of which is recorded in that step; level mix records "
+                 "optimizers if step() of the debugger comes after them"_t;
   }
   const std::string calls = fmt::format("{}", fmt::join(w.optimizer_calls, ", "));
-  if (!w.alone.empty())
-    return fmt::format("the optimizer, which has {} only; recorded: {}", w.alone, calls);
-  if (w.end.empty())
-    return fmt::format(
-        "the optimizer, its schedule, loading of weights or synchronisation; "
-        "recorded and equal: {}",
-        calls);
-  return fmt::format(
-      "loading of weights, synchronisation or other code after the optimizer: {} "
-      "and the weights after them agree",
-      calls);
+  if (!w.alone.empty()) return "the optimizer, which has {} only; recorded: {}"_t(w.alone, calls);
+  if (w.end.empty()) {
+    return "the optimizer, its schedule, loading of weights or synchronisation; recorded and "
+           "equal: "
+           "{}"_t(calls);
+  }
+  return "loading of weights, synchronisation or other code after the optimizer: {} and the "
+         "weights "
+         "after them agree"_t(calls);
+}
+
+Message DescribeStepThatAgrees(const StepOfRank& earlier, int32_t later) {
+  return (earlier.weights->gradients_agree
+              ? "step {} agrees, gradients included, and step {} begins with other weights: what "
+                "changed them is between the steps. It is {}"_t
+              : "step {} agrees, and step {} begins with other weights: what changed them is "
+                "between the steps. It is {}"_t)(earlier.step, later, DescribeCause(earlier));
 }
 
 StepWeights WeightsIn(const Comparison& c) {
@@ -389,24 +397,21 @@ bool CarriesRounding(const StepOfRank& earlier, const StepOfRank& later, const S
   return weights.begins_otherwise || weights.error_behind_weight <= kOfMovement * moved;
 }
 
-std::string DescribeBetweenSteps(const StepOfRank& earlier, const StepOfRank& later,
-                                 const std::vector<std::string>& file_order) {
-  if (earlier.weights == nullptr || later.weights == nullptr || !earlier.agrees) return "";
+Message DescribeBetweenSteps(const StepOfRank& earlier, const StepOfRank& later,
+                             const std::vector<std::string>& file_order) {
+  if (earlier.weights == nullptr || later.weights == nullptr || !earlier.agrees) return {};
   const StepWeights &was = *earlier.weights, &now = *later.weights;
-  if (now.differing == 0 && !now.begins_otherwise) return "";
-  std::string text = fmt::format(
-      "step {} agrees{}, and step {} begins with other weights: what changed them is between the "
-      "steps. It is {}",
-      earlier.step, was.gradients_agree ? ", gradients included" : "", later.step,
-      DescribeCause(earlier));
+  if (now.differing == 0 && !now.begins_otherwise) return {};
+  Message text = DescribeStepThatAgrees(earlier, later.step);
   if (now.differing == 0) return text;
   const std::vector<const StepWeights::Weight*> differing = Differing(now.begin, file_order);
-  text += fmt::format(". {} of {} parameters differ, ", now.differing, now.count);
-  for (size_t i = 0; i < std::min(differing.size(), kNamed); ++i) {
-    text += fmt::format("{}{}{}", i == 0 ? "first " : ", ", differing[i]->name,
-                        Movement(*differing[i], was.end.empty() ? was.begin : was.end));
-  }
-  return text;
+  std::vector<Message> named;
+  for (size_t i = 0; i < std::min(differing.size(), kNamed); ++i)
+    named.push_back(NameAndMovement(*differing[i], was.end.empty() ? was.begin : was.end));
+  return Message::Joined(
+      {std::move(text), "{} of {} parameters differ, first {}"_t(
+                            now.differing, now.count, Message::Joined(std::move(named), ", "))},
+      ". ");
 }
 
 }  // namespace msprobe::compare

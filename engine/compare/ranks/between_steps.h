@@ -49,7 +49,7 @@ struct StepWeights {
   double gradient_noise = std::numeric_limits<double>::quiet_NaN();
   bool gradients_agree = false;              // gradients were compared, and none differs
   std::vector<std::string> optimizer_calls;  // recorded in both runs; the first six
-  std::string alone;                         // "fc.bias in the target": only that optimizer has it
+  Message alone;                             // "fc.bias in the target": only that optimizer has it
   bool in_graph_mode = false;                // of MindSpore, in which level mix is refused
   std::vector<std::string> file_order;       // names in weights.json; empty where there is none
 };
@@ -78,11 +78,13 @@ UpdateFault FaultOfUpdate(const StepOfRank& earlier, const StepOfRank& later,
                           const StepOfRank* first = nullptr);
 
 // What changed the weights after a step that agrees, as far as what it recorded tells.
-std::string DescribeCause(const StepOfRank& earlier);
+Message DescribeCause(const StepOfRank& earlier);
+// "step 3 agrees, and step 4 begins with other weights: ... It is the optimizer"
+Message DescribeStepThatAgrees(const StepOfRank& earlier, int32_t later);
 
 // Why `later` begins with other weights although `earlier` agrees; "" when this is not so.
 // `file_order`: names in the order of weights.json, which decides which parameter is named first.
-std::string DescribeBetweenSteps(const StepOfRank& earlier, const StepOfRank& later,
-                                 const std::vector<std::string>& file_order);
+Message DescribeBetweenSteps(const StepOfRank& earlier, const StepOfRank& later,
+                             const std::vector<std::string>& file_order);
 
 }  // namespace msprobe::compare

@@ -1,13 +1,13 @@
 // Runs of MindSpore whose code ran compiled at a level that sees no call there: their dumps may agree
 // and say nothing about the model.
 //
-//   const std::string note = DescribeCompiledRuns("a/step0/rank0", "b/step0/rank0");   // or ""
+//   const Message note = DescribeCompiledRuns("a/step0/rank0", "b/step0/rank0");   // or ""
 #pragma once
 
 #include <string>
 
 namespace msprobe::compare {
 
-std::string DescribeCompiledRuns(const std::string& target, const std::string& golden);
+Message DescribeCompiledRuns(const std::string& target, const std::string& golden);
 
 }  // namespace msprobe::compare

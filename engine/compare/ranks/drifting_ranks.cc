@@ -117,13 +117,11 @@ std::optional<Drift> FindDrift(std::span<const RankResult> results) {
   return target;
 }
 
-std::string DescribeDrift(const Drift& drift) {
-  return fmt::format(
-      "after step {} the ranks of the {} no longer have the same weights, those of the {} have: "
-      "gradients or weights were not exchanged between the ranks, or one rank changed its own; the "
-      "first is `{}`",
-      drift.after_step, drift.in_target ? "target" : "golden",
-      drift.in_target ? "golden" : "target", drift.parameter);
+Message DescribeDrift(const Drift& drift) {
+  return "after step {} the ranks of the {} no longer have the same weights, those of the {} have: "
+         "gradients or weights were not exchanged between the ranks, or one rank changed its own; "
+         "the first is `{}`"_t(drift.after_step, drift.in_target ? "target"_t : "golden"_t,
+                               drift.in_target ? "golden"_t : "target"_t, drift.parameter);
 }
 
 std::string DriftJson(const Drift& drift) {
@@ -131,7 +129,7 @@ std::string DriftJson(const Drift& drift) {
                                  drift.in_target ? "target" : "golden", drift.after_step);
   AppendJsonString(&json, drift.parameter);
   json += fmt::format(", \"ranks\": [\"{}\"], \"why\": ", fmt::join(drift.ranks, "\", \""));
-  AppendJsonString(&json, DescribeDrift(drift));
+  AppendJsonString(&json, DescribeDrift(drift).English());
   return json + '}';
 }
 

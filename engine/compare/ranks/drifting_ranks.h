@@ -30,7 +30,7 @@ struct Drift {
 // there is none, or nothing tells. `results` are ordered by step.
 std::optional<Drift> FindDrift(std::span<const RankResult> results);
 
-std::string DescribeDrift(const Drift& drift);
+Message DescribeDrift(const Drift& drift);
 // {"run": "target", "after_step": 1, "parameter": "fc.weight", "ranks": ["0", "1"], "why": "..."}
 std::string DriftJson(const Drift& drift);
 

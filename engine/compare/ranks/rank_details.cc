@@ -27,7 +27,7 @@ WrongCall Describe(const Comparison& c, int32_t p) {
                                                : call.arguments.worst_row;
   WrongCall wrong{.name = std::string(EntryName(c, p)), .call_class = c.classes[p]};
   if (!c.pairs[p].matched()) {
-    wrong.what = fmt::format("only in the {}", c.pairs[p].target >= 0 ? "target" : "golden");
+    wrong.what = c.pairs[p].target >= 0 ? "only in the target"_t : "only in the golden"_t;
   } else if (row >= 0) {
     wrong.what = DescribeRow(c, row);
   }
@@ -54,8 +54,8 @@ RankDetails DetailsOf(const Comparison& c) {
       if (!list && !api.first.empty()) continue;
       WrongCall wrong = Describe(c, p);
       if (api.first.empty()) {
-        api.first = fmt::format("{}: {} ({})", wrong.name, wrong.what,
-                                alone ? "no partner" : ClassName(wrong.call_class));
+        api.first = "{}: {} ({})"_t(wrong.name, wrong.what,
+                                    alone ? "no partner"_t : WordOf(wrong.call_class));
       }
       if (list) details.wrong.push_back(std::move(wrong));
     } else if (c.classes[i] == CallClass::kUnknown) {

@@ -14,11 +14,12 @@ namespace msprobe::compare {
 struct ApiTally {
   std::string name;  // "Functional.linear.forward"
   int64_t agree = 0, differ = 0, unknown = 0;
-  std::string first;  // the first call that differs, and what is wrong with it; "": none differs
+  Message first;  // the first call that differs, and what is wrong with it; "": none differs
 };
 
 struct WrongCall {
-  std::string name, what, source_line;
+  std::string name, source_line;
+  Message what;
   CallClass call_class = CallClass::kUnknown;
 };
 

@@ -24,7 +24,8 @@ void Keep(const T& more, T* first) {
   if (first->empty()) *first = more;
 }
 
-void Add(const Findings& more, Findings* all) {
+// `said`: the sentences in not_observed.
+void Add(const Findings& more, std::unordered_set<std::string>* said, Findings* all) {
   Add(more.summary, &all->summary);
   for (Findings::Side Findings::*member : {&Findings::target_side, &Findings::golden_side}) {
     Findings::Side& side = all->*member;
@@ -38,32 +39,32 @@ void Add(const Findings& more, Findings* all) {
     all->why_largest_noise = more.why_largest_noise;
   }
   Keep(more.first_bits, &all->first_bits);
-  if (more.exact != all->exact) all->exact.clear();  // bits do not decide in all of them
+  if (more.exact != all->exact) all->exact = {};  // bits do not decide in all of them
   Keep(more.other_arguments, &all->other_arguments);
   Keep(more.unmatched_calls, &all->unmatched_calls);
   Keep(more.compared_nowhere, &all->compared_nowhere);
   if (all->others.empty()) all->others = more.others, all->more_others = more.more_others;
-  for (const std::string& sentence : more.not_observed) {
-    if (std::find(all->not_observed.begin(), all->not_observed.end(), sentence) ==
-        all->not_observed.end())
-      all->not_observed.push_back(sentence);
+  for (const Message& sentence : more.not_observed) {
+    if (said->insert(sentence.English()).second) all->not_observed.push_back(sentence);
   }
 }
 
 Findings Sum(std::span<const RankResult> results) {
   Findings all;
+  std::unordered_set<std::string> said;
   bool any = false, judged = false;
   for (const RankResult& r : results) {
     if (!r.failed.ok()) continue;
     if (any) {
-      Add(r, &all);
+      Add(r, &said, &all);
     } else {
       all = r;
+      for (const Message& sentence : r.not_observed) said.insert(sentence.English());
     }
     any = true;
     judged = judged || r.not_judged.empty();
   }
-  if (judged) all.not_judged.clear();
+  if (judged) all.not_judged = {};
   all.summary.verdict = VerdictOver(results);
   return all;
 }

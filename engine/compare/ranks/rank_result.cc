@@ -15,13 +15,12 @@
 
 namespace msprobe::compare {
 
-std::string DescribeOtherwise(const Findings& found) {
+Message DescribeOtherwise(const Findings& found) {
   const RunVerdict verdict = found.summary.verdict;
   if (found.first.pair >= 0 ||
       (verdict != RunVerdict::kDiffers && verdict != RunVerdict::kStructure))
-    return "";
-  const std::string &arguments = found.other_arguments, &alone = found.unmatched_calls;
-  return arguments + (arguments.empty() || alone.empty() ? "" : "; ") + alone;
+    return {};
+  return Message::Joined({found.other_arguments, found.unmatched_calls}, "; ");
 }
 
 RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
@@ -34,7 +33,7 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   r.is_empty = c.target.records.empty() && c.golden.records.empty();
   r.judged = CheckSomethingWasJudged(c);
   r.otherwise = DescribeOtherwise(r);
-  if (std::string compiled = DescribeCompiledRuns(r.target, r.golden); !compiled.empty())
+  if (Message compiled = DescribeCompiledRuns(r.target, r.golden); !compiled.empty())
     r.not_observed.insert(r.not_observed.begin(), std::move(compiled));
   r.trace = TraceRank(c, rank);
   r.weights = WeightsIn(c);
@@ -87,16 +86,15 @@ void CountAsCarriedRounding(int32_t step_before, RankResult* result) {
   RankResult& r = *result;
   r.rounding_of_step = step_before;
   r.first = {};
-  r.first_name.clear();
+  r.first_name = {};
   r.trace = {};
   r.others.clear();
   r.more_others = 0;
   CountAsNoise(&r.summary);
   r.not_observed.insert(
       r.not_observed.begin(),
-      fmt::format("step {} begins with weights that the rounding of step {} moved apart: what "
-                  "differs in it is counted as rounding",
-                  r.step, step_before));
+      "step {} begins with weights that the rounding of step {} moved apart: what differs in it is "
+      "counted as rounding"_t(r.step, step_before));
 }
 
 void ForgiveCarriedRounding(std::span<RankResult> results) {
@@ -120,14 +118,13 @@ void CountEmptyPairsAsEqual(std::span<RankResult> results) {
   for (RankResult& r : results) {
     if (!r.failed.ok() || !r.is_empty) continue;
     std::erase_if(r.not_observed,
-                  [](const std::string& line) { return line.ends_with(" holds no record"); });
+                  [](const Message& line) { return line.English().ends_with(" holds no record"); });
     r.not_observed.push_back(
-        r.rank < 0
-            ? fmt::format("step {} holds no record on either side", r.step)
-            : fmt::format("step {}, rank {} holds no record on either side", r.step, r.rank));
+        r.rank < 0 ? "step {} holds no record on either side"_t(r.step)
+                   : "step {}, rank {} holds no record on either side"_t(r.step, r.rank));
     r.summary.verdict = RunVerdict::kEqual;
     r.judged = Status::Ok();
-    r.not_judged.clear();
+    r.not_judged = {};
   }
 }
 
@@ -147,11 +144,11 @@ int32_t FirstWrongStep(std::span<const RankResult> results) {
   return wrong == results.end() || !steps ? -1 : wrong->step;
 }
 
-std::string InheritedFrom(const RankResult& result, int32_t first_wrong_step) {
+Message InheritedFrom(const RankResult& result, int32_t first_wrong_step) {
   const bool later = first_wrong_step >= 0 && result.step > first_wrong_step;
   return later && result.failed.ok() && result.first.pair >= 0
-             ? fmt::format("inherited from step {}", first_wrong_step)
-             : "";
+             ? "inherited from step {}"_t(first_wrong_step)
+             : Message();
 }
 
 StepState StateOf(const RankResult& result, int32_t first_wrong_step) {
@@ -220,19 +217,20 @@ std::string FirstPlaceJson(std::span<const RankResult> results) {
       fmt::format("{{\"step\": {}, \"rank\": \"{}\", \"ranks\": [{}], \"exchange\": {}, \"name\": ",
                   first->step < 0 ? "null" : fmt::format("\"{}\"", first->step),
                   key(place.result->rank), ranks, place.origin->in_exchange);
-  AppendJsonString(&json, place.result->first_name);
+  AppendJsonString(&json, place.result->first_name.English());
   return json + '}';
 }
 
-std::string DescribeStepBefore(std::span<const RankResult> results, const RankResult& result) {
-  if (result.wrong_update_after >= 0) return "";  // it is the first divergence itself
+Message DescribeStepBefore(std::span<const RankResult> results, const RankResult& result) {
+  if (result.wrong_update_after >= 0) return {};  // it is the first divergence itself
   const std::vector<std::string>* order = &result.weights.file_order;
   for (const RankResult& r : results) {
     const bool earlier = r.rank == result.rank && r.step < result.step && r.failed.ok();
     if (earlier && !r.weights.file_order.empty()) order = &r.weights.file_order;
   }
   const RankResult* before = ResultBefore(results, result);
-  return before == nullptr ? "" : DescribeBetweenSteps(AsStep(*before), AsStep(result), *order);
+  return before == nullptr ? Message()
+                           : DescribeBetweenSteps(AsStep(*before), AsStep(result), *order);
 }
 
 std::string RankSummaryCsv(std::span<const RankResult> results) {
@@ -256,9 +254,9 @@ std::string RankSummaryCsv(std::span<const RankResult> results) {
       continue;
     }
     csv.NumberCell(RunVerdictName(r.summary.verdict));
-    csv.TextCell(r.first_name);
+    csv.TextCell(r.first_name.English());
     const bool wrong = r.first.pair >= 0;
-    const std::string inherited = InheritedFrom(r, first_wrong_step);
+    const std::string inherited = InheritedFrom(r, first_wrong_step).English();
     csv.NumberCell(!wrong              ? ""
                    : inherited.empty() ? ClassName(r.first.call_class)
                                        : std::string_view(inherited));

@@ -33,7 +33,7 @@ struct RankResult : Findings {
   std::vector<StepWeight> target_weights, golden_weights;
   bool is_empty = false;  // neither side holds a record
   Status judged;          // not ok: the dumps were read, but no value was judged; says why
-  std::string otherwise;  // DescribeOtherwise
+  Message otherwise;      // DescribeOtherwise
   // The step before, within rounding, whose rounding moved the weights apart with which this one
   // begins; -1: there is none. Such a step has no first divergence.
   int32_t rounding_of_step = -1;
@@ -59,7 +59,7 @@ Limits LimitsOf(const RankResult& result);
 StepOfRank AsStep(const RankResult& result);
 
 // When all numbers agree: which calls and arguments differ (unmatched_calls.h); else "".
-std::string DescribeOtherwise(const Findings& found);
+Message DescribeOtherwise(const Findings& found);
 
 RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t rank);
 
@@ -84,7 +84,7 @@ RunVerdict VerdictOver(std::span<const RankResult> results);
 // is said to introduce an error.
 int32_t FirstWrongStep(std::span<const RankResult> results);
 // Whether the error of the result was there in an earlier step: "inherited from step 3"; else "".
-std::string InheritedFrom(const RankResult& result, int32_t first_wrong_step);
+Message InheritedFrom(const RankResult& result, int32_t first_wrong_step);
 
 // What the steps before one say of the differences in it.
 enum class StepState : uint8_t {
@@ -123,7 +123,7 @@ std::vector<RankPlace> PlacesOf(const StepOrigins& step, std::span<const RankRes
 std::string FirstPlaceJson(std::span<const RankResult> results);
 
 // DescribeBetweenSteps for one of the results and the step before it of the same rank.
-std::string DescribeStepBefore(std::span<const RankResult> results, const RankResult& result);
+Message DescribeStepBefore(std::span<const RankResult> results, const RankResult& result);
 
 // The content of compare_summary_TIME.csv: one line for each pair.
 std::string RankSummaryCsv(std::span<const RankResult> results);

@@ -28,9 +28,12 @@ bool IsRelated(const StepWeights& weights, const std::string& name, bool trained
 }
 
 constexpr double kConfidence = 0.95;
-constexpr const char* kAdvice =
-    "compare what runs between the steps: the optimizer with its parameter groups, clipping, "
-    "schedules, the exchange of gradients, code that writes weights or buffers";
+
+Message AdviceOnUpdates() {
+  return "compare what runs between the steps: the optimizer with its parameter groups, clipping, "
+         "schedules, the exchange of gradients, code that writes weights or buffers"_t;
+}
+
 // Roundings by which two optimizers may put a weight apart in one step of bit-equal gradients (fused
 // against one call for each operation): what they add is small beside the weight.
 constexpr double kOneUpdate = 8;
@@ -174,51 +177,46 @@ UpdateFault FaultBehind(std::span<const RankResult> results, const RankResult& b
 }
 
 // Of several ranks: whether they have lost the same weights in one run only.
-std::string DescribeRanks(std::span<const RankResult> results, const RankResult& before) {
+Message DescribeRanks(std::span<const RankResult> results, const RankResult& before) {
   const std::optional<Drift> drift = FindDrift(results);
-  return drift && drift->after_step == before.step ? "; " + DescribeDrift(*drift) : "";
+  return drift && drift->after_step == before.step ? DescribeDrift(*drift) : Message();
 }
 
 // Makes the update behind `before` the first divergence of the result.
 void Name(std::span<const RankResult> results, const RankResult& before, const StepOfRank& step,
           const std::vector<WeightUpdate>& updates, const UpdateFault& fault, RankResult* r) {
-  std::string moved = DescribeFault(fault);
-  for (const std::string& more : {DescribeWrongUpdates(updates), DescribeRanks(results, before)})
-    moved += (moved.empty() || more.empty() || more.starts_with(';') ? "" : "; ") + more;
-  std::string why = fmt::format(
-      "step {} agrees{}, and step {} begins with other weights: what changed them is between the "
-      "steps. It is {}. {}",
-      before.step, before.weights.gradients_agree ? ", gradients included" : "", r->step,
-      DescribeCause(step), moved);
-  if (r->first.pair >= 0) {
-    why +=
-        fmt::format(". It shows first in {}{}", r->first_name,
-                    r->first.source_line.empty() ? "" : fmt::format(" ({})", r->first.source_line));
-  } else {
-    why += fmt::format(". All calls of step {} agree", r->step);
-  }
+  const Message moved = Message::Joined(
+      {DescribeFault(fault), DescribeWrongUpdates(updates), DescribeRanks(results, before)}, "; ");
+  const Message shown = r->first.pair < 0 ? "All calls of step {} agree"_t(r->step)
+                        : r->first.source_line.empty()
+                            ? "It shows first in {}"_t(r->first_name)
+                            : "It shows first in {} ({})"_t(r->first_name, r->first.source_line);
+  Message why = Message::Joined({DescribeStepThatAgrees(step, r->step), moved, shown}, ". ");
   NameWrongUpdate(before.step, std::move(why), r);
 }
 
 // A weight that differs behind a step that agrees was the same when the run began: no checkpoint is to
 // blame, but what moved it.
 void AdviseOnUpdate(int32_t before, RankResult* r) {
-  if (r->first.pair < 0 || !r->first.advice.starts_with("compare the checkpoints")) return;
-  r->first.advice = kAdvice;
-  r->first.why +=
-      fmt::format("; step {} agrees, so what put the weights apart is between the steps", before);
+  if (r->first.pair < 0 || !r->first.advice.English().starts_with("compare the checkpoints"))
+    return;
+  r->first.advice = AdviceOnUpdates();
+  r->first.why = Message::Joined(
+      {r->first.why,
+       "step {} agrees, so what put the weights apart is between the steps"_t(before)},
+      "; ");
 }
 
 }  // namespace
 
-void NameWrongUpdate(int32_t after_step, std::string why, RankResult* r) {
+void NameWrongUpdate(int32_t after_step, Message why, RankResult* r) {
   const int32_t rank = r->trace.rank;
   r->first = {.pair = std::max(r->first.pair, 0),
               .call_class = CallClass::kInherited,
               .confidence = kConfidence,
               .why = std::move(why),
-              .advice = kAdvice};
-  r->first_name = fmt::format("update of the weights after step {}", after_step);
+              .advice = AdviceOnUpdates()};
+  r->first_name = "update of the weights after step {}"_t(after_step);
   r->trace = {.rank = rank, .first = 0};
   r->wrong_update_after = after_step;
   r->summary.verdict = RunVerdict::kDiffers;

@@ -31,7 +31,7 @@ void JudgeSteps(std::span<RankResult> results);
 bool FilesCarryRounding(const RankResult& earlier, const RankResult& later);
 
 // Makes the update of the weights after the step the first divergence of the result.
-void NameWrongUpdate(int32_t after_step, std::string why, RankResult* result);
+void NameWrongUpdate(int32_t after_step, Message why, RankResult* result);
 
 // All weights that both runs have in both steps. `bits`: any other fingerprint is wrong, else only
 // what rounding does not explain; for weights that no optimizer moves, behind a step that is the same

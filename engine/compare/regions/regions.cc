@@ -272,65 +272,74 @@ std::vector<std::string_view> NamesOf(const Comparison& c, const Region& region,
   return names;
 }
 
-std::string DescribeCalls(const Comparison& c, const Region& region, bool target) {
-  constexpr int kMost = 6;
-  std::string text;
-  int shown = 0;
+Message DescribeCalls(const Comparison& c, const Region& region, bool target) {
+  constexpr size_t kMost = 6;
+  std::vector<Message> calls;
   int64_t more = 0;
   for (const int32_t p : region.pairs) {
     const int32_t record = target ? c.pairs[p].target : c.pairs[p].golden;
     if (record < 0) continue;
-    if (shown == kMost) {
+    if (calls.size() == kMost) {
       ++more;
       continue;
     }
     const Record& r = (target ? c.target : c.golden).records[record];
-    text += fmt::format("{}{}{}", shown++ > 0 ? ", " : "", BaseApi(r.api),
-                        r.direction == Direction::kBackward ? " (backward)" : "");
+    calls.push_back(r.direction == Direction::kBackward ? "{} (backward)"_t(BaseApi(r.api))
+                                                        : Message(BaseApi(r.api)));
   }
   // The run may compute the same in code that is not recorded.
-  if (shown == 0) return "no recorded call";
-  return more > 0 ? fmt::format("{} and {} more", text, more) : text;
+  if (calls.empty()) return "no recorded call"_t;
+  Message text = Message::Joined(std::move(calls), ", ");
+  return more > 0 ? "{} and {} more"_t(std::move(text), more) : text;
 }
 
-std::string DescribeRewrites(const Comparison& c, const std::vector<Region>& regions) {
+Message DescribeRewrites(const Comparison& c, const std::vector<Region>& regions) {
   constexpr size_t kMost = 3;
-  std::map<std::string, int64_t> counts;
+  struct Kind {
+    Message text;
+    int64_t count = 0;
+  };
+  std::vector<Kind> kinds;
+  std::unordered_map<std::string, size_t> kind_of;  // by the English text
   int64_t rewrites = 0;
-  std::vector<std::string> order;
   for (const Region& region : regions) {
     if (region.wrong) continue;
-    const std::string of_target = DescribeCalls(c, region, true);
-    const std::string of_golden = DescribeCalls(c, region, false);
+    const Message of_target = DescribeCalls(c, region, true);
+    const Message of_golden = DescribeCalls(c, region, false);
     if (c.decided && (region.target_calls == 0 || region.golden_calls == 0)) continue;
     if (of_target == of_golden) continue;  // "mul for mul" says nothing
     ++rewrites;
-    std::string text = fmt::format("{} for {}", of_target, of_golden);
-    if (counts[text]++ == 0) order.push_back(std::move(text));
+    Message text = "{} for {}"_t(of_target, of_golden);
+    const auto [at, is_new] = kind_of.emplace(text.English(), kinds.size());
+    if (is_new) kinds.push_back({std::move(text)});
+    ++kinds[at->second].count;
   }
-  if (rewrites == 0) return "";
-  std::stable_sort(order.begin(), order.end(),
-                   [&](const auto& a, const auto& b) { return counts[a] > counts[b]; });
-  std::string text = fmt::format("{} rewrite{}: ", rewrites, rewrites == 1 ? "" : "s");
-  for (size_t i = 0; i < std::min(order.size(), kMost); ++i) {
-    text += fmt::format("{}{}{}", i > 0 ? "; " : "", order[i],
-                        counts[order[i]] > 1 ? fmt::format(" ({} times)", counts[order[i]]) : "");
+  if (rewrites == 0) return {};
+  std::stable_sort(kinds.begin(), kinds.end(),
+                   [](const Kind& a, const Kind& b) { return a.count > b.count; });
+  std::vector<Message> parts;
+  for (size_t i = 0; i < std::min(kinds.size(), kMost); ++i) {
+    Kind& kind = kinds[i];
+    parts.push_back(kind.count > 1 ? "{} ({} times)"_t(std::move(kind.text), kind.count)
+                                   : std::move(kind.text));
   }
-  if (order.size() > kMost) text += fmt::format("; {} other kinds", order.size() - kMost);
-  return text;
+  if (kinds.size() > kMost) parts.push_back("{} other kinds"_t(kinds.size() - kMost));
+  return Message::Joined({rewrites == 1 ? "1 rewrite"_t : "{} rewrites"_t(rewrites),
+                          Message::Joined(std::move(parts), "; ")},
+                         ": ");
 }
 
-std::string DescribeWrongRegion(const Comparison& c, const std::vector<Region>& regions) {
-  if (regions.empty() || !regions[0].wrong || regions[0].pairs.size() < 2) return "";
+Message DescribeWrongRegion(const Comparison& c, const std::vector<Region>& regions) {
+  if (regions.empty() || !regions[0].wrong || regions[0].pairs.size() < 2) return {};
   if (regions[0].target_calls == 0 || regions[0].golden_calls == 0) {
     const bool target = regions[0].target_calls > 0;
-    return fmt::format("only the {} records calls here: {}", target ? "target" : "golden",
-                       DescribeCalls(c, regions[0], target));
+    return "only the {} records calls here: {}"_t(target ? "target"_t : "golden"_t,
+                                                  DescribeCalls(c, regions[0], target));
   }
-  const std::string of_target = DescribeCalls(c, regions[0], true);
-  const std::string of_golden = DescribeCalls(c, regions[0], false);
-  if (of_target == of_golden) return "";
-  return fmt::format("the target calls {} where the golden calls {}", of_target, of_golden);
+  const Message of_target = DescribeCalls(c, regions[0], true);
+  const Message of_golden = DescribeCalls(c, regions[0], false);
+  if (of_target == of_golden) return {};
+  return "the target calls {} where the golden calls {}"_t(of_target, of_golden);
 }
 
 }  // namespace msprobe::compare

@@ -34,14 +34,14 @@ std::vector<std::string_view> NamesOf(const Comparison& comparison, const Region
                                       bool target, size_t most = SIZE_MAX);
 // "scaled_dot_product_attention" and "transpose, matmul, softmax, matmul": the operations of one
 // side, shortened behind the sixth one; "no recorded call" when the side has none.
-std::string DescribeCalls(const Comparison& comparison, const Region& region, bool target);
+Message DescribeCalls(const Comparison& comparison, const Region& region, bool target);
 
 // "12 rewrites: scaled_dot_product_attention for transpose, matmul, ... (12 times)": the rewrites of
 // a comparison in one sentence, those that occur most often first. A rewrite of calls by calls of the
 // same names is left out: the sentence would say nothing. "": there are none.
-std::string DescribeRewrites(const Comparison& comparison, const std::vector<Region>& regions);
+Message DescribeRewrites(const Comparison& comparison, const std::vector<Region>& regions);
 // "The target's scaled_dot_product_attention stands for the golden's transpose, matmul, ...": the
 // region that is wrong; "": there is none, or both sides have calls of the same names.
-std::string DescribeWrongRegion(const Comparison& comparison, const std::vector<Region>& regions);
+Message DescribeWrongRegion(const Comparison& comparison, const std::vector<Region>& regions);
 
 }  // namespace msprobe::compare

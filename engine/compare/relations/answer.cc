@@ -85,48 +85,46 @@ class Answer {
     const bool alone =
         OfTarget() ? r_.pair[candidate_.call] == kNoId : r_.partner[candidate_.golden] == kNoId;
     if (call.kind == CallKind::kUpdate && alone) {
-      return Saying(fmt::format("only the {} updates {} here", OfTarget() ? "target" : "golden",
-                                call.parameter),
-                    "compare which parameters the optimizers were given, and which of them get a "
-                    "gradient");
+      return Saying(
+          "only the {} updates {} here"_t(OfTarget() ? "target"_t : "golden"_t, call.parameter),
+          "compare which parameters the optimizers were given, and which of them get a "
+          "gradient"_t);
     }
     switch (candidate_.cause) {
       case Cause::kAnotherInput:
       case Cause::kAnotherWeight:
         return Miswired();
       case Cause::kGradientNotAdded:
-        return Saying("the gradient of this use is not added up in the target",
-                      "compare what is detached, and what the backward pass begins from");
+        return Saying("the gradient of this use is not added up in the target"_t,
+                      "compare what is detached, and what the backward pass begins from"_t);
       case Cause::kWithoutGradient:
-        return Saying("it takes a value that carries no gradient, where the golden's carries one",
-                      "look for detach, no_grad or requires_grad before this line");
+        return Saying("it takes a value that carries no gradient, where the golden's carries one"_t,
+                      "look for detach, no_grad or requires_grad before this line"_t);
       case Cause::kWithGradient:
-        return Saying("it takes a value that carries a gradient, where the golden's carries none",
-                      "look for detach, no_grad or requires_grad of the golden before this line");
+        return Saying("it takes a value that carries a gradient, where the golden's carries none"_t,
+                      "look for detach, no_grad or requires_grad of the golden before this line"_t);
       case Cause::kNoCallMadeIt:
         if (FirstDivergence f = ExplainInherited(c_, TakerPair()); f.pair == pair_) return f;
         if (const int32_t row = SummarizeCall(c_, pair_).in.worst_row; row >= 0)
           return Saying(
-              fmt::format("{}: no recorded operation made the value: it comes from outside the "
-                          "recording, or an operation that is not recorded made it, such as "
-                          "indexing",
-                          DescribeRow(c_, row)),
+              "{}: no recorded operation made the value: it comes from outside the "
+              "recording, or an operation that is not recorded made it, such as "
+              "indexing"_t(DescribeRow(c_, row)),
               "compare the data that enter here, and the code between this call and the one before "
-              "it");
+              "it"_t);
         break;
       case Cause::kCoarser:
         if (row_ >= 0 && c_.rows[row_].golden >= 0)
           return Saying(
-              fmt::format("it computes from values that were rounded to a coarser dtype than the "
-                          "golden's: {}",
-                          DescribeRow(c_, row_)),
-              "compute this part, and keep what goes into it, in the dtype of the golden");
+              "it computes from values that were rounded to a coarser dtype than the "
+              "golden's: {}"_t(DescribeRow(c_, row_)),
+              "compute this part, and keep what goes into it, in the dtype of the golden"_t);
         break;
       case Cause::kOtherPolicy:
         if (row_ >= 0)
-          return Saying(fmt::format("{}; {}", DescribePolicies(c_, pair_), DescribeRow(c_, row_)),
+          return Saying(Message::Joined({DescribePolicies(c_, pair_), DescribeRow(c_, row_)}, "; "),
                         "compare where the two programs begin and end autocast, and set the "
-                        "default dtype");
+                        "default dtype"_t);
         break;
       default:
         break;
@@ -146,11 +144,11 @@ class Answer {
   }
 
   // `what`: the part of the sentence that is of this candidate.
-  FirstDivergence Saying(std::string_view what, std::string_view advice) const {
+  FirstDivergence Saying(Message what, Message advice) const {
     const EarlierCalls before = CountEarlierCalls(c_, pair_);
     FirstDivergence f = Begin(before);
-    f.why = fmt::format("{}; {}", DescribeEarlierCalls(c_, before), what);
-    f.advice = advice;
+    f.why = Message::Joined({DescribeEarlierCalls(c_, before), std::move(what)}, "; ");
+    f.advice = std::move(advice);
     return f;
   }
 
@@ -161,8 +159,8 @@ class Answer {
       if (w == kNoId || r_.Fits(port.value, w)) continue;
       const std::string mine = Name(r_.t, port.value), golden = Name(r_.g, w);
       if (!mine.empty() && !golden.empty() && mine != golden) {
-        return Saying(fmt::format("the target passes {}, the golden {}", mine, golden),
-                      "the two programs are wired differently here: compare the source lines");
+        return Saying("the target passes {}, the golden {}"_t(mine, golden),
+                      "the two programs are wired differently here: compare the source lines"_t);
       }
       break;
     }
@@ -171,9 +169,9 @@ class Answer {
       if (f.pair == pair_) return f;
     }
     return Saying(candidate_.cause == Cause::kAnotherWeight
-                      ? "it takes another parameter than the golden takes here"
-                      : "it takes another value of the step than the golden takes here",
-                  "the two programs are wired differently here: compare the source lines");
+                      ? "it takes another parameter than the golden takes here"_t
+                      : "it takes another value of the step than the golden takes here"_t,
+                  "the two programs are wired differently here: compare the source lines"_t);
   }
 
   // After a call of one run: the first paired call that takes what it made, or what other calls of one
@@ -247,9 +245,9 @@ class Answer {
   }
 
   FirstDivergence InAnotherDType() const {
-    return Saying(fmt::format("the golden computes this in {}, and the target in {}", GoldenDType(),
-                              r_.t.values[candidate_.value].dtype.view()),
-                  "compute this part in the dtype of the golden");
+    return Saying("the golden computes this in {}, and the target in {}"_t(
+                      GoldenDType(), r_.t.values[candidate_.value].dtype.view()),
+                  "compute this part in the dtype of the golden"_t);
   }
 
   FirstDivergence OfOneRun() const {
@@ -258,11 +256,10 @@ class Answer {
       if (effect.pair >= 0 && RecordOf(c_, effect.pair).is_module)
         return ExplainIntroduced(c_, effect.pair);
       if (effect.pair >= 0 && effect.tie == Tie::kOutput) return ExplainInherited(c_, effect.pair);
-      FirstDivergence f =
-          Saying(fmt::format("the {} runs this call in compiled code (torch.compile), in which no "
-                             "operation is recorded",
-                             OfTarget() ? "golden" : "target"),
-                 kRunEagerly);
+      FirstDivergence f = Saying(
+          "the {} runs this call in compiled code (torch.compile), in which no "
+          "operation is recorded"_t(OfTarget() ? "golden"_t : "target"_t),
+          AdviceToRunEagerly());
       f.confidence = kInCompiledCode;
       f.row = -1;
       return f;
@@ -272,9 +269,11 @@ class Answer {
     FirstDivergence f = Begin(before);
     f.row = -1;
     f.leads_to_it = true;
-    f.why =
-        fmt::format("{}; this call exists only in the {}; its result reaches a result of the step",
-                    DescribeEarlierCalls(c_, before), OfTarget() ? "target" : "golden");
+    f.why = Message::Joined({DescribeEarlierCalls(c_, before),
+                             OfTarget() ? "this call exists only in the target"_t
+                                        : "this call exists only in the golden"_t,
+                             "its result reaches a result of the step"_t},
+                            "; ");
     return f;
   }
 

@@ -103,15 +103,17 @@ class Decision {
   void SayFactor(const Candidate& candidate) {
     const std::optional<CommonFactor> found = FactorOfGradients(relations_);
     if (!found || exposure_.without_effect) return;
-    c_.first.why += fmt::format("; all {} gradients of parameters are the golden's times {:.4g}",
-                                found->gradients, found->factor);
+    c_.first.why = Message::Joined(
+        {c_.first.why, "all {} gradients of parameters are the golden's times {:.4g}"_t(
+                           found->gradients, found->factor)},
+        "; ");
     if (candidate.call == kNoId || candidate.cause != Cause::kNoCallMadeIt ||
         std::abs(relations_.of(candidate.value).factor / found->factor - 1) > kFactorsAlike)
       return;
     c_.first.confidence = std::max(c_.first.confidence, kOfFactor);
     c_.first.advice =
         "compare what the loss or its gradient is multiplied by: a sum for a mean, another number "
-        "of micro-batches, a loss scale, clipping";
+        "of micro-batches, a loss scale, clipping"_t;
   }
 
   // What a candidate makes, or what no call made, is wrong, also where its value has the elements of the

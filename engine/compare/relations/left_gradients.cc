@@ -167,29 +167,30 @@ std::vector<LeftGradients::Difference> LeftGradients::DifferencesOf(const Compar
 }
 
 // The sentence about the first parameter of the pass.
-std::string LeftGradients::Describe(const Comparison& c, int32_t pair,
-                                    const std::vector<Difference>& differences, int64_t number) {
+Message LeftGradients::Describe(const Comparison& c, int32_t pair,
+                                const std::vector<Difference>& differences, int64_t number) {
   const Difference& d = differences.front();
   const size_t more = differences.size() - 1;
-  std::string text;
+  Message text;
   if (d.target == nullptr || d.golden == nullptr) {
-    text = fmt::format(
+    text =
         "`{}` had a gradient before this backward pass in the {}, none in the {}: zero_grad was "
-        "not "
-        "called, or called elsewhere",
-        d.parameter, d.target ? "target" : "golden", d.target ? "golden" : "target");
+        "not called, or called elsewhere"_t(d.parameter, d.target ? "target"_t : "golden"_t,
+                                            d.target ? "golden"_t : "target"_t);
   } else {
-    text = fmt::format(
-        "`{}` had another gradient before this backward pass in the target than in the golden: {}; "
-        "{}",
-        d.parameter,
-        number == 0
-            ? "it was left by an earlier step"
-            : "something changed it in one run only, between this pass and the one before it",
-        DescribeRow(c, static_cast<int32_t>(c.pairs[pair].first_row)));
+    text =
+        "`{}` had another gradient before this backward pass in the target than in the golden: "
+        "{}; {}"_t(
+            d.parameter,
+            number == 0
+                ? "it was left by an earlier step"_t
+                : "something changed it in one run only, between this pass and the one before it"_t,
+            DescribeRow(c, static_cast<int32_t>(c.pairs[pair].first_row)));
   }
-  if (more > 0) text += fmt::format("; so had {} more parameter{}", more, more == 1 ? "" : "s");
-  return text;
+  if (more == 0) return text;
+  return Message::Joined({std::move(text), more == 1 ? "so had 1 more parameter"_t
+                                                     : "so had {} more parameters"_t(more)},
+                         "; ");
 }
 
 // The first pair of the backward pass, at most `last`: what stands before it was made earlier.
@@ -236,13 +237,14 @@ void LeftGradients::Put(int64_t number, int32_t at, double confidence, Compariso
   const auto row = static_cast<int32_t>(c->pairs[at].first_row);
   FirstDivergence f = StartExplanation(*c, at, both ? row : -1);
   f.confidence = confidence * before.JudgedFactor();
-  f.why = fmt::format("{}; {}; it shows first in {}", DescribeEarlierCalls(*c, before),
-                      Describe(*c, at, differences, number), shown);
+  f.why = Message::Joined({DescribeEarlierCalls(*c, before), Describe(*c, at, differences, number),
+                           "it shows first in {}"_t(shown)},
+                          "; ");
   f.advice =
       both ? "compare what the two programs do with .grad between the backward passes: "
-             "zero_grad, no_sync, clipping"
+             "zero_grad, no_sync, clipping"_t
            : "compare where the two programs call zero_grad and backward, and which optimizer "
-             "has this parameter";
+             "has this parameter"_t;
   c->first = std::move(f);
   // What shows it got it.
   c->classes[at + 1] = CallClass::kInherited;

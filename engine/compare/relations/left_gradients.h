@@ -63,8 +63,8 @@ class LeftGradients {
   static Side Take(Dump* dump);
   std::vector<Difference> DifferencesOf(const Comparison& c, int64_t number) const;
   static int32_t BeginOf(const Comparison& c, const Pass* target, const Pass* golden, int32_t last);
-  static std::string Describe(const Comparison& c, int32_t pair,
-                              const std::vector<Difference>& differences, int64_t number);
+  static Message Describe(const Comparison& c, int32_t pair,
+                          const std::vector<Difference>& differences, int64_t number);
   void Insert(const std::vector<Difference>& differences, int64_t number, int32_t at,
               Comparison* c) const;
 

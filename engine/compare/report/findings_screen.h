@@ -17,7 +17,7 @@ namespace msprobe::compare {
 
 // "msprobe compare, by statistics    DIFFERS, 187 of 205 values compared"; the numbers are on a line
 // of their own where they do not fit.
-std::vector<std::string> TitleLines(std::string_view title, const Summary& summary,
+std::vector<std::string> TitleLines(const Message& title, const Summary& summary,
                                     const TerminalOptions& options);
 
 class FindingsScreen {
@@ -25,9 +25,9 @@ class FindingsScreen {
   using Lines = std::vector<std::string>;
   // What the reader must know besides a first divergence.
   struct Place {
-    std::string where;     // in front of the name: "step 3, rank 1, "
-    std::string exchange;  // a sentence on the exchange that brought the wrong number
-    Lines travelled;       // sentences on the way of the wrong number
+    Message where;                   // in front of the name: "step 3, rank 1"
+    Message exchange;                // a sentence on the exchange that brought the wrong number
+    std::vector<Message> travelled;  // sentences on the way of the wrong number
   };
 
   // Both are referenced.
@@ -37,6 +37,8 @@ class FindingsScreen {
   Lines Began() const;  // from what weights and data, with which settings, whether bits decide
   // The first divergence, or why there is none.
   Lines Finding(const Place& place = {}) const;
+  // The sentence of a comparison without a first divergence.
+  Message NoDivergence() const;
   // The calls that also differ, in at most `room` lines, of which a blank line, a heading and "and N
   // more" take three.
   Lines Table(int room) const;
@@ -51,13 +53,13 @@ class FindingsScreen {
   };
   std::string Paint(std::string_view color, std::string_view text) const;
   // The lines of a text with names that must not be cut.
-  Lines Fold(std::string_view text, int width) const;
+  Lines Fold(const Message& text, int width) const;
   // Lines with `label` before the first one.
-  Lines Labelled(std::string_view label, std::string_view text) const;
-  std::string NoDivergence() const;
+  Lines Labelled(std::string_view label, const Message& text) const;
+  Message WithinRounding() const;
   // Why the calls are not the same although the results agree.
-  std::string OtherStructure() const;
-  std::string OtherCalls() const;
+  Message OtherStructure() const;
+  Message OtherCalls() const;
   TableWidths WidthsOf(const std::vector<Findings::OtherCall>& calls) const;
   Lines LinesOf(const Findings::OtherCall& call, const TableWidths& widths) const;
   Lines OneSideOnly(bool target, int64_t count) const;

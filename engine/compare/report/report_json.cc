@@ -89,7 +89,7 @@ class Report {
     w_.Close('}');
     w_.KeyText("mode", ModeName(c_.mode));
     w_.Key("tolerance"), w_.Number(c_.tolerance);
-    w_.KeyTextOrNull("exact", c_.exact);
+    w_.KeyTextOrNull("exact", c_.exact.English());
     Side("target", c_.target);
     Side("golden", c_.golden);
     w_.Key("first_divergence");
@@ -106,15 +106,15 @@ class Report {
     Names("compiled", [&](int32_t p) { return c_.IsCompiled(p); });
     w_.Key("beginning");
     w_.Open('{');
-    w_.KeyTextOrNull("note", c_.run_start.mistake);
-    w_.KeyTextOrNull("weights", c_.run_start.weights);
-    w_.KeyTextOrNull("data", c_.run_start.data);
-    w_.KeyTextOrNull("settings", c_.run_start.settings);
+    w_.KeyTextOrNull("note", c_.run_start.mistake.English());
+    w_.KeyTextOrNull("weights", c_.run_start.weights.English());
+    w_.KeyTextOrNull("data", c_.run_start.data.English());
+    w_.KeyTextOrNull("settings", c_.run_start.settings.English());
     w_.Close('}');
     Sentences();
     w_.Key("not_observed");
     w_.Open('[');
-    for (const std::string& sentence : c_.not_observed) w_.Element(), w_.Text(sentence);
+    for (const Message& sentence : c_.not_observed) w_.Element(), w_.Text(sentence.English());
     w_.Close(']');
     w_.Close('}');
     return w_.Take();
@@ -150,13 +150,13 @@ class Report {
     w_.KeyTextOrNull("source_line", f.source_line);
     w_.KeyTextOrNull("caller_line", f.caller_line);
     w_.KeyTextOrNull("golden_line", f.golden_line);
-    w_.KeyText("why", f.why);
+    w_.KeyText("why", f.why.English());
     if (!f.ranks.empty()) {  // of a joined run
       w_.Key("ranks"), w_.Open('[');
       for (const int32_t rank : f.ranks) w_.Element(), w_.Integer(rank);
       w_.Close(']');
     }
-    w_.KeyTextOrNull("advice", f.advice);
+    w_.KeyTextOrNull("advice", f.advice.English());
     Hint(FixHintOf(c_, f));
     w_.Key("worst");
     f.row < 0 ? w_.Null() : WorstRow(f.row);
@@ -168,15 +168,15 @@ class Report {
     if (hint.kind == FixHint::Kind::kNone) return w_.Null();
     w_.Open('{');
     w_.KeyText("kind", FixKindName(hint.kind));
-    w_.KeyText("text", hint.Text());
+    w_.KeyText("text", hint.Text().English());
     w_.Key("changes");
     w_.Open('[');
     for (const FixHint::Change& change : hint.changes) {
       w_.Element();
       w_.Open('{');
-      w_.KeyText("what", change.what);
-      w_.KeyTextOrNull("target", change.target);
-      w_.KeyTextOrNull("golden", change.golden);
+      w_.KeyText("what", change.what.English());
+      w_.KeyTextOrNull("target", change.target.English());
+      w_.KeyTextOrNull("golden", change.golden.English());
       w_.Close('}');
     }
     w_.Close(']');
@@ -208,7 +208,7 @@ class Report {
     w_.KeyTextOrNull("target_shape", t ? t->shape.view() : "");
     w_.KeyTextOrNull("golden_shape", g ? g->shape.view() : "");
     w_.KeyText("verdict", VerdictName(m.verdict));
-    w_.KeyTextOrNull("reason", ReasonText(m.reason));
+    w_.KeyTextOrNull("reason", ReasonText(m.reason).English());
     w_.KeyTextOrNull("note", c_.notes.empty() ? "" : c_.notes[index]);
     w_.Key("severity"), w_.NumberOrNull(m.severity);
     NonFinite("target_nonfinite", t);
@@ -379,15 +379,15 @@ class Report {
   void Sentences() {
     w_.Key("sentences");
     w_.Open('{');
-    w_.KeyTextOrNull("first_bits", f_.first_bits);
-    w_.KeyTextOrNull("rewrites", f_.rewrites);
-    w_.KeyTextOrNull("wrong_region", f_.wrong_region);
-    w_.KeyTextOrNull("equal", f_.equal);
+    w_.KeyTextOrNull("first_bits", f_.first_bits.English());
+    w_.KeyTextOrNull("rewrites", f_.rewrites.English());
+    w_.KeyTextOrNull("wrong_region", f_.wrong_region.English());
+    w_.KeyTextOrNull("equal", f_.equal.English());
     w_.Key("largest_noise"), w_.Number(f_.largest_noise);
-    w_.KeyTextOrNull("why_largest_noise", f_.why_largest_noise);
-    w_.KeyTextOrNull("not_judged", f_.not_judged);
-    w_.KeyTextOrNull("other_arguments", f_.other_arguments);
-    w_.KeyTextOrNull("unmatched_calls", f_.unmatched_calls);
+    w_.KeyTextOrNull("why_largest_noise", f_.why_largest_noise.English());
+    w_.KeyTextOrNull("not_judged", f_.not_judged.English());
+    w_.KeyTextOrNull("other_arguments", f_.other_arguments.English());
+    w_.KeyTextOrNull("unmatched_calls", f_.unmatched_calls.English());
     w_.KeyTextOrNull("compared_nowhere", f_.compared_nowhere);
     w_.Close('}');
   }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "engine/base/language.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/report/report_ci.h"
 #include "engine/formats/tables/xlsx_text.h"
@@ -28,16 +27,15 @@ class Suite {
   std::string Write() {
     Whole();
     for (const FailHit& hit : r_.hits) {
-      Case("fail-on " + hit.condition, "failure", Translated(DescribeHit(hit)), "");
+      Case("fail-on " + hit.condition, "failure", DescribeHit(hit).Shown(), "");
     }
     for (const ApiTally& api : r_.details.apis) {
       if (api.differ > 0) {
         Case(api.name, "failure",
-             Translated(fmt::format("{} of {} calls differ", api.differ,
-                                    api.differ + api.agree + api.unknown)),
-             Translated(api.first));
+             "{} of {} calls differ"_t(api.differ, api.differ + api.agree + api.unknown).Shown(),
+             api.first.Shown());
       } else if (api.agree == 0) {
-        Case(api.name, "skipped", Translated("nothing could be judged"), "");
+        Case(api.name, "skipped", "nothing could be judged"_t.Shown(), "");
       } else {
         Case(api.name, "", "", "");
       }
@@ -52,17 +50,17 @@ class Suite {
 
  private:
   std::string Properties() const {
-    std::vector<LabelledText> all{{"target", r_.target}, {"golden", r_.golden}};
+    std::vector<LabelledText> all{{"target"_t, r_.target}, {"golden"_t, r_.golden}};
     if (r_.failed.ok()) {
-      const std::string part = DescribeCompared(r_.summary);
-      all.push_back({"compared", part.empty() ? "all values" : part});
+      Message part = DescribeCompared(r_.summary);
+      all.push_back({"compared"_t, part.empty() ? "all values"_t : std::move(part)});
       for (auto& more : {ConditionsOf(r_), CountsOf(r_)})
         all.insert(all.end(), more.begin(), more.end());
     }
     std::string text;
     for (const LabelledText& property : all) {
-      text += fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", property.label,
-                          Xml(property.text));
+      text += fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", property.label.English(),
+                          Xml(property.text.English()));
     }
     return text;
   }
@@ -75,27 +73,27 @@ class Suite {
         return Case("compare", "", "", "");
       case RunVerdict::kStructure:
         return Case("compare", "skipped",
-                    Translated("all values agree, but the calls are not the same"), "");
+                    "all values agree, but the calls are not the same"_t.Shown(), "");
       case RunVerdict::kUnknown:
-        return Case("compare", "skipped", Translated("something recorded could not be judged"), "");
+        return Case("compare", "skipped", "something recorded could not be judged"_t.Shown(), "");
       case RunVerdict::kDiffers:
         break;
     }
-    if (r_.first.pair < 0) return Case("compare", "failure", Translated("the two differ"), "");
+    if (r_.first.pair < 0) return Case("compare", "failure", "the two differ"_t.Shown(), "");
     if (!inherited_.empty())
       return Case("compare", "failure",
-                  Translated(inherited_) + TranslatedAround(", first seen at {}", r_.first_name),
+                  Message::Joined({inherited_, "first seen at {}"_t(r_.first_name)}, ", ").Shown(),
                   r_.first.source_line);
     const FirstDivergence& f = r_.first;
     std::string text;
-    if (!f.module.empty()) text += TranslatedAround("in {}", f.module) + "\n";
+    if (!f.module.empty()) text += "in {}"_t(f.module).Shown() + "\n";
     if (!f.source_line.empty()) text += f.source_line + "\n";
-    if (!f.caller_line.empty()) text += TranslatedAround("called from {}", f.caller_line) + "\n";
-    if (!f.golden_line.empty()) text += TranslatedAround("in the golden: {}", f.golden_line) + "\n";
-    text += Translated(f.why);
-    if (!r_.first_bits.empty()) text += "\n" + Translated(r_.first_bits);
-    if (!f.advice.empty()) text += "\n" + Translated("next") + ": " + Translated(f.advice);
-    Case("compare", "failure", TranslatedAround("first divergence: {}", r_.first_name), text);
+    if (!f.caller_line.empty()) text += "called from {}"_t(f.caller_line).Shown() + "\n";
+    if (!f.golden_line.empty()) text += "in the golden: {}"_t(f.golden_line).Shown() + "\n";
+    text += f.why.Shown();
+    if (!r_.first_bits.empty()) text += "\n" + r_.first_bits.Shown();
+    if (!f.advice.empty()) text += "\n" + "next: {}"_t(f.advice).Shown();
+    Case("compare", "failure", "first divergence: {}"_t(r_.first_name).Shown(), text);
   }
 
   // `kind`: "failure", "error" or "skipped"; "" for a test that passes.
@@ -117,7 +115,8 @@ class Suite {
   }
 
   const RankResult& r_;
-  const std::string inherited_, name_;
+  const Message inherited_;
+  const std::string name_;
   std::string body_;
 };
 

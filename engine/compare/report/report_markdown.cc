@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/base/language.h"
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/ranks/drifting_ranks.h"
@@ -33,7 +32,7 @@ std::string Text(std::string_view text) {
 }
 
 // A sentence of ours in the language of the reader.
-std::string Said(std::string_view english) { return Text(Translated(std::string(english))); }
+std::string Said(const Message& text) { return Text(text.Shown()); }
 
 std::string Code(std::string_view text) {
   std::string valid, out;
@@ -45,34 +44,33 @@ std::string Code(std::string_view text) {
   return out.empty() ? "" : "`" + out + "`";
 }
 
-std::string Place(const RankResult& r) {
-  std::string text = r.step >= 0 ? fmt::format("step {}", r.step) : "";
-  if (r.rank >= 0) text += fmt::format("{}rank {}", text.empty() ? "" : ", ", r.rank);
-  return text;
+Message Place(const RankResult& r) {
+  return Message::Joined({r.step >= 0 ? "step {}"_t(r.step) : Message(),
+                          r.rank >= 0 ? "rank {}"_t(r.rank) : Message()},
+                         ", ");
 }
 
 std::string Begins(const RankResult& r) {
   const FirstDivergence& f = r.first;
-  const std::string place = Place(r);
-  std::string text = fmt::format("**{}**{}: {} ({})\n\n", Said("First divergence"),
-                                 place.empty() ? "" : ", " + place, Code(r.first_name),
-                                 Said(fmt::format("confidence {:.0f}%", 100 * f.confidence)));
-  if (!f.module.empty()) text += "- " + TranslatedAround("in {}", Code(f.module)) + "\n";
+  const std::string place = Place(r).Shown();
+  std::string text = fmt::format("**{}**{}: {} ({})\n\n", Said("First divergence"_t),
+                                 place.empty() ? "" : ", " + place, Code(r.first_name.Shown()),
+                                 Said("confidence {:.0f}%"_t(100 * f.confidence)));
+  if (!f.module.empty()) text += "- " + "in {}"_t(Code(f.module)).Shown() + "\n";
   if (!f.source_line.empty()) text += "- " + Code(f.source_line) + "\n";
-  if (!f.caller_line.empty())
-    text += "- " + TranslatedAround("called from {}", Code(f.caller_line)) + "\n";
+  if (!f.caller_line.empty()) text += "- " + "called from {}"_t(Code(f.caller_line)).Shown() + "\n";
   if (!f.golden_line.empty())
-    text += "- " + TranslatedAround("in the golden: {}", Code(f.golden_line)) + "\n";
+    text += "- " + "in the golden: {}"_t(Code(f.golden_line)).Shown() + "\n";
   text += "- " + Said(f.why) + "\n";
   if (!r.first_bits.empty()) text += "- " + Said(r.first_bits) + "\n";
-  if (!f.advice.empty()) text += "- " + Said("next") + ": " + Said(f.advice) + "\n";
+  if (!f.advice.empty()) text += "- " + Said("next: {}"_t(f.advice)) + "\n";
   return text;
 }
 
 // The first two lines of a table.
-std::string Heads(std::initializer_list<std::string_view> columns) {
+std::string Heads(std::initializer_list<Message> columns) {
   std::string heads = "\n|", rule = "\n|";
-  for (const std::string_view column : columns) {
+  for (const Message& column : columns) {
     heads += column.empty() ? " |" : " " + Said(column) + " |";
     rule += " --- |";
   }
@@ -86,47 +84,54 @@ std::string Facts(const Findings& found) {
     for (const LabelledText& fact : facts)
       text += fmt::format("- {}: {}\n", Said(fact.label), Said(fact.text));
   }
-  for (const std::string& sentence : found.not_observed)
-    text += fmt::format("- {}: {}\n", Said("not observed"), Said(sentence));
+  for (const Message& sentence : found.not_observed)
+    text += fmt::format("- {}: {}\n", Said("not observed"_t), Said(sentence));
   return text;
 }
 
 std::string Calls(const RankResult& r) {
   if (r.details.wrong.empty()) return "";
-  std::string text = Heads({"call", "class", "what", "where"});
+  std::string text = Heads({"call"_t, "class"_t, "what"_t, "where"_t});
   const size_t shown = std::min(kMostCalls, r.details.wrong.size());
   for (size_t i = 0; i < shown; ++i) {
     const WrongCall& w = r.details.wrong[i];
-    text += fmt::format("| {} | {} | {} | {} |\n", Code(w.name), Said(ClassName(w.call_class)),
+    text += fmt::format("| {} | {} | {} | {} |\n", Code(w.name), Said(WordOf(w.call_class)),
                         Said(w.what), Code(w.source_line));
   }
   const int64_t all = r.summary.calls[2] + r.summary.calls[3] + r.summary.target_only_calls +
                       r.summary.golden_only_calls;
   if (all > static_cast<int64_t>(shown)) {
-    text += "\n" + Said(fmt::format("and {} more calls", all - static_cast<int64_t>(shown))) + "\n";
+    text += "\n" + Said("and {} more calls"_t(all - static_cast<int64_t>(shown))) + "\n";
   }
   return text;
 }
 
 std::string Table(std::span<const RankResult> results) {
-  std::string text = Heads({"", "verdict", "first divergence", "equal", "within rounding",
-                            "introduced", "inherited", "unknown"});
+  std::string text = Heads({{},
+                            "verdict"_t,
+                            "first divergence"_t,
+                            "equal"_t,
+                            "within rounding"_t,
+                            "introduced"_t,
+                            "inherited"_t,
+                            "unknown"_t});
   const int32_t first_wrong_step = FirstWrongStep(results);
   for (size_t i = 0; i < std::min(kMostRanks, results.size()); ++i) {
     const RankResult& r = results[i];
-    const std::string inherited = InheritedFrom(r, first_wrong_step);
+    const Message inherited = InheritedFrom(r, first_wrong_step);
     if (!r.failed.ok()) {
-      text += fmt::format("| {} | **{}** | {} | | | | | |\n", Place(r), Said("failed"),
+      text += fmt::format("| {} | **{}** | {} | | | | | |\n", Place(r).Shown(), Said("failed"_t),
                           Text(r.failed.ShownMessage()));
       continue;
     }
-    text += fmt::format("| {} | {}{}{} | {}", Place(r), Said(RunVerdictName(r.summary.verdict)),
-                        inherited.empty() ? "" : ", ", Said(inherited), Code(r.first_name));
+    text += fmt::format("| {} | {} | {}", Place(r).Shown(),
+                        Said(Message::Joined({WordOf(r.summary.verdict), inherited}, ", ")),
+                        Code(r.first_name.Shown()));
     for (const int64_t calls : r.summary.calls) text += fmt::format(" | {}", calls);
     text += " |\n";
   }
   if (results.size() > kMostRanks) {
-    text += "\n" + Said(fmt::format("and {} more", results.size() - kMostRanks)) + "\n";
+    text += "\n" + Said("and {} more"_t(results.size() - kMostRanks)) + "\n";
   }
   return text;
 }
@@ -134,20 +139,21 @@ std::string Table(std::span<const RankResult> results) {
 }  // namespace
 
 std::string MarkdownReport(std::span<const RankResult> results, const RanksCompared& compared) {
-  const std::string part = DescribeCompared(FindingsOfRanks(results, nullptr).summary);
+  const Message verdict = Message::Joined(
+      {Headline(VerdictOver(results)), DescribeCompared(FindingsOfRanks(results, nullptr).summary)},
+      ", ");
   std::string text =
-      fmt::format("## msprobe compare: {}{}\n\n{} {}, {} {}\n\n",
-                  Said(Headline(VerdictOver(results))), part.empty() ? "" : Said(", " + part),
-                  Said("target"), Code(compared.target), Said("golden"), Code(compared.golden));
+      fmt::format("## msprobe compare: {}\n\n{} {}, {} {}\n\n", Said(verdict), Said("target"_t),
+                  Code(compared.target), Said("golden"_t), Code(compared.golden));
   const RankResult* worst = nullptr;
   for (const StepOrigins& step : OriginsOfSteps(results)) {
     if (step.found.origins.empty()) continue;
     worst = &results[step.results[step.found.origins[0].trace]];
     text += Begins(*worst);
     for (const RankHop& hop : step.found.hops) {
-      if (!hop.from.empty()) text += "- " + Said("travelled: " + DescribeHop(hop)) + "\n";
+      if (!hop.from.empty()) text += "- " + Said("travelled: {}"_t(DescribeHop(hop))) + "\n";
     }
-    if (const std::string outside = DescribeOutside(step, results); !outside.empty()) {
+    if (const Message outside = DescribeOutside(step, results); !outside.empty()) {
       text += "- " + Said(outside) + "\n";
     }
     if (const std::optional<Drift> drift = FindDrift(results); drift && !drift->IsSaidBy(*worst))
@@ -156,7 +162,7 @@ std::string MarkdownReport(std::span<const RankResult> results, const RanksCompa
   }
   for (const RankResult& r : results) {
     for (const FailHit& hit : r.hits) {
-      const std::string place = Place(r);
+      const std::string place = Place(r).Shown();
       text += fmt::format("- **fail-on** {}{}\n", place.empty() ? "" : place + ": ",
                           Said(DescribeHit(hit)));
     }
@@ -167,8 +173,8 @@ std::string MarkdownReport(std::span<const RankResult> results, const RanksCompa
   }
   text += Table(results);
   if (worst != nullptr) text += Calls(*worst);
-  for (const std::string& what : compared.left_out)
-    text += "\n" + Said("not compared: " + what) + "\n";
+  for (const Message& what : compared.left_out)
+    text += "\n" + Said("not compared: {}"_t(what)) + "\n";
   return text;
 }
 

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "engine/base/language.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/ranks/drifting_ranks.h"
 #include "engine/compare/ranks/rank_findings.h"
@@ -18,9 +17,9 @@
 namespace msprobe::compare {
 namespace {
 
-std::string Ranks(std::span<const int32_t> ranks) {
-  if (ranks.size() == 1 && ranks[0] < 0) return "the dump";
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", RankList(ranks));
+Message Ranks(std::span<const int32_t> ranks) {
+  if (ranks.size() == 1 && ranks[0] < 0) return "the dump"_t;
+  return ranks.size() == 1 ? "rank {}"_t(RankList(ranks)) : "ranks {}"_t(RankList(ranks));
 }
 
 using Lines = FindingsScreen::Lines;
@@ -58,8 +57,8 @@ class Screen {
       foot = {"", Sizes(found, places, say_step)};
       Append(screen.Footer(), &foot);
     }
-    for (const std::string& sentence : compared_.left_out)
-      Append(Fold("not compared: " + sentence), &last);
+    for (const Message& sentence : compared_.left_out)
+      Append(Fold("not compared: {}"_t(sentence)), &last);
     const int fixed = static_cast<int>(head.size() + finding.size() + last.size());
     // On a full screen the names of calls and of what is not known give way, then the sizes of the dumps.
     if (!whole_ && fixed + static_cast<int>(foot.size()) > options_.lines) {
@@ -90,8 +89,8 @@ class Screen {
     lines->insert(lines->end(), more.begin(), more.end());
   }
   // A text with names: all of it, also when the screen is full.
-  Lines Fold(const std::string& english, std::string_view indent = "") const {
-    const std::string text = Translated(Clean(english));
+  Lines Fold(const Message& message, std::string_view indent = "") const {
+    const std::string text = Clean(message.Shown());
     const int room = width_ - Columns(indent);
     Lines lines;
     for (const std::string& line : whole_ ? WrapWords(text, room) : Wrap(text, room))
@@ -105,13 +104,15 @@ class Screen {
   Lines Header() const {
     const auto compared = std::find_if(results_.begin(), results_.end(),
                                        [](const RankResult& r) { return r.failed.ok(); });
-    const std::string title = fmt::format(
-        "msprobe compare{}, {}",
-        compared == results_.end() ? "" : fmt::format(", by {}", ModeName(compared->mode)), Size());
+    const Message title = Message::Joined(
+        {compared == results_.end() ? "msprobe compare"_t
+                                    : "msprobe compare, by {}"_t(WordOf(compared->mode)),
+         Size()},
+        ", ");
     Lines lines = TitleLines(title, FindingsOfRanks(results_, nullptr).summary, options_);
     for (const bool target : {true, false}) {
       const std::string path = Clean(target ? compared_.target : compared_.golden);
-      lines.push_back(fmt::format("  {}  {}", Pad(Translated(target ? "target" : "golden"), 6),
+      lines.push_back(fmt::format("  {}  {}", Pad((target ? "target"_t : "golden"_t).Shown(), 6),
                                   whole_ ? path : CutMiddle(path, width_ - 10)));
     }
     lines.emplace_back();
@@ -119,36 +120,36 @@ class Screen {
   }
 
   // "2 steps, 4 ranks"
-  std::string Size() const {
+  Message Size() const {
     std::set<int32_t> steps, ranks;
     for (const RankResult& r : results_) steps.insert(r.step), ranks.insert(r.rank);
-    std::string text = steps.size() > 1 ? fmt::format("{} steps", steps.size()) : "";
-    if (ranks.size() > 1) {
-      text += fmt::format("{}{} ranks", text.empty() ? "" : ", ", ranks.size());
-    }
-    return text;
+    return Message::Joined({steps.size() > 1 ? "{} steps"_t(steps.size()) : Message(),
+                            ranks.size() > 1 ? "{} ranks"_t(ranks.size()) : Message()},
+                           ", ");
   }
 
   // "step 3, rank 1: target 7 calls, 30 values; golden 8 calls, 31 values"
   std::string Sizes(const Findings& found, const std::vector<RankPlace>& places,
                     bool say_step) const {
-    std::string where = "all pairs of dumps";
+    Message where = "all pairs of dumps"_t;
     if (!places.empty()) {
       const RankResult& r = *places.front().result;
       where = Where(r.step, {r.rank}, say_step);
-      where = where.empty() ? "these dumps" : where.substr(0, where.size() - 2);
+      if (where.empty()) where = "these dumps"_t;
     }
     const auto sizes = [&](bool dialects) {
       const auto size = [&](const Findings::Side& side) {
-        return fmt::format("{} calls, {} values{}{}", side.calls, side.values,
-                           !dialects || side.dialect.empty() ? "" : ", " + side.dialect,
-                           side.complete ? "" : ", CUT SHORT");
+        return Message::Joined(
+            {"{} calls"_t(side.calls), "{} values"_t(side.values),
+             dialects ? side.dialect : std::string(), side.complete ? Message() : "CUT SHORT"_t},
+            ", ");
       };
-      return Clean(fmt::format("of {}: target {}; golden {}", where, size(found.target_side),
-                               size(found.golden_side)));
+      return Clean(
+          "of {}: target {}; golden {}"_t(where, size(found.target_side), size(found.golden_side))
+              .Shown());
     };
-    const std::string text = Translated(sizes(true));
-    return whole_ || Columns(text) <= width_ ? text : Translated(sizes(false));
+    const std::string text = sizes(true);
+    return whole_ || Columns(text) <= width_ ? text : sizes(false);
   }
 
   // One line for each verdict: "steps 0-2: equal  ranks 0-3". Steps in a row with the same verdicts
@@ -176,23 +177,22 @@ class Screen {
     Lines lines;
     for (const auto& [steps, verdicts] : groups) {
       const std::string label =
-          of_steps.size() < 2 ? ""
-                              : Translated(fmt::format("step{} {}: ", steps.size() == 1 ? "" : "s",
-                                                       RankList(steps)));
+          of_steps.size() < 2
+              ? ""
+              : (steps.size() == 1 ? "step {}: "_t : "steps {}: "_t)(RankList(steps)).Shown();
       for (const auto& [verdict, ranks] : verdicts) {
         if (shown++ >= kMostLines) {
           ++hidden;
           continue;
         }
-        const std::string word =
-            Translated(std::string(verdict == kFailed ? "FAILED" : kWords[verdict]));
+        const std::string word = Word(verdict).Shown();
         const std::string text =
-            ranks.size() == 1 && ranks[0] < 0 ? "" : "  " + Translated(Ranks(ranks));
+            ranks.size() == 1 && ranks[0] < 0 ? "" : "  " + Ranks(ranks).Shown();
         const int word_width = text.empty() ? Columns(word) : 15;  // "within rounding"
         const bool later = begin >= 0 && steps.front() > begin &&
                            verdict == static_cast<int>(RunVerdict::kDiffers);
         const std::string inherited =
-            later ? Translated(fmt::format(", inherited from step {}", begin)) : std::string();
+            later ? ", inherited from step {}"_t(begin).Shown() : std::string();
         const int room = width_ - 2 - Columns(label) - word_width - Columns(inherited);
         lines.push_back("  " + label +
                         Paint(verdict == kFailed ? kRed : ColorOf(static_cast<RunVerdict>(verdict)),
@@ -201,26 +201,30 @@ class Screen {
       }
     }
     if (hidden > 0) {
-      lines.push_back(Translated(fmt::format("  and {} more lines in the summary file", hidden)));
+      lines.push_back("  " + "and {} more lines in the summary file"_t(hidden).Shown());
     }
     size_t failures = 0;
     for (const RankResult& r : results_) {
       if (r.failed.ok() || ++failures > 3) continue;
-      Append(Fold(fmt::format("{}: {}", r.rank < 0 ? "the dump" : fmt::format("rank {}", r.rank),
-                              r.failed.message()),
-                  "    "),
-             &lines);
+      Append(
+          Fold(Message::Joined(
+                   {r.rank < 0 ? "the dump"_t : "rank {}"_t(r.rank), r.failed.AsMessage()}, ": "),
+               "    "),
+          &lines);
     }
     return lines;
   }
 
-  // "step 3, rank 1, ", without the parts that are not known.
-  std::string Where(int32_t step, const std::vector<int32_t>& ranks, bool say_step) const {
+  // "step 3, rank 1", without the parts that are not known.
+  Message Where(int32_t step, const std::vector<int32_t>& ranks, bool say_step) const {
     constexpr int kMostColumns = 32;
-    std::string text = say_step && step >= 0 ? fmt::format("step {}, ", step) : "";
-    if (ranks.size() > 1 || ranks[0] >= 0)
-      text += (whole_ ? Ranks(ranks) : CutMiddle(Ranks(ranks), kMostColumns)) + ", ";
-    return text;
+    Message of_ranks;
+    if (ranks.size() > 1 || ranks[0] >= 0) {
+      of_ranks = Ranks(ranks);
+      if (!whole_) of_ranks = CutMiddle(of_ranks.Shown(), kMostColumns);
+    }
+    return Message::Joined(
+        {say_step && step >= 0 ? "step {}"_t(step) : Message(), std::move(of_ranks)}, ", ");
   }
 
   Lines Begins(const FindingsScreen& screen, const StepOrigins& step,
@@ -228,27 +232,25 @@ class Screen {
     const RankPlace& place = places.front();
     FindingsScreen::Place known{.where = Where(step.step, place.ranks, say_step)};
     if (place.origin->in_exchange) known.exchange = DescribeExchange(*place.origin);
-    if (const std::string text = DescribeStepBefore(results_, *place.result); !text.empty())
-      known.travelled.push_back(text);
+    known.travelled.push_back(DescribeStepBefore(results_, *place.result));
     constexpr int64_t kMostHops = 4;
     int64_t hops = 0;
     for (const RankHop& hop : step.found.hops) {
       if (hop.from.empty() || ++hops > kMostHops) continue;
-      known.travelled.push_back((hops == 1 ? "it travelled: " : "then: ") + DescribeHop(hop));
+      known.travelled.push_back(
+          (hops == 1 ? "it travelled: {}"_t : "then: {}"_t)(DescribeHop(hop)));
     }
-    if (hops > kMostHops)
-      known.travelled.push_back(fmt::format("and in {} more exchanges", hops - kMostHops));
-    if (const std::string text = DescribeOutside(step, results_); !text.empty())
-      known.travelled.push_back(text);
+    if (hops > kMostHops) known.travelled.push_back("and in {} more exchanges"_t(hops - kMostHops));
+    known.travelled.push_back(DescribeOutside(step, results_));
     if (const std::optional<Drift> drift = FindDrift(results_);
         drift && !drift->IsSaidBy(*place.result))
       known.travelled.push_back(DescribeDrift(*drift));
     for (size_t i = 1; i < std::min<size_t>(places.size(), 4); ++i) {
-      known.travelled.push_back(fmt::format("also begins on {}: {}", Ranks(places[i].ranks),
-                                            places[i].result->first_name));
+      known.travelled.push_back(
+          "also begins on {}: {}"_t(Ranks(places[i].ranks), places[i].result->first_name));
     }
-    if (places.size() > 4)
-      known.travelled.push_back(fmt::format("and in {} more places", places.size() - 4));
+    if (places.size() > 4) known.travelled.push_back("and in {} more places"_t(places.size() - 4));
+    std::erase_if(known.travelled, [](const Message& text) { return text.empty(); });
     return screen.Finding(known);
   }
 
@@ -263,22 +265,27 @@ class Screen {
   Lines CallsMadeOtherwise(int32_t end, bool say_step) const {
     for (const RankResult& r : results_) {
       if (r.otherwise.empty() || r.step >= end) continue;
-      const std::string where = Where(r.step, {r.rank}, say_step);
-      if (const int64_t calls = r.summary.calls_compared_nowhere; calls > 0)
-        return Fold(fmt::format(
-            "{}all values with a partner agree, but the results of {} call{} without a partner are "
-            "not compared, so an error in them would not show: {}",
-            where, calls, calls == 1 ? "" : "s", r.otherwise));
-      return Fold(
-          fmt::format("{}all results agree, but the two runs did not make the same calls: {}",
-                      where, r.otherwise));
+      const int64_t calls = r.summary.calls_compared_nowhere;
+      const Message what =
+          calls == 0
+              ? "all results agree, but the two runs did not make the same calls: {}"_t(r.otherwise)
+          : calls == 1
+              ? "all values with a partner agree, but the results of 1 call without a partner are "
+                "not compared, so an error in them would not show: {}"_t(r.otherwise)
+              : "all values with a partner agree, but the results of {} calls without a partner "
+                "are not compared, so an error in them would not show: {}"_t(calls, r.otherwise);
+      return Fold(Message::Joined({Where(r.step, {r.rank}, say_step), what}, ", "));
     }
     return {};
   }
 
-  // By RunVerdict; the number behind them stands for a pair that could not be compared.
-  static constexpr std::string_view kWords[] = {"equal", "within rounding", "other structure",
-                                                "unknown", "differs"};
+  // `verdict`: a RunVerdict, or kFailed for a pair that could not be compared.
+  static Message Word(int verdict) {
+    const Message words[] = {"equal"_t,   "within rounding"_t, "other structure"_t,
+                             "unknown"_t, "differs"_t,         "FAILED"_t};
+    return words[verdict];
+  }
+
   static constexpr int kFailed = 5;
   std::span<const RankResult> results_;
   const RanksCompared& compared_;
@@ -294,29 +301,27 @@ std::string RanksReport(std::span<const RankResult> results, const RanksCompared
   return Screen(results, compared, options).Draw();
 }
 
-std::string DescribeHop(const RankHop& hop) {
-  return fmt::format("{} brings it from {} to {}{}", hop.name, Ranks(hop.from), Ranks(hop.to),
-                     hop.source_line.empty() ? "" : fmt::format(" ({})", hop.source_line));
+Message DescribeHop(const RankHop& hop) {
+  return hop.source_line.empty()
+             ? "{} brings it from {} to {}"_t(hop.name, Ranks(hop.from), Ranks(hop.to))
+             : "{} brings it from {} to {} ({})"_t(hop.name, Ranks(hop.from), Ranks(hop.to),
+                                                   hop.source_line);
 }
 
-std::string DescribeOutside(const StepOrigins& step, std::span<const RankResult> results) {
-  if (step.found.from_outside.empty()) return "";
+Message DescribeOutside(const StepOrigins& step, std::span<const RankResult> results) {
+  if (step.found.from_outside.empty()) return {};
   std::vector<int32_t> ranks;
   for (const RankOrigin& o : step.found.from_outside)
     ranks.push_back(results[step.results[o.trace]].rank);
   std::sort(ranks.begin(), ranks.end());
-  return fmt::format(
-      "{} got wrong numbers in a way that was not recorded (as DDP exchanges gradients), "
-      "at {}",
+  return "{} got wrong numbers in a way that was not recorded (as DDP exchanges gradients), at {}"_t(
       Ranks(ranks), results[step.results[step.found.from_outside[0].trace]].first_name);
 }
 
-std::string DescribeExchange(const RankOrigin& origin) {
-  if (origin.not_known.empty()) {
-    return "every rank sent correct numbers to this exchange: the error is in the exchange";
-  }
-  return fmt::format(
-      "this exchange brought the wrong number; the values that {} gave are not known",
+Message DescribeExchange(const RankOrigin& origin) {
+  if (origin.not_known.empty())
+    return "every rank sent correct numbers to this exchange: the error is in the exchange"_t;
+  return "this exchange brought the wrong number; the values that {} gave are not known"_t(
       Ranks(origin.not_known));
 }
 

@@ -16,18 +16,18 @@ namespace msprobe::compare {
 //   std::fputs(RanksReport(results, {"runs/new", "runs/good", {}}, look).c_str(), stdout);
 struct RanksCompared {
   std::string target, golden;
-  std::vector<std::string> left_out;
+  std::vector<Message> left_out;
 };
 std::string RanksReport(std::span<const RankResult> results, const RanksCompared& compared,
                         const TerminalOptions& options = {});
 
 // "Distributed.all_reduce.0.forward brings it from rank 2 to ranks 0, 1 (train.py:41 in f: ...)".
-std::string DescribeHop(const RankHop& hop);
+Message DescribeHop(const RankHop& hop);
 // A sentence on the ranks whose first wrong number came from outside the recording, and where it is
 // seen; "" when there are none.
-std::string DescribeOutside(const StepOrigins& step, std::span<const RankResult> results);
+Message DescribeOutside(const StepOrigins& step, std::span<const RankResult> results);
 // A sentence on an origin with `in_exchange`: an exchange brought a wrong number, and no rank is
 // known to have given it.
-std::string DescribeExchange(const RankOrigin& origin);
+Message DescribeExchange(const RankOrigin& origin);
 
 }  // namespace msprobe::compare

@@ -1,7 +1,5 @@
 #include "engine/compare/report/report_terminal.h"
 
-#include <fmt/format.h>
-
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/report/findings_screen.h"
 
@@ -14,8 +12,7 @@ std::string TerminalReport(const Comparison& comparison, const TerminalOptions& 
 std::string TerminalReport(const Findings& found, const TerminalOptions& options) {
   using Lines = FindingsScreen::Lines;
   const FindingsScreen screen(found, options);
-  Lines lines = TitleLines(fmt::format("msprobe compare, by {}", ModeName(found.mode)),
-                           found.summary, options);
+  Lines lines = TitleLines("msprobe compare, by {}"_t(WordOf(found.mode)), found.summary, options);
   Lines foot{""};
   const auto append = [](const Lines& more, Lines* to) {
     to->insert(to->end(), more.begin(), more.end());

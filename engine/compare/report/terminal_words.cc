@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/base/language.h"
 #include "engine/compare/report/text_layout.h"
 
 namespace msprobe::compare {
@@ -12,23 +11,31 @@ std::string_view ColorOf(RunVerdict verdict) {
   return kColors[static_cast<int>(verdict)];
 }
 
-std::string_view Headline(RunVerdict verdict) {
-  static constexpr std::string_view kHeadlines[] = {
-      "EQUAL", "WITHIN ROUNDING", "VALUES AGREE, STRUCTURE DIFFERS", "UNKNOWN", "DIFFERS"};
-  return kHeadlines[static_cast<int>(verdict)];
+Message Headline(RunVerdict verdict) {
+  switch (verdict) {
+    case RunVerdict::kEqual:
+      return "EQUAL"_t;
+    case RunVerdict::kNoise:
+      return "WITHIN ROUNDING"_t;
+    case RunVerdict::kStructure:
+      return "VALUES AGREE, STRUCTURE DIFFERS"_t;
+    case RunVerdict::kDiffers:
+      return "DIFFERS"_t;
+    case RunVerdict::kUnknown:
+      break;
+  }
+  return "UNKNOWN"_t;
 }
 
-std::string Legend(std::string_view report) {
-  constexpr std::string_view kWords[][2] = {
-      {"introduced", "introduced: inputs agree, an output does not"},
-      {"inherited", "inherited: an input is already wrong"},
-      {"rounding", "rounding: the dtype's error in one operation"}};
-  std::string text;
-  for (const auto& [word, meaning] : kWords) {
-    if (report.find(Translated(std::string(word))) != report.npos)
-      text += (text.empty() ? "" : "; ") + std::string(meaning);
+Message Legend(std::string_view report) {
+  const Message words[][2] = {{"introduced"_t, "introduced: inputs agree, an output does not"_t},
+                              {"inherited"_t, "inherited: an input is already wrong"_t},
+                              {"rounding"_t, "rounding: the dtype's error in one operation"_t}};
+  std::vector<Message> meanings;
+  for (const auto& [word, meaning] : words) {
+    if (report.find(word.Shown()) != report.npos) meanings.push_back(meaning);
   }
-  return text;
+  return Message::Joined(std::move(meanings), "; ");
 }
 
 std::vector<std::string> SourceLines(std::string_view source, int width, bool whole) {
@@ -44,12 +51,12 @@ std::vector<std::string> PlaceLines(const FirstDivergence& f, int width, bool wh
   const auto add = [&](const std::vector<std::string>& more) {
     lines.insert(lines.end(), more.begin(), more.end());
   };
-  if (!f.module.empty()) add(SourceLines(TranslatedAround("in {}", Clean(f.module)), width, whole));
+  if (!f.module.empty()) add(SourceLines("in {}"_t(Clean(f.module)).Shown(), width, whole));
   add(SourceLines(Clean(f.source_line), width, whole));
   if (!f.caller_line.empty())
-    add(SourceLines(TranslatedAround("called from {}", Clean(f.caller_line)), width, whole));
+    add(SourceLines("called from {}"_t(Clean(f.caller_line)).Shown(), width, whole));
   if (!f.golden_line.empty())
-    add(SourceLines(TranslatedAround("in the golden: {}", Clean(f.golden_line)), width, whole));
+    add(SourceLines("in the golden: {}"_t(Clean(f.golden_line)).Shown(), width, whole));
   return lines;
 }
 

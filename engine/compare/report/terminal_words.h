@@ -13,10 +13,10 @@ inline constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[33m", kGr
                                   kBold = "\x1b[1m", kDim = "\x1b[2m", kReset = "\x1b[0m";
 
 std::string_view ColorOf(RunVerdict verdict);
-std::string_view Headline(RunVerdict verdict);  // "DIFFERS"
+Message Headline(RunVerdict verdict);  // "DIFFERS"
 // What introduced, inherited and rounding mean, for those of these words that are in `report`; "":
 // none is.
-std::string Legend(std::string_view report);
+Message Legend(std::string_view report);
 // The lines of "train.py:41 in forward: y = gelu(x)". Without `whole`, the code after the place is
 // cut where it needs more than one further line; the place is never cut.
 std::vector<std::string> SourceLines(std::string_view source, int width, bool whole);

@@ -49,13 +49,12 @@ Status Wrong(std::string_view condition) {
   std::vector<std::string_view> words;
   for (const auto& [word, kind] : kWords) words.push_back(word);
   const std::string_view near = NearestSpelling(condition, words);
-  Status status = InvalidArgument(fmt::format("--fail-on {}", Excerpt(condition)))
+  Status status = InvalidArgument(std::string("--fail-on " + Excerpt(condition)))
                       .Expected(
                           "error, warning, unmatched, unknown, differs, noise, or a limit "
-                          "such as MaxRelativeErr>0.01 or Cosine<99%")
+                          "such as MaxRelativeErr>0.01 or Cosine<99%"_t)
                       .Found(Excerpt(condition));
-  return near.empty() ? std::move(status)
-                      : std::move(status).Hint(fmt::format("did you mean {}?", near));
+  return near.empty() ? std::move(status) : std::move(status).Hint("did you mean {}?"_t(near));
 }
 
 Result<FailCondition> ParseCondition(std::string_view text) {
@@ -148,11 +147,11 @@ Result<std::vector<FailHit>> CheckRows(const FailOn& limits, const TableFormat& 
       std::vector<std::string_view> names;
       for (const Column& column : table.columns()) names.push_back(column.name);
       const std::string_view near = NearestSpelling(condition.column, names);
-      return InvalidArgument(fmt::format("--fail-on {}: a table by {} has no column {}",
-                                         condition.text, ModeName(table.comparison().mode),
-                                         Excerpt(condition.column)))
-          .Hint(near.empty() ? "the first line of the csv file names the columns"
-                             : fmt::format("did you mean {}?", near));
+      return InvalidArgument(
+                 "--fail-on {}: a table by {} has no column {}"_t(
+                     condition.text, WordOf(table.comparison().mode), Excerpt(condition.column)))
+          .Hint(near.empty() ? "the first line of the csv file names the columns"_t
+                             : "did you mean {}?"_t(near));
     }
     columns[i] = static_cast<size_t>(found - table.columns().begin());
   }
@@ -199,10 +198,10 @@ Result<std::vector<FailHit>> CheckRows(const FailOn& limits, const TableFormat& 
   return hits;
 }
 
-std::string DescribeHit(const FailHit& hit) {
-  return fmt::format("{}: {} value{}, the first is {}{}", hit.condition, hit.rows,
-                     hit.rows == 1 ? "" : "s", hit.first,
-                     hit.value.empty() ? "" : fmt::format(" ({})", hit.value));
+Message DescribeHit(const FailHit& hit) {
+  const Message first = hit.value.empty() ? Message(hit.first) : "{} ({})"_t(hit.first, hit.value);
+  return hit.rows == 1 ? "{}: 1 value, the first is {}"_t(hit.condition, first)
+                       : "{}: {} values, the first is {}"_t(hit.condition, hit.rows, first);
 }
 
 }  // namespace msprobe::compare

@@ -57,6 +57,6 @@ Result<FailOn> ParseFailOn(std::string_view text);
 Result<std::vector<FailHit>> CheckRows(const FailOn& limits, const TableFormat& table);
 
 // "MaxRelativeErr>0.01: 12 values, the first is Functional.linear.0.forward.output.0 (0.5)"
-std::string DescribeHit(const FailHit& hit);
+Message DescribeHit(const FailHit& hit);
 
 }  // namespace msprobe::compare

@@ -28,11 +28,11 @@ class Sheet {
                                       {"weights", &c_.run_start.weights},
                                       {"data", &c_.run_start.data},
                                       {"settings", &c_.run_start.settings}}) {
-      if (!text->empty()) Text(label, *text);
+      if (!text->empty()) Text(label, text->English());
     }
     First();
     Counts();
-    for (const std::string& sentence : c_.not_observed) Text("not observed", sentence);
+    for (const Message& sentence : c_.not_observed) Text("not observed", sentence.English());
     rows_.Compress();
     return std::move(rows_);
   }
@@ -62,8 +62,8 @@ class Sheet {
     if (!f.source_line.empty()) Text("source line", f.source_line);
     if (!f.caller_line.empty()) Text("called from", f.caller_line);
     if (!f.golden_line.empty()) Text("in the golden", f.golden_line);
-    Text("why", f.why);
-    if (!f.advice.empty()) Text("next", f.advice);
+    Text("why", f.why.English());
+    if (!f.advice.empty()) Text("next", f.advice.English());
   }
 
   void Counts() {

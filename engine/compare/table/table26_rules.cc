@@ -299,7 +299,7 @@ std::vector<Verdict26> JudgeByRules26(const Comparison& comparison) {
 }
 
 void AppendReason(std::string* out, const Comparison& comparison, size_t row) {
-  const std::string_view reason = ReasonText(comparison.measures[row].reason);
+  const std::string reason = ReasonText(comparison.measures[row].reason).English();
   *out += reason;
   if (comparison.notes.empty() || comparison.notes[row].empty()) return;
   if (!reason.empty()) *out += ": ";

@@ -188,7 +188,7 @@ void NodeValues::AppendDifferences(size_t row, std::string* json) {
   if (!verdict_first) AppendMember("Result", verdict, json);
   std::string why, list = "[";
   if (c_.measures[row].verdict == compare::RowVerdict::kDiffers) {
-    why = compare::DescribeRow(c_, static_cast<int32_t>(row));
+    why = compare::DescribeRow(c_, static_cast<int32_t>(row)).English();
   } else {
     compare::AppendReason(&why, c_, row);
   }

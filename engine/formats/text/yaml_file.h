@@ -15,13 +15,13 @@
 
 namespace msprobe::formats {
 
-inline Status WrongYaml(const std::string& path, const YAML::Mark& mark, const char* expected) {
-  return InvalidConfig(path, static_cast<uint64_t>(mark.line) + 1).Expected(expected);
+inline Status WrongYaml(const std::string& path, const YAML::Mark& mark, Message expected) {
+  return InvalidConfig(path, static_cast<uint64_t>(mark.line) + 1).Expected(std::move(expected));
 }
 
 // The same, with what a scalar has.
-inline Status WrongYaml(const std::string& path, const YAML::Node& node, const char* expected) {
-  Status status = WrongYaml(path, node.Mark(), expected);
+inline Status WrongYaml(const std::string& path, const YAML::Node& node, Message expected) {
+  Status status = WrongYaml(path, node.Mark(), std::move(expected));
   if (node.IsScalar()) status = std::move(status).Found(Excerpt(node.Scalar()));
   return status;
 }
