@@ -81,6 +81,41 @@ TEST(Laws, RoundingPutsSomeElementsOnTheOtherSideOfAKink) {
   EXPECT_EQ(FirstOf(Kink("relu", kOff, 0.1F), Kink("relu", 0, 0)), "Functional.relu.0.backward");
 }
 
+// A chain whose errors grow, so that the bound of its last call is wider than can be judged.
+// `beside`: what only the target makes goes into that call, too.
+Dump WithGrownErrors(float off, float last, bool beside) {
+  DumpBuilder b;
+  const Elements x = Map(Random(256, 1), [](float v) { return 50 + v; });
+  const auto grown = [&](uint64_t seed, float error) {
+    return Sum(Random(256, seed), Random(256, seed + 10), error);
+  };
+  const Elements first = grown(2, off), second = grown(3, 8 * off), third = grown(4, last);
+  b.Call("Functional.exp.0.forward").In(Recorded(x)).Out(Recorded(first));
+  b.Call("Torch.pow.0.forward").In(Recorded(first)).Out(Recorded(second));
+  if (beside) b.Call("Torch.mine.0.forward").In(Recorded(x)).Out(Recorded(Random(256, 9)));
+  b.Call("Torch.pow.1.forward").In(Recorded(second));
+  if (beside) b.In(Recorded(Random(256, 9)));
+  b.Out(Recorded(third));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(third));
+  return b.Take();
+}
+
+TEST(Laws, WhereABoundIsTooWideToJudgeAValueIsUnknown) {
+  constexpr float kOff = 1e-5F, kJudged = 5e-4F, kWide = 1.5e-3F, kBeyond = 0.05F;
+  const auto named = [](float off, float last, bool beside) {
+    return FirstOf(WithGrownErrors(off, last, beside), WithGrownErrors(0, 0, false));
+  };
+  EXPECT_EQ(named(kOff, kJudged, false), "none");
+  EXPECT_EQ(named(kOff, kWide, false), "none");
+  EXPECT_EQ(named(kOff, kBeyond, false), "Torch.pow.1.forward");
+  // Where nothing grew, the same error is far beyond rounding.
+  EXPECT_EQ(named(0, kWide, false), "Torch.pow.1.forward");
+  // Something unrelated goes in: statistics and a sketch that agree so well are no chance.
+  EXPECT_EQ(named(kOff, kJudged, true), "none");
+  EXPECT_EQ(named(kOff, kWide, true), "none");
+  EXPECT_NE(named(kOff, kBeyond, true), "none");
+}
+
 // A normalisation takes away of a gradient what is the same in all elements.
 Dump Normalised(const std::string& name, float off, float wrong) {
   const Elements x = Random(256, 1), y = Map(x, [](float v) { return v / 2; });

@@ -62,8 +62,9 @@ struct Premise {
 struct ProofStep {
   Strength strength = Strength::kNone;
   Proof proof = Proof::kNotTried;
-  bool proven = false;  // by sketches or elements; false: moments alone say so
-  int32_t value = -1;   // of the target
+  bool proven = false;   // by sketches or elements; false: moments alone say so
+  bool unknown = false;  // within what rounding explains, which is too much here to be a proof
+  int32_t value = -1;    // of the target
   int32_t golden = -1;
   int32_t together = -1;  // index into Proofs::together; -1: it is about one value
   double error = 0;       // measured, relative to the terms of the value

@@ -52,7 +52,7 @@ class Checker {
         t_(target),
         g_(golden),
         figures_(c, t_, g_, before),
-        growth_(c, t_, g_, before),
+        growth_(c, t_, g_),
         coarse_(t_.values.size(), 0),
         unrelated_bound_(t_.values.size(), 0) {
     for (const Value& value : g_.values) ++golden_of_size_[value.moments.n];
@@ -95,8 +95,8 @@ class Checker {
     coarse_[step.value] = std::max(coarse_[step.value], CoarseFrom(step));
     if (step.strength <= Strength::kSame)
       unrelated_bound_[step.value] = std::max(unrelated_bound_[step.value], step.bound);
-    if (step.strength == Strength::kNear)
-      noise_ = std::max(noise_, std::min(std::max(step.error, coarse_[step.value]), kNeverMore));
+    if (step.strength == Strength::kNear && !step.unknown)
+      noise_ = std::max({noise_, step.error, coarse_[step.value]});
   }
 
   // The coarsest rounding on the way to a value, since its bits were equal.
@@ -146,7 +146,7 @@ class Checker {
     if (!AtMost(each.terms, figures_.MostTerms(each.value)))
       return "a premise is said to be a sum of larger terms than it can be";
     double error = 0;
-    if (known != nullptr && known->strength == Strength::kNear)
+    if (known != nullptr && (known->strength == Strength::kNear || known->unknown))
       error = std::max(known->error, each.coarse);
     else if (known != nullptr && known->strength != Strength::kEqual)
       error = unrelated_bound_[each.value];

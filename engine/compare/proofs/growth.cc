@@ -32,16 +32,12 @@ double ShareOf(double part, double whole) { return whole > 0 ? part / whole : 0;
 }  // namespace
 
 Growth::Growth(const Comparison& comparison, const relations::Graph& target,
-               const relations::Graph& golden, const relations::Carried& before)
+               const relations::Graph& golden)
     : c_(comparison), t_(target), g_(golden) {
   for (const relations::Graph* run : {&t_, &g_}) {
     for (const relations::Port& port : run->made)
       coarsest_ = std::max(coarsest_, run->values[port.value].roundoff);
   }
-  for (const auto& [content, left] : before.left) began_near_ |= left.error > 0;
-  const auto update = std::ranges::find_if(
-      t_.calls, [](const Call& call) { return call.kind == CallKind::kUpdate; });
-  first_update_ = static_cast<relations::CallId>(update - t_.calls.begin());
 }
 
 double Growth::ScaleOf(const Value& value) const {
@@ -119,7 +115,7 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
   if (call != nullptr) gain = moves ? kOfMoves : call->facts->Cancels() ? kOfCancelling : kOfOthers;
   const double exponent = call == nullptr ? 1 : LargestExponent(ForwardOf(value.maker));
   gain = std::max(gain, 2 * exponent);
-  double grown = 0, added = 0, measured = 0;
+  double grown = 0, added = 0;
   for (const Premise& each : premises) {
     if (each.value < 0) continue;
     const Value& argument = t_.values[each.value];
@@ -129,7 +125,6 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
     const double relative = rms > 0 ? size / rms : each.error;
     grown = std::max(grown, gain * relative);
     added += std::pow(kOfParts * ShareOf(size, step.terms), 2);
-    measured = std::max({measured, gain * relative, ShareOf(size, step.terms)});
   }
   double own = (moves ? 1 : kRoundings) * std::max(roundoff, unseen ? coarse : 0);
   const bool long_sum = call != nullptr && (call->facts->Cancels() || !t_.HasOperations() ||
@@ -142,14 +137,9 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
   own *= ScaleOf(value) * many;
   const double reach = ReachOfErrors(step, premises);
   grown = std::max({grown, reach, unseen ? kOfOthers * noise : 0});
-  const double coarsest = 4 * kRoundings * std::max(coarse, roundoff);
-  // What was measured of the arguments is no guess, but where the dtype is coarse.
-  const bool fine = coarsest <= kNeverMore || began_near_ || value.maker > first_update_;
-  const bool only_moves = call != nullptr && call->facts->Moves();
-  const double known = fine ? kOfMoves * measured : only_moves ? measured : 0;
-  const double most =
-      std::max({kNeverMore, coarsest, known, reach, roundings * many}) * ScaleOf(value);
-  return std::min(std::sqrt(grown * grown + added + own * own), most);
+  const double explained = std::sqrt(grown * grown + added + own * own);
+  if (step.unknown) return explained;
+  return std::min(explained, kJudgedRoots * std::sqrt(std::max(coarse, roundoff)) * ScaleOf(value));
 }
 
 double Growth::MostOfUpdate(const ProofStep& step, std::span<const Premise> premises) const {

@@ -16,17 +16,18 @@ namespace msprobe::compare {
 
 // A call adds at most so many roundings of its dtype.
 inline constexpr double kRoundings = 16;
-// The most that an error of no explained cause may be, relative.
-inline constexpr double kNeverMore = 1e-3;
+// An error of so many roots of the dtype's rounding is too large to prove anything.
+inline constexpr double kJudgedRoots = 4;
 
 class Growth {
  public:
   // Keeps references to its arguments.
   Growth(const Comparison& comparison, const relations::Graph& target,
-         const relations::Graph& golden, const relations::Carried& before);
+         const relations::Graph& golden);
 
   // The widest bound of a value that a call made of these premises, or that code without records made;
-  // relative to its terms. `noise`: the largest error of a near value so far.
+  // relative to its terms. `noise`: the largest error of a near value so far. Of a value that is not
+  // unknown: no wider than what can be judged.
   double Most(const relations::ProofStep& step, std::span<const relations::Premise> premises,
               double noise) const;
   // The widest bound of a value of which a premise is wrong: nothing of that error may be left.
@@ -51,9 +52,7 @@ class Growth {
 
   const Comparison& c_;
   const relations::Graph &t_, &g_;
-  double coarsest_ = 0;             // rounding of a result of a run
-  bool began_near_ = false;         // the step before left an error
-  relations::CallId first_update_;  // of an optimizer
+  double coarsest_ = 0;  // rounding of a result of a run
 };
 
 }  // namespace msprobe::compare

@@ -76,6 +76,10 @@ class Words {
     const std::string name = leaf < 0 ? "" : std::string(c_.golden.leaves[leaf].name);
     const Message golden = name == target ? "the golden's"_t : Message(name);
     const Message because = Because(step.proof);
+    if (step.unknown) {
+      return "{}: unknown whether it is {}: off by {:.2g}, and rounding explains {:.2g}, too much to "
+             "judge"_t(target, golden, step.error, step.bound);
+    }
     switch (step.strength) {
       case Strength::kEqual:
         if (step.proof == Proof::kConstant || step.proof == Proof::kNotRecorded)

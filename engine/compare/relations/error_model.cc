@@ -19,8 +19,8 @@ namespace {
 constexpr double kGain = 8, kGainOfMoves = 4, kGainOfCancelling = 32;
 // So many times the roundings of another call where many terms are added up.
 constexpr double kOwnOfSums = 4;
-// Not more than this is rounding, unless the dtype is coarse.
-constexpr double kCap = 1e-3;
+// Of the digits of the dtype half must agree, but for two bits, or nothing is proven: 1e-3 in float32.
+constexpr double kJudged = 4;
 // So many elements of a normal distribution are nearer to zero than its error, relative to its size.
 constexpr double kNearZero = 0.8;
 // So many movements a third of the elements that are moved the other way make.
@@ -49,7 +49,10 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
                                  [&](ValueId w) { return of(w).strength == Strength::kEqual; });
   if (call != nullptr && equal && (moves || (same_environment_ && TakesTheSameBits(value.maker))))
     return {.error = 0, .exact = true};
-  if (call != nullptr && call->kind == CallKind::kUpdate) return {.error = BoundOfUpdate(v, *call)};
+  if (call != nullptr && call->kind == CallKind::kUpdate) {
+    const double moved = BoundOfUpdate(v, *call);
+    return {.error = moved, .wide = moved};
+  }
   double roundoff = value.roundoff;
   for (const ValueId w : inputs) roundoff = std::max(roundoff, t.values[w].roundoff);
   const bool is_sum = !t.PartsOf(v).empty();
@@ -73,20 +76,18 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   // The measured error of a part, as sketches show it, is one of several that are likely. A sum that no
   // call makes is made once; one of each layer must not enlarge it again.
   const double spread = call == nullptr || call->kind == CallKind::kGradients ? 4 : 2;
-  double grown = 0, added = 0, measured = 0;
+  double grown = 0, added = 0;
   const auto count = [&](ValueId w, bool addend) {
     double error = ErrorOf(w);
     const double size = Terms(w), rms = Rms(w);
-    const bool near = of(w).strength >= Strength::kNear;
+    const bool near = of(w).strength >= Strength::kNear || of(w).unknown;
     if (addend || (adds && t.values[w].shape.view() == value.shape.view())) {
       if (terms > 0) added += std::pow((!near ? 2 : addend ? 4 : spread) * error * size / terms, 2);
-      if (terms > 0 && near) measured = std::max(measured, error * size / terms);
       return;
     }
     // A bound that no relation confirms must not grow with each call, or it would explain all.
     if (near) error *= gain;
     grown = std::max(grown, rms > 0 ? error * size / rms : error);
-    if (near) measured = std::max(measured, rms > 0 ? error * size / rms : error);
   };
   if (call != nullptr && !is_sum && call->kind == CallKind::kOperation) {
     for (const Port& port : t.Takes(value.maker)) {
@@ -95,10 +96,10 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   } else {
     for (const ValueId w : inputs) count(w, false);
   }
-  const double reach = call != nullptr ? ReachOf(v, value.maker) : 0;
-  grown = std::max(grown, reach);
+  if (call != nullptr) grown = std::max(grown, ReachOf(v, value.maker));
   double coarse = roundoff;
-  if (IsUnseen(v, inputs)) {
+  const bool guessed = IsUnseen(v, inputs);
+  if (guessed) {
     grown = kGain * noise_;
     own *= kOwnOfSums;
     if (IsOfAnyDtype(v)) {
@@ -107,16 +108,18 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
     }
   }
   for (const ValueId w : inputs) coarse = std::max(coarse, Coarse(w));
-  // What was measured of the arguments is no guess: the noise of weights that an optimizer moved is more
-  // than rounding. But in a coarse dtype what a wrong call makes may be measured near.
-  const bool fine = 4 * kOwnRoundings * coarse <= kCap || arrives_near_ ||
-                    (value.maker != kNoId && value.maker > first_update_);
-  const bool only_moves = facts != nullptr && facts->Moves();
-  const double known = fine ? kGainOfMoves * measured : only_moves ? measured : 0;
-  const double most = std::max({kCap, 4 * kOwnRoundings * coarse, known, reach,
-                                exponent > 1 ? own / ScaleOf(v) : 0}) *
-                      ScaleOf(v);
-  return {.error = std::min(std::sqrt(grown * grown + added + own * own), most)};
+  const double explained = std::sqrt(grown * grown + added + own * own);
+  const double judged = kJudged * std::sqrt(std::max(coarse, roundoff)) * ScaleOf(v);
+  const double bound = std::min(explained, judged);
+  // Of what code without records made the noise of the run is a guess, which excuses no more.
+  return {.error = bound, .wide = guessed ? bound : explained};
+}
+
+bool Relations::IsOfUnrelated(ValueId v) const {
+  const Inputs inputs = t.InputsOf(v, /*saved=*/true);
+  return std::any_of(inputs.begin(), inputs.end(), [this](ValueId w) {
+    return of(w).strength == Strength::kNone && !t.values[w].plain;
+  });
 }
 
 // How large what a call takes exponentials of is, in the run where it is smaller: what is wrong must not
@@ -353,8 +356,8 @@ double Relations::NotHiding(ValueId v, double bound, double roundoff, double* wr
 
 double Relations::ErrorOf(ValueId v) const {
   const double error = MeasuredOrBound(v);
-  if (of(v).strength == Strength::kNear && std::min(error, kCap) > noise_) {
-    noise_ = std::min(error, kCap);
+  if (of(v).strength == Strength::kNear && !of(v).unknown && error > noise_) {
+    noise_ = error;
     noise_now_ = now_ + 1;  // it may have been used before
   }
   return error;
@@ -364,6 +367,7 @@ double Relations::MeasuredOrBound(ValueId v) const {
   const Relation& r = of(v);
   if (r.strength == Strength::kEqual) return 0;
   if (r.strength == Strength::kNear) return std::max(r.error, Coarse(v));
+  if (r.unknown) return std::max(r.error, Coarse(v));
   return std::isfinite(r.bound) ? r.bound : 0;
 }
 

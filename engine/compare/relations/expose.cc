@@ -437,6 +437,7 @@ std::vector<Candidate> Exposure::Frontier() {
   for (const ValueId v : values) {
     const Value& value = t.values[v];
     const std::vector<ValueId>& causes = exposed_[v];
+    if (r_.of(v).strength == Strength::kNone && r_.of(v).unknown) continue;
     const size_t known = found.size();
     if (auto left = LeftIn(v); left && (causes.empty() || t.PartsOf(v).empty())) {
       found.push_back(*left);

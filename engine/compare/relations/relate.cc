@@ -119,9 +119,6 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
   while (first_backward_ < static_cast<CallId>(t.calls.size()) &&
          !t.calls[first_backward_].IsBackward())
     ++first_backward_;
-  while (first_update_ < static_cast<CallId>(t.calls.size()) &&
-         t.calls[first_update_].kind != CallKind::kUpdate)
-    ++first_update_;
   FindArrivals();
   FindBeside();
   RelateAll();
@@ -146,7 +143,6 @@ void Relations::FindArrivals() {
       if (left == carried.left.end()) return;
       const auto there = golden.find(left->second.golden);
       if (left->second.golden != 0 && there == golden.end()) return;
-      arrives_near_ |= left->second.error > 0;
       arrivals_[v] = {.left = &left->second,
                       .golden = left->second.golden == 0 ? kNoId : there->second};
     });
@@ -355,9 +351,10 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   model.exact |= !c.exact.empty();
   const auto arrival = arrivals_.find(v);
   const bool moved = arrival != arrivals_.end() && arrival->second.unseen != nullptr;
-  if (moved) model = {.error = BoundOfUnseen(v, w, *arrival->second.unseen)};
+  if (moved) model.error = model.wide = BoundOfUnseen(v, w, *arrival->second.unseen);
   double wrong = 0;
   const double bound = NotHiding(v, model.error, value.roundoff, &wrong);
+  const double goes_in = wrong;
   Relation best{.proof = Proof::kNotFound, .bound = bound};
   if (w != kNoId) {
     best = CompareWith(v, w, bound, model.exact,
@@ -386,6 +383,11 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
     best.proven = true;
     wrong = 0;
   }
+  const bool judges = model.exact || goes_in > 0 || !(model.wide > model.error);
+  if (best.strength == Strength::kNone && factor == 0 && !judges) {
+    best = AsUnknown(v, w, model.wide, best);
+    if (best.unknown || best.error <= kSurely * best.bound) wrong = 0;
+  }
   Keep(&wrong_[v], best.strength == Strength::kNone ? wrong : 0, v);
   best.doubtful = IsDoubtful(v, best);
   best.like = best.like || wrong > 0;
@@ -395,6 +397,23 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   else if (log != nullptr && best.strength == Strength::kNone && old.strength == Strength::kNone)
     Log(v, best, {}, -1);  // it is wrong by more, or by less, than was known
   if (old.strength == Strength::kNone) old.factor = best.factor;
+}
+
+// Where the bound is too wide to judge: what is within it is unknown, and nothing says that it is wrong.
+// Where something unrelated went in, or at another place, a sketch must prove it, and no chance.
+Relation Relations::AsUnknown(ValueId v, ValueId w, double bound, const Relation& unrelated) const {
+  Relation best = unrelated;
+  if (w != kNoId) {
+    best = CompareWith(v, w, bound, /*exact=*/false,
+                       unrelated.proof == Proof::kNotFound ? Proof::kPartner : unrelated.proof);
+    best.unknown = best.strength == Strength::kNear;
+    if (best.unknown && !IsOfUnrelated(v)) return best;
+    best.strength = Strength::kNone;
+  }
+  Relation other = Search(v, bound, /*exact=*/false, /*wide=*/true);
+  if (other.strength != Strength::kNear || !other.proven) return best;
+  other.unknown = true;
+  return other;
 }
 
 void Relations::Set(ValueId v, const Relation& r, std::span<const ValueId> more, int32_t together) {
@@ -421,6 +440,7 @@ int32_t Relations::LogStep(ValueId v, const Relation& r, std::span<const ValueId
   ProofStep step{.strength = r.strength,
                  .proof = r.proof,
                  .proven = r.proven,
+                 .unknown = r.unknown,
                  .value = v,
                  .golden = r.golden,
                  .together = together,
@@ -502,7 +522,7 @@ void Relations::RelateConstant(ValueId v, ValueId w) {
 }
 
 // A golden value with the same moments, whatever call made it.
-Relation Relations::Search(ValueId v, double bound, bool exact) const {
+Relation Relations::Search(ValueId v, double bound, bool exact, bool wide) const {
   const Value& value = t.values[v];
   Relation best{.proof = Proof::kNotFound, .bound = bound};
   const Moments& m = value.moments;
@@ -550,9 +570,11 @@ Relation Relations::Search(ValueId v, double bound, bool exact) const {
         (best.strength < Strength::kNear || near.error < best.error))
       best = near;
   }
-  // Each of the statistics agrees by chance with a probability of `bound`.
-  if (best.strength == Strength::kNear && best.proof == Proof::kNearNumbers && !best.proven) {
-    const double chance = -std::min<double>(4, static_cast<double>(m.n)) * std::log10(bound);
+  // Each of the statistics agrees by chance with a probability of `bound`; or with that of its distance.
+  if (best.strength == Strength::kNear && best.proof == Proof::kNearNumbers &&
+      (wide || !best.proven)) {
+    const double likely = wide ? std::max(best.error, kDigits) : bound;
+    const double chance = -std::min<double>(4, static_cast<double>(m.n)) * std::log10(likely);
     if (chance < std::log10(static_cast<double>(norms.size())) + 3)
       return {.proof = Proof::kNotFound, .bound = bound};
   }

@@ -38,6 +38,8 @@ struct Relation {
   bool proven = false;
   // Of a value that is not related: it is this number times that at its partner; 0: it is not.
   double factor = 0;
+  // Rounding explains its error, and explains so much here that this proves nothing.
+  bool unknown = false;
 
   bool operator==(const Relation&) const = default;
 };
@@ -175,7 +177,7 @@ class Relations {
   // Of a value without numbers where both runs were joined: it is as right as what it is made of.
   bool IsOfWrong(ValueId value) const;  // it is made of something wrong
   Relation OfOpen(ValueId value, ValueId w, double bound) const;
-  Relation Search(ValueId value, double bound, bool exact) const;
+  Relation Search(ValueId value, double bound, bool exact, bool wide = false) const;
   double TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others, double terms,
                        bool* proven) const;
   bool IsDoubtful(ValueId value, const Relation& relation) const;
@@ -200,9 +202,12 @@ class Relations {
 
   // The model of error.
   struct Bound {
-    double error = 0;
+    double error = 0;    // what proves that a value is near
     bool exact = false;  // nothing explains other bits
+    double wide = 0;     // what rounding explains; where it is more than `error`, it proves nothing
   };
+  Relation AsUnknown(ValueId value, ValueId w, double bound, const Relation& unrelated) const;
+  bool IsOfUnrelated(ValueId value) const;  // something that is not related went into it
   Bound BoundOf(ValueId value) const;
   bool IsUnseen(ValueId value, const Inputs& inputs) const;
   bool IsOfAnyDtype(ValueId value) const;
@@ -287,9 +292,7 @@ class Relations {
   std::unordered_map<uint64_t, Beside> beside_;
   double coarsest_ = 0;         // rounding of a result of a run
   CallId first_backward_ = 0;   // of the target; the number of its calls: there is none
-  CallId first_update_ = 0;     // of an optimizer, the same
   bool complex_there_ = false;  // the golden has complex numbers
-  bool arrives_near_ = false;   // the step before left weights near, and not equal
   struct OfUpdate {             // of the optimizer's entry that was asked for last
     int32_t record = -1;
     double error = 0;
