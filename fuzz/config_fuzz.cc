@@ -12,7 +12,7 @@ FUZZ_TARGET(config) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto config = msprobe::dump::ParseConfig(text, "config.json");
   if (config.ok()) {
-    for (const std::string& line : config->warnings)
+    for (const msprobe::Message& line : config->warnings)
       if (line.empty()) std::abort();
     if (!std::is_sorted(config->step.begin(), config->step.end())) std::abort();
     return 0;

@@ -38,7 +38,7 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   }
   const int error = errno;
   file.temporary_.clear();
-  return IoError(path, "create a temporary file beside it", error);
+  return IoError(path, "create a temporary file beside it"_t, error);
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept { *this = std::move(other); }
@@ -62,7 +62,7 @@ void AtomicFile::Discard() {
 }
 
 Status AtomicFile::Write(std::span<const std::string_view> pieces) {
-  if (fd_ < 0) return Internal("write to a closed file");
+  if (fd_ < 0) return Internal("write to a closed file"_t);
   const QuietSizeLimit quiet(needs_quiet_);
   constexpr size_t kBatch = 64;
   static_assert(kBatch <= IOV_MAX);
@@ -77,7 +77,7 @@ Status AtomicFile::Write(std::span<const std::string_view> pieces) {
     if (used == 0) return Status::Ok();
     const ssize_t written =
         Uninterrupted([&] { return ::writev(fd_, batch.data(), static_cast<int>(used)); });
-    if (written < 0) return IoError(path_, "write", errno);
+    if (written < 0) return IoError(path_, "write"_t, errno);
     size_ += static_cast<uint64_t>(written);
     // After a short write: drops the pieces that are written, and the written part of the next one.
     size_t rest = static_cast<size_t>(written), done = 0;
@@ -92,12 +92,12 @@ Status AtomicFile::Write(std::span<const std::string_view> pieces) {
 }
 
 Status AtomicFile::Commit() {
-  if (fd_ < 0) return Internal("commit of a closed file");
+  if (fd_ < 0) return Internal("commit of a closed file"_t);
   int error = CloseFile(std::exchange(fd_, -1));
   if (error == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) error = errno;
   if (error != 0) ::unlink(temporary_.c_str());
   ForgetTemporaryFile(temporary_);
-  return error == 0 ? Status::Ok() : IoError(path_, "write", error);
+  return error == 0 ? Status::Ok() : IoError(path_, "write"_t, error);
 }
 
 }  // namespace msprobe

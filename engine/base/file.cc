@@ -37,7 +37,7 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
       Uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return NotFound(path);
-    return IoError(path, "open", errno);
+    return IoError(path, "open"_t, errno);
   }
   return Map(fd, path);
 }
@@ -47,14 +47,14 @@ Result<MappedFile> MappedFile::Map(int fd, const std::string& path) {
   if (::fstat(fd, &info) != 0) {
     const int error = errno;
     ::close(fd);
-    return IoError(path, "stat", error);
+    return IoError(path, "stat"_t, error);
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(fd);
     return Status(ErrorCode::kIo)
         .At(path)
-        .Expected("a regular file")
-        .Found(S_ISDIR(info.st_mode) ? "a directory" : "a device, pipe or socket");
+        .Expected("a regular file"_t)
+        .Found(S_ISDIR(info.st_mode) ? "a directory"_t : "a device, pipe or socket"_t);
   }
   MappedFile file;
   file.path_ = path;
@@ -65,7 +65,7 @@ Result<MappedFile> MappedFile::Map(int fd, const std::string& path) {
       const int error = errno;
       ::close(fd);
       file.size_ = 0;
-      return IoError(path, "map", error);
+      return IoError(path, "map"_t, error);
     }
     file.data_ = static_cast<const char*>(data);
   }
@@ -74,18 +74,18 @@ Result<MappedFile> MappedFile::Map(int fd, const std::string& path) {
 }
 
 Result<MappedFile> MappedFile::OpenBelow(const std::string& folder, std::string_view name) {
-  const auto refuse = [&](std::string_view found) {
+  const auto refuse = [&](const Message& found) {
     return InvalidDump(folder)
-        .Expected("the names of plain files in it")
-        .Found(Excerpt(name, 120) + ", " + std::string(found));
+        .Expected("the names of plain files in it"_t)
+        .Found("{}, {}"_t(Excerpt(name, 120), found));
   };
   if (name.empty() || name.front() == '/' || name.find('\0') != name.npos)
-    return refuse("which is not a file name");
+    return refuse("which is not a file name"_t);
   const std::string path = JoinPath(folder, name);
   int at = Uninterrupted([&] { return ::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); });
   if (at < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return NotFound(path);
-    return IoError(folder, "open", errno);
+    return IoError(folder, "open"_t, errno);
   }
   while (true) {
     const size_t slash = name.find('/');
@@ -94,17 +94,17 @@ Result<MappedFile> MappedFile::OpenBelow(const std::string& folder, std::string_
     struct stat info;
     Status status;
     if (part.empty() || part == "." || part == "..") {
-      status = refuse("which leads out of it");
+      status = refuse("which leads out of it"_t);
     } else if (::fstatat(at, part.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
       status = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG
                    ? NotFound(path)
-                   : IoError(path, "stat", errno);
+                   : IoError(path, "stat"_t, errno);
     } else if (S_ISLNK(info.st_mode)) {
-      status = refuse("a symbolic link: links inside a dump are not followed");
+      status = refuse("a symbolic link: links inside a dump are not followed"_t);
     } else if (last ? !S_ISREG(info.st_mode) : !S_ISDIR(info.st_mode)) {
-      status = refuse(S_ISDIR(info.st_mode)   ? "a folder"
-                      : S_ISREG(info.st_mode) ? "with a file instead of a folder"
-                                              : "a device, pipe or socket");
+      status = refuse(S_ISDIR(info.st_mode)   ? "a folder"_t
+                      : S_ISREG(info.st_mode) ? "with a file instead of a folder"_t
+                                              : "a device, pipe or socket"_t);
     }
     if (!status.ok()) {
       ::close(at);
@@ -116,7 +116,7 @@ Result<MappedFile> MappedFile::OpenBelow(const std::string& folder, std::string_
         Uninterrupted([&] { return ::openat(at, part.c_str(), flags | O_NOFOLLOW | O_CLOEXEC); });
     const int error = errno;
     ::close(at);
-    if (next < 0) return IoError(path, "open", error);
+    if (next < 0) return IoError(path, "open"_t, error);
     if (last) return Map(next, path);
     at = next;
     name.remove_prefix(slash + 1);
@@ -140,12 +140,12 @@ Result<AppendFile> AppendFile::Open(const std::string& path, bool keep) {
   // O_NONBLOCK: opening a named pipe would otherwise wait for a reader for ever.
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (keep ? 0 : O_TRUNC);
   const int fd = Uninterrupted([&] { return ::open(path.c_str(), flags, 0666); });
-  if (fd < 0) return IoError(path, "open for writing", errno);
+  if (fd < 0) return IoError(path, "open for writing"_t, errno);
   struct stat info {};  // an emptied file has size 0
   if (keep && ::fstat(fd, &info) != 0) {
     const int error = errno;
     ::close(fd);
-    return IoError(path, "stat", error);
+    return IoError(path, "stat"_t, error);
   }
   AppendFile file;
   file.path_ = path;
@@ -171,7 +171,7 @@ AppendFile::~AppendFile() {
 }
 
 Status AppendFile::Append(std::string_view bytes) {
-  if (fd_ < 0) return Internal("append to a closed file");
+  if (fd_ < 0) return Internal("append to a closed file"_t);
   if (torn_) MSPROBE_RETURN_IF_ERROR(TruncateTo(size_));
   const QuietSizeLimit quiet(needs_quiet_);
   if (const int error = WriteAll(fd_, bytes); error != 0) {
@@ -179,7 +179,7 @@ Status AppendFile::Append(std::string_view bytes) {
     // half a line at the end of a file, but in the middle it is damage. Example: `"a": {"x` at the
     // end is an unfinished entry; followed by another entry it is not JSON.
     torn_ = !TruncateTo(size_).ok();
-    return IoError(path_, "write", error);
+    return IoError(path_, "write"_t, error);
   }
   size_ += bytes.size();
   return Status::Ok();
@@ -187,7 +187,7 @@ Status AppendFile::Append(std::string_view bytes) {
 
 Status AppendFile::TruncateTo(uint64_t size) {
   if (Uninterrupted([&] { return ::ftruncate(fd_, static_cast<off_t>(size)); }) != 0)
-    return IoError(path_, "truncate", errno);
+    return IoError(path_, "truncate"_t, errno);
   size_ = size;
   torn_ = false;
   return Status::Ok();
@@ -214,14 +214,14 @@ bool AppendFile::Replace(std::string_view bytes) {
 }
 
 Status AppendFile::Sync() {
-  if (Uninterrupted([&] { return ::fdatasync(fd_); }) != 0) return IoError(path_, "sync", errno);
+  if (Uninterrupted([&] { return ::fdatasync(fd_); }) != 0) return IoError(path_, "sync"_t, errno);
   return Status::Ok();
 }
 
 Status AppendFile::Close() {
   if (fd_ < 0) return Status::Ok();
   if (const int error = CloseFile(std::exchange(fd_, -1)); error != 0)
-    return IoError(path_, "close", error);
+    return IoError(path_, "close"_t, error);
   return Status::Ok();
 }
 
@@ -245,7 +245,7 @@ Status WritePieces(const std::string& path, size_t pieces, const Piece& piece) {
     fd = CreateTemporaryFile(temporary);
     if (fd < 0 && errno != EEXIST) break;
   }
-  if (fd < 0) return IoError(path, "create a temporary file beside it", errno);
+  if (fd < 0) return IoError(path, "create a temporary file beside it"_t, errno);
   int error = 0;
   {
     const QuietSizeLimit quiet(QuietSizeLimit::IsNeeded());
@@ -255,7 +255,7 @@ Status WritePieces(const std::string& path, size_t pieces, const Piece& piece) {
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) ::unlink(temporary.c_str());
   ForgetTemporaryFile(temporary);
-  return error == 0 ? Status::Ok() : IoError(path, "write", error);
+  return error == 0 ? Status::Ok() : IoError(path, "write"_t, error);
 }
 
 }  // namespace
@@ -276,14 +276,14 @@ Status MakeDirectories(const std::string& path) {
   }
   const int error = errno;
   if (IsDirectory(path)) return Status::Ok();  // also when another process was quicker
-  return IoError(path, "create the directory", error == EEXIST ? ENOTDIR : error);
+  return IoError(path, "create the directory"_t, error == EEXIST ? ENOTDIR : error);
 }
 
 Result<std::vector<std::string>> ListDirectory(const std::string& path) {
   DIR* directory = ::opendir(path.c_str());
   if (directory == nullptr) {
     if (errno == ENOENT) return NotFound(path);
-    return IoError(path, "list the directory", errno);
+    return IoError(path, "list the directory"_t, errno);
   }
   std::vector<std::string> names;
   while (true) {
@@ -295,7 +295,7 @@ Result<std::vector<std::string>> ListDirectory(const std::string& path) {
   }
   const int error = errno;
   ::closedir(directory);
-  if (error != 0) return IoError(path, "list the directory", error);
+  if (error != 0) return IoError(path, "list the directory"_t, error);
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -322,7 +322,7 @@ bool Exists(const std::string& path) {
 
 Status RemoveFile(const std::string& path) {
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return Status::Ok();
-  return IoError(path, "remove", errno);
+  return IoError(path, "remove"_t, errno);
 }
 
 std::string JoinPath(std::string_view directory, std::string_view name) {

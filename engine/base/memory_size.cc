@@ -106,7 +106,7 @@ Result<uint64_t> ParseMemorySize(std::string_view text) {
   const bool known = rest.empty() || rest == "B" || (rest == "IB" && power != kUnits.npos);
   if (error != std::errc() || !known || !(bytes >= 1) || bytes > 0x1p62) {
     return InvalidArgument()
-        .Expected("an amount of memory such as 4GB or 512MB")
+        .Expected("an amount of memory such as 4GB or 512MB"_t)
         .Found(Excerpt(text));
   }
   return static_cast<uint64_t>(bytes);

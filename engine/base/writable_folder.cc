@@ -44,14 +44,14 @@ Status CheckWritable(const std::string& path) {
     int error = errno;
     if (error == ENOENT && IsLink(folder)) error = ENOTDIR;  // a link to nothing: mkdir fails there
     const std::string parent = DirectoryName(folder);
-    if (error != ENOENT || parent == folder) return IoError(path, "create the directory", error);
+    if (error != ENOENT || parent == folder) return IoError(path, "create the directory"_t, error);
     folder = parent;
   }
-  if (!S_ISDIR(info.st_mode)) return IoError(path, "create the directory", ENOTDIR);
+  if (!S_ISDIR(info.st_mode)) return IoError(path, "create the directory"_t, ENOTDIR);
   const int error = TryFolder(folder);
   if (error == 0) return Status::Ok();
-  return folder == path ? IoError(path, "write to the directory", error)
-                        : IoError(path, "create the directory", error);
+  return folder == path ? IoError(path, "write to the directory"_t, error)
+                        : IoError(path, "create the directory"_t, error);
 }
 
 NewFolder& NewFolder::operator=(NewFolder&& other) noexcept {

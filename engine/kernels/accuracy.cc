@@ -239,15 +239,15 @@ Result<Accuracy> ComputeAccuracy(const TensorView& device, const TensorView& gol
                                  const AccuracyLimits& limits, ThreadPool* pool) {
   const int64_t count = device.numel();
   if (count != golden.numel()) {
-    return InvalidArgument("cannot compare tensors of different size")
-        .Expected(std::to_string(count) + " elements in the golden, as in the device's tensor of " +
-                  "shape " + ShapeText(device.dims()))
-        .Found(std::to_string(golden.numel()) + " of shape " + ShapeText(golden.dims()));
+    return InvalidArgument("cannot compare tensors of different size"_t)
+        .Expected("{} elements in the golden, as in the device's tensor of shape {}"_t(
+            count, ShapeText(device.dims())))
+        .Found("{} of shape {}"_t(golden.numel(), ShapeText(golden.dims())));
   }
   for (const DType dtype : {device.dtype, golden.dtype, limits.golden_as, limits.ulp_of}) {
     if (!HasAccuracy(dtype)) {
-      return Unsupported("accuracy is measured for floats of at least 8 bits, not for " +
-                         std::string(DTypeShortName(dtype)));
+      return Unsupported("accuracy is measured for floats of at least 8 bits, not for {}"_t(
+          DTypeShortName(dtype)));
     }
   }
   if (count == 0) return Accuracy();

@@ -157,10 +157,10 @@ Result<Diff> ComputeDiff(const TensorView& target, const TensorView& golden, Thr
   const int64_t count = target.numel() * ValuesPerElement(target.dtype);
   const int64_t golden_count = golden.numel() * ValuesPerElement(golden.dtype);
   if (count != golden_count) {
-    return InvalidArgument("cannot compare tensors of different size")
-        .Expected(std::to_string(count) + " elements in the golden, as in the target of shape " +
-                  ShapeText(target.dims()))
-        .Found(std::to_string(golden_count) + " of shape " + ShapeText(golden.dims()));
+    return InvalidArgument("cannot compare tensors of different size"_t)
+        .Expected("{} elements in the golden, as in the target of shape {}"_t(
+            count, ShapeText(target.dims())))
+        .Found("{} of shape {}"_t(golden_count, ShapeText(golden.dims())));
   }
   if (checksums != nullptr) *checksums = {};
   if (count == 0) return Diff();

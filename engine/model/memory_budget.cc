@@ -58,12 +58,15 @@ Status MemoryBudget::Take(std::string_view what, uint64_t bytes) {
 Status MemoryBudget::TooMuch(std::string_view path, uint64_t needed) {
   exceeded_ = true;
   const std::string flag = "--memory " + MemorySizeFlag(needed);
-  Status status = Unsupported(fmt::format(
-      "{}: comparing it needs about {} of memory, {} {}", path, MemorySizeText(needed),
-      options_.asked_for ? "but may use" : "but there are", MemorySizeText(options_.bytes)));
-  return options_.asked_for
-             ? std::move(status).Hint(flag)
-             : std::move(status).Hint(flag + " tries it anyway; the system may kill the process");
+  const std::string need = MemorySizeText(needed), may = MemorySizeText(options_.bytes);
+  if (options_.asked_for) {
+    return Unsupported(
+               "{}: comparing it needs about {} of memory, but may use {}"_t(path, need, may))
+        .Hint(flag);
+  }
+  return Unsupported(
+             "{}: comparing it needs about {} of memory, but there are {}"_t(path, need, may))
+      .Hint("{} tries it anyway; the system may kill the process"_t(flag));
 }
 
 Status MemoryShare::Beside(uint64_t bytes) {

@@ -129,14 +129,13 @@ Result<size_t> OneCallNamed(std::span<const NamedCall> calls, std::string_view t
   if (found.empty()) {
     Status status = InvalidArgument()
                         .At(path)
-                        .Expected("a call, such as Functional.linear.3, model.py:41 or loss")
-                        .Found(fmt::format("no {} among {} calls", Excerpt(text), calls.size()));
+                        .Expected("a call, such as Functional.linear.3, model.py:41 or loss"_t)
+                        .Found("no {} among {} calls"_t(Excerpt(text), calls.size()));
     std::vector<std::string_view> names;
     for (const NamedCall& call : calls) names.push_back(call.name);
     const std::string_view near = NearestSpelling(text, names);
-    return near.empty()
-               ? std::move(status).Hint(fmt::format("msprobe show {} lists the calls", path))
-               : std::move(status).Hint(fmt::format("did you mean {}?", near));
+    return near.empty() ? std::move(status).Hint("msprobe show {} lists the calls"_t(path))
+                        : std::move(status).Hint("did you mean {}?"_t(near));
   }
   std::string candidates;
   for (size_t i = 0; i < std::min(found.size(), kCandidates); ++i) {
@@ -148,9 +147,9 @@ Result<size_t> OneCallNamed(std::span<const NamedCall> calls, std::string_view t
   if (found.size() > kCandidates) candidates += ", ...";
   return InvalidArgument()
       .At(path)
-      .Expected("one call")
-      .Found(fmt::format("{} calls that {} can mean", found.size(), Excerpt(text)))
-      .Hint("one of " + candidates);
+      .Expected("one call"_t)
+      .Found("{} calls that {} can mean"_t(found.size(), Excerpt(text)))
+      .Hint("one of {}"_t(candidates));
 }
 
 }  // namespace msprobe

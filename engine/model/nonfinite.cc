@@ -14,9 +14,10 @@ void Nonfinite::Add(double value) {
   inf |= std::isinf(value);
 }
 
-std::string_view KindsIntroduced(const Nonfinite& given, const Nonfinite& made) {
+Message KindsIntroduced(const Nonfinite& given, const Nonfinite& made) {
   const bool nan = made.nan && !given.nan, inf = made.inf && !given.any();
-  return nan && inf ? "NaN and Inf" : nan ? "NaN" : inf ? "Inf" : "";
+  if (nan && inf) return "NaN and Inf"_t;
+  return std::string(nan ? "NaN" : inf ? "Inf" : "");
 }
 
 }  // namespace msprobe

@@ -204,7 +204,7 @@ struct Dump {
   std::string folder;         // its directory
   std::string tensor_folder;  // folder of the tensor files; "" when there is none
   Dialect dialect = Dialect::kNone;
-  std::string dialect_detail;  // see Dialect; "" for those that have none
+  Message dialect_detail;  // see Dialect; empty for those that have none
   std::string framework = "pytorch";
   Task task = Task::kStatistics;
   Level level = Level::kOther;
@@ -216,7 +216,7 @@ struct Dump {
   // different steps in one file.
   int64_t sample_step = 1;
   bool complete = true;  // false: the run was killed; `note` says what is missing
-  std::string note;
+  Message note;
 
   std::vector<Record> records;  // in execution (file) order
   std::vector<Leaf> leaves;     // grouped by record, in table order within one
@@ -257,11 +257,10 @@ struct Dump {
   std::list<ElementCounts> counts;
 
   // As reports print it: "msprobe 27", "checkpoint: safetensors"; "" when no reader made the dump.
-  std::string DialectName() const { return std::string(FactsOf(dialect).name) + dialect_detail; }
-  void AddNote(std::string_view text) {
-    if (!note.empty()) note += "; ";
-    note += text;
+  Message DialectName() const {
+    return Message::Joined({std::string(FactsOf(dialect).name), dialect_detail}, "");
   }
+  void AddNote(Message text) { note = Message::Joined({std::move(note), std::move(text)}, "; "); }
   // The call that returned the memory of a leaf; "" when all of it had been written.
   std::string_view AllocationOf(int32_t leaf) const { return TextOf(unwritten, leaf); }
   // Why a leaf has no numbers; "" when it has, and in dumps of other tools.

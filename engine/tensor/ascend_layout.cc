@@ -84,8 +84,8 @@ Result<int64_t> Product(std::span<const int64_t> extents) {
   int64_t product = 1;
   for (const int64_t extent : extents) {
     if (extent < 0 || __builtin_mul_overflow(product, extent, &product) || product >> 62 != 0)
-      return InvalidArgument("a shape of fewer than 2^62 elements is expected, found " +
-                             ShapeText(extents));
+      return InvalidArgument(
+          "a shape of fewer than 2^62 elements is expected, found {}"_t(ShapeText(extents)));
   }
   return product;
 }
@@ -96,8 +96,7 @@ Result<Shape> ExtentsOf(const LayoutShape& tensor, Kind kind) {
   const Shape& shape = tensor.shape;
   if (rank != 0 && shape.size() != rank) {
     return InvalidArgument()
-        .Expected(std::to_string(rank) + " extents for " +
-                  std::string(AscendLayoutName(tensor.layout)))
+        .Expected("{} extents for {}"_t(rank, AscendLayoutName(tensor.layout)))
         .Found(ShapeText(shape));
   }
   MSPROBE_RETURN_IF_ERROR(Product(shape).status());
@@ -110,7 +109,7 @@ Result<Shape> ExtentsOf(const LayoutShape& tensor, Kind kind) {
   const AscendLayout layout = tensor.layout == kND ? kNCDHW : tensor.layout;
   const std::vector<Dimension> dimensions = DimensionsOf(layout, 1);
   if (shape.size() != dimensions.size())
-    return InvalidArgument().Expected("five extents for NCDHW").Found(ShapeText(shape));
+    return InvalidArgument().Expected("five extents for NCDHW"_t).Found(ShapeText(shape));
   Shape extents(dimensions.size());
   for (size_t i = 0; i < dimensions.size(); ++i)
     extents[static_cast<size_t>(dimensions[i].axis)] = shape[i];
@@ -174,11 +173,11 @@ std::optional<Kind> CommonKind(AscendLayout from, AscendLayout to) {
 }
 
 Status NotConvertible(AscendLayout from, AscendLayout to) {
-  return InvalidArgument(std::string(AscendLayoutName(from)) + " does not convert to " +
-                         std::string(AscendLayoutName(to)))
+  return InvalidArgument(
+             "{} does not convert to {}"_t(AscendLayoutName(from), AscendLayoutName(to)))
       .Hint(
           "NCHW, NHWC, HWCN, NC1HWC0 and FRACTAL_Z convert into each other; NCDHW and NDC1HWC0; "
-          "FRACTAL_NZ and any layout without padding");
+          "FRACTAL_NZ and any layout without padding"_t);
 }
 
 std::vector<Dimension> DimensionsAs(AscendLayout layout, Kind kind, int64_t c0) {
@@ -230,8 +229,8 @@ Result<LayoutPlan> PlanLayout(const LayoutShape& from, AscendLayout to, const La
   if (!kind) return NotConvertible(from.layout, to);
   const bool given = !original.shape.empty();
   if (IsPadded(from.layout) && !given) {
-    return InvalidArgument(Text(from) + " is padded: the shape without padding is needed")
-        .Hint("-s 2,3,4,5: the shape of the result");
+    return InvalidArgument("{} is padded: the shape without padding is needed"_t(Text(from)))
+        .Hint("-s 2,3,4,5: the shape of the result"_t);
   }
   const LayoutShape& plain = IsPadded(from.layout) ? original : from;
   if (IsPadded(plain.layout) || !CommonKind(plain.layout, from.layout))
@@ -240,10 +239,10 @@ Result<LayoutPlan> PlanLayout(const LayoutShape& from, AscendLayout to, const La
   if (given && !IsPadded(from.layout)) {
     MSPROBE_ASSIGN_OR_RETURN(const Shape wanted, ExtentsOf(original, *kind));
     if (wanted != extents)
-      return InvalidArgument().Expected("a shape that fits " + Text(from)).Found(Text(original));
+      return InvalidArgument().Expected("a shape that fits {}"_t(Text(from))).Found(Text(original));
   }
   const int64_t from_c0 = IsPadded(from.layout) && !from.shape.empty() ? from.shape.back() : 1;
-  if (from_c0 < 1 || c0 < 1) return InvalidArgument("C0 is 1 or more");
+  if (from_c0 < 1 || c0 < 1) return InvalidArgument("C0 is 1 or more"_t);
   const std::vector<Dimension> before = DimensionsAs(from.layout, *kind, from_c0);
   const std::vector<Dimension> after = DimensionsAs(to, *kind, c0);
   const Shape source = ExtentsInMemory(before, extents), target = ExtentsInMemory(after, extents);
@@ -251,7 +250,7 @@ Result<LayoutPlan> PlanLayout(const LayoutShape& from, AscendLayout to, const La
   MSPROBE_ASSIGN_OR_RETURN(plan.from_elements, Product(source));
   MSPROBE_ASSIGN_OR_RETURN(plan.elements, Product(target));
   if (IsPadded(from.layout) && ShapeOf(from.layout, source, plain.shape) != from.shape)
-    return InvalidArgument().Expected("a shape that fits " + Text(from)).Found(Text(original));
+    return InvalidArgument().Expected("a shape that fits {}"_t(Text(from))).Found(Text(original));
   // Elements of a plain layout keep the order of their dimensions: NZ becomes what the shape says.
   const bool same_order = *kind == Kind::kMatrix && to != kFractalNZ;
   plan.shape = same_order ? plain.shape : ShapeOf(to, target, plain.shape);
@@ -282,15 +281,15 @@ Result<LayoutShape> OriginalOf(const LayoutShape& from, const Shape& shape) {
     if (!PlanLayout(from, kNCHW, candidate, 1).ok()) continue;
     MSPROBE_ASSIGN_OR_RETURN(const Shape these, ExtentsOf(candidate, Kind::kImage));
     if (found && these != extents) {
-      return InvalidArgument(Text(from) + " with the original shape " + ShapeText(shape) +
-                             " can be " + Text(*found) + " and " + Text(candidate))
-          .Hint("-s: the shape of the result");
+      return InvalidArgument("{} with the original shape {} can be {} and {}"_t(
+                                 Text(from), ShapeText(shape), Text(*found), Text(candidate)))
+          .Hint("-s: the shape of the result"_t);
     }
     if (!found) found = candidate, extents = these;
   }
   if (!found) {
-    return InvalidArgument(Text(from) + " does not fit the original shape " + ShapeText(shape))
-        .Hint("-s: the shape of the result");
+    return InvalidArgument("{} does not fit the original shape {}"_t(Text(from), ShapeText(shape)))
+        .Hint("-s: the shape of the result"_t);
   }
   return *found;
 }

@@ -14,8 +14,8 @@ namespace msprobe {
 namespace {
 
 Status Wrong(std::string_view text, std::string_view item) {
-  return InvalidArgument(fmt::format("slice {}", Excerpt(text)))
-      .Expected("an index or start:stop:step for each dimension, such as 0:2,:,-1")
+  return InvalidArgument("slice {}"_t(Excerpt(text)))
+      .Expected("an index or start:stop:step for each dimension, such as 0:2,:,-1"_t)
       .Found(Excerpt(item));
 }
 
@@ -127,8 +127,8 @@ Result<SlicedView> TensorSlice::Apply(const TensorView& view) const {
   const auto named = static_cast<int>(std::count_if(
       items_.begin(), items_.end(), [](const Item& item) { return !item.is_ellipsis; }));
   if (named > view.ndim) {
-    return InvalidArgument(fmt::format("slice {} has {} items, the tensor has {} dimensions: {}",
-                                       Excerpt(text_), named, view.ndim, ShapeText(view.dims())));
+    return InvalidArgument("slice {} has {} items, the tensor has {} dimensions: {}"_t(
+        Excerpt(text_), named, view.ndim, ShapeText(view.dims())));
   }
   SlicedView out{.data = view.data, .dtype = view.dtype};
   const auto size = static_cast<int64_t>(DTypeSize(view.dtype));
@@ -149,10 +149,9 @@ Result<SlicedView> TensorSlice::Apply(const TensorView& view) const {
     if (item.is_index) {
       const int64_t index = *item.start < 0 ? *item.start + extent : *item.start;
       if (index < 0 || index >= extent) {
-        return InvalidArgument(fmt::format(
+        return InvalidArgument(
             "slice {}: index {} is out of range in dimension {}, which has {} elements; the shape "
-            "is {}",
-            Excerpt(text_), *item.start, d, extent, ShapeText(view.dims())));
+            "is {}"_t(Excerpt(text_), *item.start, d, extent, ShapeText(view.dims())));
       }
       offset += index * stride;
       ++d;

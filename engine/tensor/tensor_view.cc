@@ -65,14 +65,14 @@ Result<int64_t> CheckedByteSize(DType dtype, std::span<const int64_t> shape) {
   int64_t bytes = static_cast<int64_t>(DTypeSize(dtype));
   for (const int64_t extent : shape) {
     if (extent < 0)
-      return InvalidDump("").Expected("a shape without negative extents").Found(ShapeText(shape));
+      return InvalidDump("").Expected("a shape without negative extents"_t).Found(ShapeText(shape));
   }
   if (IsEmpty(shape)) return int64_t{0};
   for (const int64_t extent : shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes)) {
       return InvalidDump("")
-          .Expected("a tensor of less than 2^63 bytes")
-          .Found("shape " + ShapeText(shape));
+          .Expected("a tensor of less than 2^63 bytes"_t)
+          .Found("shape {}"_t(ShapeText(shape)));
     }
   }
   return bytes;

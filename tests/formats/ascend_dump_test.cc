@@ -92,7 +92,7 @@ TEST(AscendDump, SaysWhyATensorHasNoElements) {
   const auto dump = ReadAscendDump(DataPath(kMul));
   ASSERT_TRUE(dump.ok());
   std::vector<std::string> problems;
-  for (const AscendTensor& tensor : dump->tensors) problems.push_back(tensor.problem);
+  for (const AscendTensor& tensor : dump->tensors) problems.push_back(tensor.problem.English());
   EXPECT_THAT(problems,
               testing::ElementsAre("", "", "the dtype DT_INT4", "", "no elements were stored", ""));
   const TensorFile& inside = dump->tensors[5].elements;  // of the header
@@ -140,7 +140,7 @@ TEST(AscendDump, ShapesThatOneByOneOrAreTooLargeForTheBytes) {
   const auto large = ReadAscendDump(
       Written(Bytes(3, Small(1, 12) + Bytes(3, Bytes(1, huge + huge)) + Small(6, 2)), "ab"));
   ASSERT_TRUE(large.ok()) << large.status().ToString();
-  EXPECT_THAT(large->tensors[0].problem, HasSubstr("2 bytes for float64"));
+  EXPECT_THAT(large->tensors[0].problem.English(), HasSubstr("2 bytes for float64"));
 }
 
 }  // namespace

@@ -34,15 +34,17 @@ Result<Directory> FindDirectory(std::string_view archive, const std::string& pat
   }
   if (!end) {
     return InvalidDump(path, archive.size())
-        .Expected("the end record of a zip archive")
-        .Found("the end of the file")
-        .Hint("the file is truncated: the run may have been killed while writing it");
+        .Expected("the end record of a zip archive"_t)
+        .Found("the end of the file"_t)
+        .Hint("the file is truncated: the run may have been killed while writing it"_t);
   }
   const char* p = archive.data() + *end;
   const uint16_t disk = LoadLittle<uint16_t>(p + 4), directory_disk = LoadLittle<uint16_t>(p + 6);
   const uint16_t disk_count = LoadLittle<uint16_t>(p + 8), count = LoadLittle<uint16_t>(p + 10);
   if (disk != 0 || directory_disk != 0 || disk_count != count) {
-    return InvalidDump(path, *end).Expected("a zip archive on one disk").Found("a part of several");
+    return InvalidDump(path, *end)
+        .Expected("a zip archive on one disk"_t)
+        .Found("a part of several"_t);
   }
   Directory directory{
       .offset = LoadLittle<uint32_t>(p + 16), .size = LoadLittle<uint32_t>(p + 12), .count = count};
@@ -53,8 +55,8 @@ Result<Directory> FindDirectory(std::string_view archive, const std::string& pat
     if (locator < kZip64EndSize || at != locator - kZip64EndSize ||
         LoadLittle<uint32_t>(archive.data() + at) != kZip64End) {
       return InvalidDump(path, locator)
-          .Expected("the zip64 end record just before its locator")
-          .Found(fmt::format("a locator that points at offset {}", at));
+          .Expected("the zip64 end record just before its locator"_t)
+          .Found("a locator that points at offset {}"_t(at));
     }
     const char* q = archive.data() + at;
     const Directory wide{.offset = LoadLittle<uint64_t>(q + 48),
@@ -65,21 +67,20 @@ Result<Directory> FindDirectory(std::string_view archive, const std::string& pat
                        (directory.count == 0xffff || directory.count == wide.count);
     if (!agree) {
       return InvalidDump(path, at)
-          .Expected("a zip64 end record that agrees with the end record")
-          .Found("different values");
+          .Expected("a zip64 end record that agrees with the end record"_t)
+          .Found("different values"_t);
     }
     directory = wide;
     directory_end = at;
   }
   if (directory.offset > directory_end || directory.size != directory_end - directory.offset) {
     return InvalidDump(path, *end)
-        .Expected(fmt::format("a directory that ends at offset {}", directory_end))
-        .Found(fmt::format("one of {} bytes at offset {}", directory.size, directory.offset));
+        .Expected("a directory that ends at offset {}"_t(directory_end))
+        .Found("one of {} bytes at offset {}"_t(directory.size, directory.offset));
   }
   if (directory.count > directory.size / kCentralSize) {
     return InvalidDump(path, *end)
-        .Expected(fmt::format("at most {} entries in {} bytes", directory.size / kCentralSize,
-                              directory.size))
+        .Expected("at most {} entries in {} bytes"_t(directory.size / kCentralSize, directory.size))
         .Found(fmt::format("{}", directory.count));
   }
   return directory;
@@ -134,7 +135,7 @@ Result<DirectoryEntry> ReadDirectoryEntry(std::string_view archive, const std::s
                                           uint64_t at, uint64_t end) {
   if (end - at < kCentralSize || LoadLittle<uint32_t>(archive.data() + at) != kCentralHeader) {
     return InvalidDump(path, at)
-        .Expected("an entry of the zip directory")
+        .Expected("an entry of the zip directory"_t)
         .Found(Excerpt(archive.substr(at, std::min<uint64_t>(4, end - at))));
   }
   const char* p = archive.data() + at;
@@ -144,7 +145,7 @@ Result<DirectoryEntry> ReadDirectoryEntry(std::string_view archive, const std::s
   out.record_size = uint64_t{kCentralSize} + name_size + extra_size + LoadLittle<uint16_t>(p + 32);
   if (out.record_size > end - at) {
     return InvalidDump(path, at)
-        .Expected(fmt::format("a directory entry of at most {} bytes", end - at))
+        .Expected("a directory entry of at most {} bytes"_t(end - at))
         .Found(fmt::format("{}", out.record_size));
   }
   out.entry = {.name = archive.substr(at + kCentralSize, name_size),
@@ -155,20 +156,20 @@ Result<DirectoryEntry> ReadDirectoryEntry(std::string_view archive, const std::s
   out.shown = Excerpt(out.entry.name, 80);
   out.local = LoadLittle<uint32_t>(p + 42);
   if (!IsSafeName(out.entry.name)) {
-    return InvalidDump(path, at).Expected("an entry name inside the archive").Found(out.shown);
+    return InvalidDump(path, at).Expected("an entry name inside the archive"_t).Found(out.shown);
   }
   const bool encrypted = (flags & kFlagEncrypted) != 0;
   if (encrypted || (out.method != kStored && out.method != kDeflate)) {
     return InvalidDump(path, at)
-        .Expected("a stored or deflated entry")
-        .Found(encrypted ? "an encrypted one, " + out.shown
-                         : fmt::format("method {} for {}", out.method, out.shown));
+        .Expected("a stored or deflated entry"_t)
+        .Found(encrypted ? "an encrypted one, {}"_t(out.shown)
+                         : "method {} for {}"_t(out.method, out.shown));
   }
   if (!ReadZip64(archive.substr(at + kCentralSize + name_size, extra_size), &out.entry.size,
                  &out.entry.stored_size, &out.local)) {
     return InvalidDump(path, at)
-        .Expected("a zip64 record with the sizes of " + out.shown)
-        .Found("none, or a short one");
+        .Expected("a zip64 record with the sizes of {}"_t(out.shown))
+        .Found("none, or a short one"_t);
   }
   return out;
 }
@@ -181,8 +182,8 @@ Status FindContent(std::string_view archive, const std::string& path, uint64_t d
   if (local > directory_offset || directory_offset - local < kLocalSize ||
       LoadLittle<uint32_t>(archive.data() + local) != kLocalHeader) {
     return InvalidDump(path, found->at)
-        .Expected("the offset of a local header")
-        .Found(fmt::format("{} for {}", local, found->shown));
+        .Expected("the offset of a local header"_t)
+        .Found("{} for {}"_t(local, found->shown));
   }
   const char* q = archive.data() + local;
   const uint64_t name_size = LoadLittle<uint16_t>(q + 26);
@@ -191,19 +192,18 @@ Status FindContent(std::string_view archive, const std::string& path, uint64_t d
       archive.substr(local + kLocalSize, name_size) != entry.name ||
       LoadLittle<uint16_t>(q + 8) != found->method) {
     return InvalidDump(path, local)
-        .Expected("a local header that agrees with the directory's, " + found->shown)
-        .Found("another name, method or size");
+        .Expected("a local header that agrees with the directory's, {}"_t(found->shown))
+        .Found("another name, method or size"_t);
   }
   entry.offset = local + header_size;
   if (entry.stored_size > directory_offset - entry.offset) {
     return InvalidDump(path, local)
-        .Expected(
-            fmt::format("at most {} bytes in {}", directory_offset - entry.offset, found->shown))
+        .Expected("at most {} bytes in {}"_t(directory_offset - entry.offset, found->shown))
         .Found(fmt::format("{}", entry.stored_size));
   }
   if (!entry.deflated && entry.stored_size != entry.size) {
     return InvalidDump(path, found->at)
-        .Expected(fmt::format("{} bytes stored for {}", entry.size, found->shown))
+        .Expected("{} bytes stored for {}"_t(entry.size, found->shown))
         .Found(fmt::format("{}", entry.stored_size));
   }
   return Status::Ok();
@@ -219,8 +219,8 @@ Status CheckNoOverlap(const std::vector<ZipEntry>& entries, const std::string& p
     const ZipEntry &before = *by_offset[i - 1], &entry = *by_offset[i];
     if (before.offset + before.stored_size + kLocalSize + entry.name.size() > entry.offset) {
       return InvalidDump(path, entry.offset)
-          .Expected("entries that do not overlap")
-          .Found(Excerpt(before.name, 80) + " and " + Excerpt(entry.name, 80) + " overlap");
+          .Expected("entries that do not overlap"_t)
+          .Found("{} and {} overlap"_t(Excerpt(before.name, 80), Excerpt(entry.name, 80)));
     }
   }
   return Status::Ok();
@@ -240,7 +240,7 @@ Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& p
     MSPROBE_ASSIGN_OR_RETURN(DirectoryEntry found, ReadDirectoryEntry(archive, path, at, end));
     MSPROBE_RETURN_IF_ERROR(FindContent(archive, path, directory.offset, &found));
     if (!reader.by_name_.emplace(found.entry.name, reader.entries_.size()).second) {
-      return InvalidDump(path, at).Expected("each name once").Found(found.shown + " again");
+      return InvalidDump(path, at).Expected("each name once"_t).Found("{} again"_t(found.shown));
     }
     reader.has_checksums_ = reader.has_checksums_ || found.entry.crc32 != 0;
     reader.entries_.push_back(found.entry);
@@ -248,8 +248,8 @@ Result<ZipReader> ZipReader::Open(std::string_view archive, const std::string& p
   }
   if (at != end) {
     return InvalidDump(path, at)
-        .Expected("the end of the zip directory")
-        .Found(fmt::format("{} more bytes", end - at));
+        .Expected("the end of the zip directory"_t)
+        .Found("{} more bytes"_t(end - at));
   }
   MSPROBE_RETURN_IF_ERROR(CheckNoOverlap(reader.entries_, path));
   return reader;
@@ -267,29 +267,26 @@ Result<ZipContent> ZipReader::Read(const ZipEntry& entry, uint64_t max_inflated,
     constexpr uint64_t kMaxRatio = 1032;  // of deflate: 258 bytes in 2 bits
     if (entry.size > max_inflated || entry.size / kMaxRatio > entry.stored_size) {
       return InvalidDump(path_, entry.offset)
-          .Expected(fmt::format("at most {} bytes in {}",
-                                std::min(max_inflated, (entry.stored_size + 1) * kMaxRatio),
-                                Excerpt(entry.name, 80)))
+          .Expected("at most {} bytes in {}"_t(
+              std::min(max_inflated, (entry.stored_size + 1) * kMaxRatio), Excerpt(entry.name, 80)))
           .Found(fmt::format("{}", entry.size));
     }
     // Element data need no more alignment than malloc gives.
     std::shared_ptr<char[]> buffer(new (std::nothrow) char[std::max<uint64_t>(entry.size, 1)]);
     if (buffer == nullptr) {
-      return Unsupported(
-          fmt::format("{}: not enough memory to inflate {} bytes", path_, entry.size));
+      return Unsupported("{}: not enough memory to inflate {} bytes"_t(path_, entry.size));
     }
     const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)>
         inflater(libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
-    if (inflater == nullptr) return Internal("out of memory in libdeflate");
+    if (inflater == nullptr) return Internal("out of memory in libdeflate"_t);
     size_t read = 0, written = 0;
     const libdeflate_result result =
         libdeflate_deflate_decompress_ex(inflater.get(), content.bytes.data(), content.bytes.size(),
                                          buffer.get(), entry.size, &read, &written);
     if (result != LIBDEFLATE_SUCCESS || read != content.bytes.size() || written != entry.size) {
       return InvalidDump(path_, entry.offset)
-          .Expected(
-              fmt::format("{} bytes of deflated data in {}", entry.size, Excerpt(entry.name, 80)))
-          .Found("damaged data");
+          .Expected("{} bytes of deflated data in {}"_t(entry.size, Excerpt(entry.name, 80)))
+          .Found("damaged data"_t);
     }
     content.bytes = {buffer.get(), entry.size};
     content.owner = buffer;
@@ -298,9 +295,8 @@ Result<ZipContent> ZipReader::Read(const ZipEntry& entry, uint64_t max_inflated,
     const uint32_t crc32 = Crc32(content.bytes, &ThreadPool::Default());
     if (crc32 != entry.crc32) {
       return InvalidDump(path_, entry.offset)
-          .Expected(
-              fmt::format("data with checksum {:08x} in {}", entry.crc32, Excerpt(entry.name, 80)))
-          .Found(fmt::format("{:08x}: the file is damaged", crc32));
+          .Expected("data with checksum {:08x} in {}"_t(entry.crc32, Excerpt(entry.name, 80)))
+          .Found("{:08x}: the file is damaged"_t(crc32));
     }
   }
   return content;

@@ -24,7 +24,7 @@ Status ReadCsv(std::string_view text, const std::string& path, const TableSink& 
     ++number;
     while (true) {  // one cell a round
       if (cells.size() == kMaxColumns) {
-        return InvalidDump(path, at).Expected("at most 65536 columns").Found("more");
+        return InvalidDump(path, at).Expected("at most 65536 columns"_t).Found("more"_t);
       }
       if (at < text.size() && text[at] == '"') {
         const size_t start = ++at;
@@ -36,8 +36,8 @@ Status ReadCsv(std::string_view text, const std::string& path, const TableSink& 
         }
         if (end == text.npos) {
           return InvalidDump(path, start - 1)
-              .Expected("the closing quote of this cell")
-              .Found("the end of the file");
+              .Expected("the closing quote of this cell"_t)
+              .Found("the end of the file"_t);
         }
         std::string_view cell = text.substr(start, end - start);
         if (doubled) {
@@ -52,7 +52,7 @@ Status ReadCsv(std::string_view text, const std::string& path, const TableSink& 
         at = end + 1;
         if (at < text.size() && text[at] != ',' && text[at] != '\n' && text[at] != '\r') {
           return InvalidDump(path, at)
-              .Expected("a comma or the end of the line after a quoted cell")
+              .Expected("a comma or the end of the line after a quoted cell"_t)
               .Found(Excerpt(text.substr(at, 20)));
         }
       } else {

@@ -123,7 +123,7 @@ Status XlsxWriter::AddSheet(const XlsxSheet& sheet) {
   if (!s.error.ok()) return s.error;
   if (sheet.header.size() > kMaxXlsxColumns) {
     return InvalidArgument()
-        .Expected(fmt::format("at most {} columns", kMaxXlsxColumns))
+        .Expected("at most {} columns"_t(kMaxXlsxColumns))
         .Found(fmt::format("{}", sheet.header.size()));
   }
   const std::string name = XlsxText(sheet.name, kMaxNameCharacters);
@@ -132,9 +132,10 @@ Status XlsxWriter::AddSheet(const XlsxSheet& sheet) {
   });
   if (name.empty() || taken || name.find_first_of("[]:*?/\\") != name.npos ||
       name.front() == '\'' || name.back() == '\'') {
-    return InvalidArgument(fmt::format(
-        "{}: sheet name {}: {}", s.file.path(), Excerpt(name),
-        taken ? "there is one of that name" : "Excel refuses empty names and []:*?/\\ in them"));
+    return InvalidArgument(
+        taken ? "{}: sheet name {}: there is one of that name"_t(s.file.path(), Excerpt(name))
+              : "{}: sheet name {}: Excel refuses empty names and []:*?/\\ in them"_t(
+                    s.file.path(), Excerpt(name)));
   }
   MSPROBE_RETURN_IF_ERROR(s.FinishSheet());
   s.names.push_back(name);
@@ -176,14 +177,14 @@ Status XlsxWriter::AddSheet(const XlsxSheet& sheet) {
 Status XlsxWriter::Append(std::span<const XlsxRows> pieces) {
   State& s = *state_;
   if (!s.error.ok()) return s.error;
-  if (!s.in_sheet) return Internal("rows before AddSheet, or after Close");
+  if (!s.in_sheet) return Internal("rows before AddSheet, or after Close"_t);
   std::vector<std::string_view> bytes;
   for (const XlsxRows& piece : pieces) {
     if (piece.columns_ > kMaxXlsxColumns || piece.row_ > kMaxXlsxRows + 1) {
-      return s.Keep(InvalidArgument(fmt::format(
-          "{}: a sheet of {} rows and {} columns; Excel has "
-          "{} and {}",
-          s.file.path(), piece.row_ - 1, piece.columns_, kMaxXlsxRows, kMaxXlsxColumns)));
+      return s.Keep(
+          InvalidArgument("{}: a sheet of {} rows and {} columns; Excel has "
+                          "{} and {}"_t(s.file.path(), piece.row_ - 1, piece.columns_, kMaxXlsxRows,
+                                        kMaxXlsxColumns)));
     }
     s.row = piece.row_;
     s.crc32 = static_cast<uint32_t>(
@@ -193,9 +194,9 @@ Status XlsxWriter::Append(std::span<const XlsxRows> pieces) {
     bytes.push_back(piece.deflated_);
   }
   if (s.size > kMaxPart || s.file.size() + s.stored > kMaxPart) {
-    return s.Keep(Unsupported(fmt::format("{}: more than 4 GB of rows do not fit into a workbook",
-                                          s.file.path()))
-                      .Hint("csv has no such limit"));
+    return s.Keep(
+        Unsupported("{}: more than 4 GB of rows do not fit into a workbook"_t(s.file.path()))
+            .Hint("csv has no such limit"_t));
   }
   return s.Keep(s.file.Write(bytes));
 }
@@ -214,7 +215,7 @@ Status XlsxWriter::State::FinishSheet() {
 Status XlsxWriter::Close() {
   State& s = *state_;
   if (!s.error.ok()) return s.error;
-  if (s.names.empty()) return Internal("a workbook without a sheet, or closed twice");
+  if (s.names.empty()) return Internal("a workbook without a sheet, or closed twice"_t);
   MSPROBE_RETURN_IF_ERROR(s.FinishSheet());
   std::string types = fmt::format(
       "{}<Types xmlns=\"{}\"><Default Extension=\"rels\" "

@@ -89,8 +89,8 @@ class Book {
     const ZipEntry* entry = zip_.Find(name);
     if (entry == nullptr) {
       return InvalidDump(path_)
-          .Expected("a workbook")
-          .Found(fmt::format("an archive without {}", Excerpt(name, 80)));
+          .Expected("a workbook"_t)
+          .Found("an archive without {}"_t(Excerpt(name, 80)));
     }
     return zip_.Read(*entry, kMaxSheet);
   }
@@ -106,8 +106,8 @@ class Book {
     }
     if (xml.failed()) return xml.Error(path_ + ": xl/_rels/workbook.xml.rels");
     return InvalidDump(path_)
-        .Expected("a part for each sheet")
-        .Found(fmt::format("none for {}", Excerpt(id)));
+        .Expected("a part for each sheet"_t)
+        .Found("none for {}"_t(Excerpt(id)));
   }
 
   Status ReadStrings() {
@@ -161,7 +161,7 @@ class Book {
       } else if (xml.name() == "row" && open) {
         uint64_t number = row + 1;
         if (const std::string_view r = xml.Attribute("r"); !r.empty() && !ParseNumber(r, &number)) {
-          return InvalidDump(place).Expected("the number of a row").Found(Excerpt(r));
+          return InvalidDump(place).Expected("the number of a row"_t).Found(Excerpt(r));
         }
         row = number;
         used = 0;
@@ -170,7 +170,7 @@ class Book {
       } else if (xml.name() == "row") {
         cells.assign(texts.begin(), texts.begin() + static_cast<long>(used));
         total += used;
-        if (total > kMaxCells) return InvalidDump(place).Says("more than 536870912 cells");
+        if (total > kMaxCells) return InvalidDump(place).Says("more than 536870912 cells"_t);
         used = 0;
         if (!cells.empty() && !sink({sheet, row, cells})) return *stopped = true, Status::Ok();
       } else if (xml.name() == "c" && open) {
@@ -178,7 +178,7 @@ class Book {
         cell.column = reference.empty() ? cell.column + 1 : ColumnOf(reference);
         if (cell.column < 0 || cell.column >= static_cast<int64_t>(kMaxXlsxColumns)) {
           return InvalidDump(place)
-              .Expected("a column from A to XFD")
+              .Expected("a column from A to XFD"_t)
               .Found(Excerpt(xml.Attribute("r")));
         }
         cell.type = xml.Attribute("t");
@@ -186,7 +186,7 @@ class Book {
         in_cell = true;
       } else if (xml.name() == "c") {
         if (!in_cell) {
-          return InvalidDump(place).Expected("<c> before </c>, in one row").Found("none");
+          return InvalidDump(place).Expected("<c> before </c>, in one row"_t).Found("none"_t);
         }
         in_cell = false;
         MSPROBE_RETURN_IF_ERROR(Finish(place, &cell));
@@ -208,7 +208,7 @@ class Book {
       size_t index = 0;
       if (!ParseNumber(std::string_view(cell->text), &index) || index >= strings_.size()) {
         return InvalidDump(place)
-            .Expected(fmt::format("one of {} shared texts", strings_.size()))
+            .Expected("one of {} shared texts"_t(strings_.size()))
             .Found(Excerpt(cell->text));
       }
       cell->text = strings_[index];

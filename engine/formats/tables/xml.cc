@@ -42,7 +42,7 @@ bool AppendCharacter(std::string_view digits, int base, std::string* out) {
 
 bool XmlCursor::SkipTo(std::string_view end) {
   const size_t found = text_.find(end, at_);
-  if (found == text_.npos) return Fail("the end of a comment or instruction");
+  if (found == text_.npos) return Fail("the end of a comment or instruction"_t);
   at_ = found + end.size();
   return true;
 }
@@ -63,7 +63,7 @@ bool XmlCursor::Next() {
       at_ += body_.size();
       if (depth_ == 0) {  // blanks and the byte order mark around the document
         if (body_.find_first_not_of(" \t\r\n\xef\xbb\xbf") == body_.npos) continue;
-        return Fail("a tag");
+        return Fail("a tag"_t);
       }
       kind_ = kText;
       return true;
@@ -77,16 +77,16 @@ bool XmlCursor::Next() {
       const size_t start = at_ + kStart;
       if (!SkipTo("]]>")) return false;
       body_ = text_.substr(start, at_ - 3 - start);
-      if (depth_ == 0) return Fail("a tag");
+      if (depth_ == 0) return Fail("a tag"_t);
       kind_ = kText;
       return raw_text_ = true;
     } else if (rest.starts_with("<!")) {
-      return Fail("no document type: office files have none");
+      return Fail("no document type: office files have none"_t);
     } else {
       return Tag();
     }
   }
-  return depth_ == 0 ? false : Fail("closing tags before the end of the text");
+  return depth_ == 0 ? false : Fail("closing tags before the end of the text"_t);
 }
 
 // At '<'.
@@ -102,22 +102,23 @@ bool XmlCursor::Tag() {
     } else if (c == '"' || c == '\'') {
       quote = c;
     } else if (c == '<') {
-      return Fail("the end of the tag before this");
+      return Fail("the end of the tag before this"_t);
     }
   }
-  if (end >= text_.size()) return Fail("the end of a tag");
+  if (end >= text_.size()) return Fail("the end of a tag"_t);
   std::string_view inside = text_.substr(start, end - start);
   closes_ = !is_close && inside.ends_with('/');
   if (closes_) inside.remove_suffix(1);
   const std::string_view name = inside.substr(0, inside.find_first_of(kBlank));
-  if (name.empty() || name.find_first_of("<>&\"'=/") != name.npos) return Fail("the name of a tag");
+  if (name.empty() || name.find_first_of("<>&\"'=/") != name.npos)
+    return Fail("the name of a tag"_t);
   name_ = WithoutPrefix(name);
   body_ = inside.substr(name.size());
   at_ = end + 1;
   kind_ = is_close ? kClose : kOpen;
   depth_ += is_close ? -1 : 1;
-  if (depth_ < 0) return Fail("no closing tag without its opening one");
-  if (depth_ > kMaxDepth) return Fail("at most 256 tags inside one another");
+  if (depth_ < 0) return Fail("no closing tag without its opening one"_t);
+  if (depth_ > kMaxDepth) return Fail("at most 256 tags inside one another"_t);
   return true;
 }
 
@@ -158,7 +159,7 @@ bool XmlCursor::Decode(std::string_view raw, std::string* out) {
     *out += raw.substr(plain, found == raw.npos ? raw.npos : found - plain);
     if (found == raw.npos) return true;
     const size_t end = raw.find(';', found);
-    if (end == raw.npos) return Fail("the end of an entity");
+    if (end == raw.npos) return Fail("the end of an entity"_t);
     const std::string_view entity = raw.substr(found + 1, end - found - 1);
     if (entity == "amp") {
       *out += '&';
@@ -174,7 +175,7 @@ bool XmlCursor::Decode(std::string_view raw, std::string* out) {
                    ? !AppendCharacter(entity.substr(2), 16, out)
                    : !entity.starts_with('#') || !AppendCharacter(entity.substr(1), 10, out)) {
       return Fail(
-          "an entity of XML itself (&amp; &lt; &gt; &quot; &apos; or a character's number)");
+          "an entity of XML itself (&amp; &lt; &gt; &quot; &apos; or a character's number)"_t);
     }
     plain = end + 1;
   }
@@ -182,8 +183,8 @@ bool XmlCursor::Decode(std::string_view raw, std::string* out) {
 
 Status XmlCursor::Error(std::string_view path) const {
   return InvalidDump(path, at_)
-      .Expected(expected_ != nullptr ? expected_ : "more")
-      .Found(at_ < text_.size() ? Excerpt(text_.substr(at_, 40)) : "the end of the text");
+      .Expected(failed() ? expected_ : "more"_t)
+      .Found(at_ < text_.size() ? Excerpt(text_.substr(at_, 40)) : "the end of the text"_t);
 }
 
 }  // namespace msprobe::formats

@@ -33,12 +33,12 @@ class XmlCursor {
   void AppendText(std::string* out);
   int depth() const { return depth_; }  // number of open tags, with the one just opened
 
-  bool failed() const { return expected_ != nullptr; }
+  bool failed() const { return !expected_.empty(); }
   Status Error(std::string_view path) const;
 
  private:
-  bool Fail(const char* expected) {
-    expected_ = expected;
+  bool Fail(Message expected) {
+    expected_ = std::move(expected);
     return false;
   }
   bool Tag();
@@ -52,7 +52,7 @@ class XmlCursor {
   bool closes_ = false;    // the tag just opened closes itself
   bool raw_text_ = false;  // of a CDATA section
   std::string attribute_;
-  const char* expected_ = nullptr;
+  Message expected_;  // empty: no error
 };
 
 }  // namespace msprobe::formats

@@ -95,14 +95,14 @@ class Reader {
     const std::string_view bytes = file_->bytes();
     if (bytes.size() <= kLengthBytes) {
       return InvalidDump(file_->path(), 0)
-          .Expected("a dump file of CANN")
-          .Found(fmt::format("{} bytes", bytes.size()));
+          .Expected("a dump file of CANN"_t)
+          .Found("{} bytes"_t(bytes.size()));
     }
     const auto length = LoadLittle<uint64_t>(bytes.data());
     if (length > bytes.size() - kLengthBytes) {
       return InvalidDump(file_->path(), 0)
-          .Expected(fmt::format("a header of at most {} bytes", bytes.size() - kLengthBytes))
-          .Found(fmt::format("a length of {}", length));
+          .Expected("a header of at most {} bytes"_t(bytes.size() - kLengthBytes))
+          .Found("a length of {}"_t(length));
     }
     MSPROBE_RETURN_IF_ERROR(Header(bytes.substr(kLengthBytes, length)));
     MSPROBE_RETURN_IF_ERROR(Elements(kLengthBytes + length));
@@ -119,7 +119,7 @@ class Reader {
   Status Damaged(const ProtobufFields& fields) const {
     return InvalidDump(file_->path(), fields.offset())
         .Expected(fields.expected())
-        .Found("something else: the header is damaged");
+        .Found("something else: the header is damaged"_t);
   }
 
   Status Header(std::string_view header) {
@@ -139,7 +139,7 @@ class Reader {
     std::vector<Described>& list = is_input ? inputs_ : outputs_;
     if (list.size() == kMaxTensors) {
       return InvalidDump(file_->path(), message.offset)
-          .Expected(fmt::format("at most {} tensors", kMaxTensors));
+          .Expected("at most {} tensors"_t(kMaxTensors));
     }
     auto& [tensor, stretch] = list.emplace_back();
     tensor.is_input = is_input;
@@ -198,8 +198,8 @@ class Reader {
   Status Extent(uint64_t value, size_t offset, std::vector<int64_t>* shape) const {
     if (value >> 62 != 0 || shape->size() == kMaxTensorDimensions) {
       return InvalidDump(file_->path(), offset)
-          .Expected(fmt::format("at most {} extents below 2^62", kMaxTensorDimensions))
-          .Found(fmt::format("{} after {} extents", value, shape->size()));
+          .Expected("at most {} extents below 2^62"_t(kMaxTensorDimensions))
+          .Found("{} after {} extents"_t(value, shape->size()));
     }
     shape->push_back(static_cast<int64_t>(value));
     return Status::Ok();
@@ -214,9 +214,9 @@ class Reader {
         if (data.empty()) {
           if (stretch.size > bytes.size() - offset) {
             return InvalidDump(file_->path(), offset)
-                .Expected(fmt::format("{} bytes of {} {}", stretch.size,
-                                      tensor.is_input ? "input" : "output", tensor.index))
-                .Found(fmt::format("{} bytes and the end of the file", bytes.size() - offset));
+                .Expected("{} bytes of {} {}"_t(
+                    stretch.size, std::string(tensor.is_input ? "input" : "output"), tensor.index))
+                .Found("{} bytes and the end of the file"_t(bytes.size() - offset));
           }
           data = bytes.substr(offset, stretch.size);
           offset += stretch.size;
@@ -231,17 +231,16 @@ class Reader {
     TensorFile& elements = tensor->elements;
     const bool known = type < std::size(kTypes);
     if (!known || !kTypes[type].dtype) {
-      tensor->problem =
-          known ? fmt::format("the dtype {}", kTypes[type].name) : fmt::format("dtype {}", type);
+      tensor->problem = known ? "the dtype {}"_t(kTypes[type].name) : "dtype {}"_t(type);
       return;
     }
     elements.dtype = *kTypes[type].dtype;
     const Result<int64_t> size = CheckedByteSize(elements.dtype, elements.shape);
     if (!size.ok() || static_cast<uint64_t>(*size) > data.size()) {
-      tensor->problem =
-          data.empty() ? "no elements were stored"
-                       : fmt::format("{} bytes for {} {}", data.size(),
-                                     DTypeShortName(elements.dtype), ShapeText(elements.shape));
+      tensor->problem = data.empty()
+                            ? "no elements were stored"_t
+                            : "{} bytes for {} {}"_t(data.size(), DTypeShortName(elements.dtype),
+                                                     ShapeText(elements.shape));
       return;
     }
     elements.data = data.data();

@@ -28,8 +28,8 @@ struct AscendTensor {
   std::vector<int64_t> original_shape;          // before the device's layout; empty: not stated
   std::optional<AscendLayout> original_layout;  // of original_shape; inputs do not state it
   uint32_t groups = 1;  // of a grouped convolution: FRACTAL_Z has another order then
-  // Why `elements` has no data: "the dtype DT_INT4", "no elements were stored". "": it has.
-  std::string problem;
+  // Why `elements` has no data: "the dtype DT_INT4", "no elements were stored". Empty: it has.
+  Message problem;
   TensorFile elements;  // the shape is that of the layout, padding included
 };
 

@@ -49,17 +49,17 @@ const NpyType* TypeOf(DType dtype) {
 
 Status RefuseType(const std::string& path, std::string_view descr) {
   const char kind = descr.size() > 1 ? descr[1] : '\0';
-  std::string_view what = "not an element type NumPy has for tensors";
-  std::string_view hint = "convert it first: array.astype(numpy.float32)";
-  if (kind == 'O') {
-    what = "an array of Python objects: reading it would run code";
-  } else if (kind == 'V') {
-    what = "raw bytes without a type (bfloat16 and float8 arrays are saved like this)";
-    hint = "save it as .pt, or array.astype(numpy.float32)";
-  } else if (kind == 'U' || kind == 'S' || kind == 'M' || kind == 'm') {
-    what = "text or dates";
-  }
-  return Unsupported(fmt::format("{}: dtype {} is {}", path, Excerpt(descr), what)).Hint(hint);
+  const auto what =
+      kind == 'O' ? "{}: dtype {} is an array of Python objects: reading it would run code"_t
+      : kind == 'V'
+          ? "{}: dtype {} is raw bytes without a type (bfloat16 and float8 arrays are saved like "
+            "this)"_t
+      : kind == 'U' || kind == 'S' || kind == 'M' || kind == 'm'
+          ? "{}: dtype {} is text or dates"_t
+          : "{}: dtype {} is not an element type NumPy has for tensors"_t;
+  return Unsupported(what(path, Excerpt(descr)))
+      .Hint(kind == 'V' ? "save it as .pt, or array.astype(numpy.float32)"_t
+                        : "convert it first: array.astype(numpy.float32)"_t);
 }
 
 // One scalar of `size` bytes at a time, from big to little endian.
@@ -89,24 +89,26 @@ Result<Npy> ReadHeader(const MappedFile& file) {
   const std::string_view bytes = file.bytes();
   if (bytes.substr(0, kMagic.size()) != kMagic || bytes.size() < kMagic.size() + 4) {
     return InvalidDump(path, 0)
-        .Expected("a .npy file, beginning with \\x93NUMPY")
-        .Found(bytes.empty() ? "an empty file" : Excerpt(bytes, 8));
+        .Expected("a .npy file, beginning with \\x93NUMPY"_t)
+        .Found(bytes.empty() ? "an empty file"_t : Excerpt(bytes, 8));
   }
   const auto major = static_cast<uint8_t>(bytes[6]), minor = static_cast<uint8_t>(bytes[7]);
   if (major < 1 || major > 3 || minor != 0) {
     return InvalidDump(path, 6)
-        .Expected("npy version 1.0, 2.0 or 3.0")
+        .Expected("npy version 1.0, 2.0 or 3.0"_t)
         .Found(fmt::format("{}.{}", major, minor));
   }
   const size_t start = major == 1 ? 10 : 12;
   if (bytes.size() < start)
-    return InvalidDump(path, 8).Expected("the length of the header").Found("the end of the file");
+    return InvalidDump(path, 8)
+        .Expected("the length of the header"_t)
+        .Found("the end of the file"_t);
   const uint64_t length =
       major == 1 ? LoadLittle<uint16_t>(bytes.data() + 8) : LoadLittle<uint32_t>(bytes.data() + 8);
   if (length > bytes.size() - start) {
     return InvalidDump(path, 8)
-        .Expected(fmt::format("a header of {} bytes", length))
-        .Found(fmt::format("{} bytes up to the end of the file", bytes.size() - start));
+        .Expected("a header of {} bytes"_t(length))
+        .Found("{} bytes up to the end of the file"_t(bytes.size() - start));
   }
   MSPROBE_ASSIGN_OR_RETURN(const NpyHeader header,
                            ParseNpyHeader(bytes.substr(start, length), path, start));
@@ -120,11 +122,11 @@ Result<Npy> ReadHeader(const MappedFile& file) {
   const Result<int64_t> size = CheckedByteSize(*dtype, header.shape);
   if (!size.ok() || static_cast<uint64_t>(*size) != bytes.size() - data_at) {
     return InvalidDump(path, data_at)
-        .Expected(size.ok() ? fmt::format("{} bytes of data for shape {} of {}", *size,
-                                          ShapeText(header.shape), DTypeShortName(*dtype))
-                            : "a tensor of less than 2^63 bytes")
+        .Expected(size.ok() ? "{} bytes of data for shape {} of {}"_t(
+                                  *size, ShapeText(header.shape), DTypeShortName(*dtype))
+                            : "a tensor of less than 2^63 bytes"_t)
         .Found(size.ok() ? fmt::format("{}", bytes.size() - data_at)
-                         : "shape " + ShapeText(header.shape));
+                         : "shape {}"_t(ShapeText(header.shape)));
   }
 
   TensorFile tensor{.dtype = *dtype, .shape = header.shape};
@@ -158,7 +160,7 @@ Result<TensorFile> ReadNpy(MappedFile file) {
   if (swap || reinterpret_cast<uintptr_t>(data) % scalar != 0) {
     std::shared_ptr<char[]> buffer(new (std::nothrow) char[std::max<size_t>(npy.size, 1)]);
     if (buffer == nullptr)
-      return Unsupported(fmt::format("{}: not enough memory for {} bytes", file.path(), npy.size));
+      return Unsupported("{}: not enough memory for {} bytes"_t(file.path(), npy.size));
     CopyAndForget(elements, buffer.get());
     if (swap) SwapBytes(buffer.get(), npy.size, scalar);
     tensor.data = buffer.get();
@@ -175,8 +177,8 @@ bool IsNumpyDType(DType dtype) { return TypeOf(dtype) != nullptr; }
 Status WriteNpy(const std::string& path, const TensorView& view) {
   const NpyType* type = TypeOf(view.dtype);
   if (type == nullptr) {
-    return Unsupported(fmt::format("{}: NumPy has no {}", path, DTypeShortName(view.dtype)))
-        .Hint("write a .pt file, or convert the tensor to float32");
+    return Unsupported("{}: NumPy has no {}"_t(path, DTypeShortName(view.dtype)))
+        .Hint("write a .pt file, or convert the tensor to float32"_t);
   }
   MSPROBE_ASSIGN_OR_RETURN(const int64_t size, CheckedByteSize(view.dtype, view.dims()));
   std::string shape = "(";
@@ -187,7 +189,7 @@ Status WriteNpy(const std::string& path, const TensorView& view) {
                                    DTypeSize(view.dtype) == 1 ? '|' : '<', type->code, shape);
   header.resize((10 + header.size() + 1 + kAlignment - 1) / kAlignment * kAlignment - 10 - 1, ' ');
   header += '\n';
-  if (header.size() > 0xffff) return Internal("an npy header over 64 KiB");
+  if (header.size() > 0xffff) return Internal("an npy header over 64 KiB"_t);
   std::string prefix(kMagic);
   prefix += std::string_view("\x01\x00", 2);
   AppendLittle<uint16_t>(&prefix, static_cast<uint16_t>(header.size()));

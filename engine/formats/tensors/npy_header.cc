@@ -17,47 +17,48 @@ class HeaderParser {
   Result<NpyHeader> Parse() {
     NpyHeader header;
     bool has_descr = false, has_order = false, has_shape = false;
-    if (!Eat('{')) return Fail("'{'");
+    if (!Eat('{')) return Fail("'{{'"_t);
     while (!Eat('}')) {
       std::string_view key;
-      if (!EatString(&key)) return Fail("a key in quotes or '}'");
-      if (!Eat(':')) return Fail("':'");
+      if (!EatString(&key)) return Fail("a key in quotes or '}}'"_t);
+      if (!Eat(':')) return Fail("':'"_t);
       bool* seen = key == "descr"           ? &has_descr
                    : key == "fortran_order" ? &has_order
                    : key == "shape"         ? &has_shape
                                             : nullptr;
-      if (seen == nullptr || *seen) return Fail("'descr', 'fortran_order' and 'shape', each once");
+      if (seen == nullptr || *seen)
+        return Fail("'descr', 'fortran_order' and 'shape', each once"_t);
       *seen = true;
       if (key == "descr") {
         if (Peek() == '[' || Peek() == '(' || Peek() == '{') {
-          return Unsupported(path_ + ": structured arrays are not tensors")
-              .Hint("save one field: numpy.save(path, array['field'])");
+          return Unsupported("{}: structured arrays are not tensors"_t(path_))
+              .Hint("save one field: numpy.save(path, array['field'])"_t);
         }
-        if (!EatString(&header.descr)) return Fail("a dtype in quotes");
+        if (!EatString(&header.descr)) return Fail("a dtype in quotes"_t);
       } else if (key == "fortran_order") {
         if (EatWord("True")) {
           header.fortran_order = true;
         } else if (!EatWord("False")) {
-          return Fail("True or False");
+          return Fail("True or False"_t);
         }
       } else {
         MSPROBE_RETURN_IF_ERROR(ParseShape(&header.shape));
       }
-      if (!Eat(',') && Peek() != '}') return Fail("',' or '}'");
+      if (!Eat(',') && Peek() != '}') return Fail("',' or '}}'"_t);
     }
-    if (Peek() != '\0' || at_ != text_.size()) return Fail("the end of the header");
+    if (Peek() != '\0' || at_ != text_.size()) return Fail("the end of the header"_t);
     if (!has_descr || !has_order || !has_shape) {
-      return Fail("'descr', 'fortran_order' and 'shape'");
+      return Fail("'descr', 'fortran_order' and 'shape'"_t);
     }
     return header;
   }
 
  private:
-  Status Fail(std::string_view expected) {
+  Status Fail(const Message& expected) {
     const std::string_view rest = text_.substr(std::min(at_, text_.size()));
     return InvalidDump(path_, offset_ + at_)
-        .Expected(fmt::format("{} in the npy header", expected))
-        .Found(rest.empty() ? "its end" : Excerpt(rest, 24));
+        .Expected("{} in the npy header"_t(expected))
+        .Found(rest.empty() ? "its end"_t : Excerpt(rest, 24));
   }
 
   char Peek() {
@@ -88,21 +89,21 @@ class HeaderParser {
   }
 
   Status ParseShape(std::vector<int64_t>* shape) {
-    if (!Eat('(')) return Fail("'('");
+    if (!Eat('(')) return Fail("'('"_t);
     while (!Eat(')')) {
       if (shape->size() == kMaxTensorDimensions)
-        return Fail(fmt::format("at most {} dimensions", kMaxTensorDimensions));
-      if (Peek() < '0' || Peek() > '9') return Fail("an extent");
+        return Fail("at most {} dimensions"_t(kMaxTensorDimensions));
+      if (Peek() < '0' || Peek() > '9') return Fail("an extent"_t);
       int64_t extent = 0;
       for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
         if (__builtin_mul_overflow(extent, 10, &extent) ||
             __builtin_add_overflow(extent, text_[at_] - '0', &extent)) {
-          return Fail("an extent below 2^63");
+          return Fail("an extent below 2^63"_t);
         }
       }
       if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2
       shape->push_back(extent);
-      if (!Eat(',') && (Peek() != ')' || shape->size() == 1)) return Fail("','");
+      if (!Eat(',') && (Peek() != ')' || shape->size() == 1)) return Fail("','"_t);
     }
     return Status::Ok();
   }

@@ -53,11 +53,11 @@ class Unpickler : private PickleMachine {
   void Global(std::string_view module, std::string_view name) {
     if (!ok()) return;
     if (!keeps_objects() && !IsAllowedGlobal(module, name)) {
-      const std::string_view hint = RefusedGlobalHint(module, name);
+      const Message hint = RefusedGlobalHint(module, name);
       return Fail(
-          "plain tensors and values",
-          fmt::format("the global {}", Excerpt(fmt::format("{}.{}", module, name), 100)),
-          !hint.empty() ? hint : "Python might run code to open this file; msprobe does not");
+          "plain tensors and values"_t,
+          "the global {}"_t(Excerpt(fmt::format("{}.{}", module, name), 100)),
+          !hint.empty() ? hint : "Python might run code to open this file; msprobe does not"_t);
     }
     if (PickleNode* node = New(PickleKind::kGlobal)) {
       node->module = module;
@@ -70,7 +70,7 @@ class Unpickler : private PickleMachine {
     if (!ok()) return;
     const PickleNode &module = (*this)[names[0]], &name = (*this)[names[1]];
     if (module.kind != PickleKind::kString || name.kind != PickleKind::kString) {
-      return Fail("two strings that name a global", "other values");
+      return Fail("two strings that name a global"_t, "other values"_t);
     }
     Global(module.text, name.text);
   }
@@ -80,7 +80,7 @@ class Unpickler : private PickleMachine {
     if (!ok()) return;
     const PickleNode &callee = (*this)[call[0]], &arguments = (*this)[call[1]];
     if (callee.kind != PickleKind::kGlobal || arguments.kind != PickleKind::kTuple) {
-      return Fail("a call of a global with a tuple", "a call of something else");
+      return Fail("a call of a global with a tuple"_t, "a call of something else"_t);
     }
     if (callee.module == "collections" && callee.text == "OrderedDict")
       return OrderedDict(arguments);
@@ -93,11 +93,11 @@ class Unpickler : private PickleMachine {
   void OrderedDict(const PickleNode& arguments) {
     std::vector<uint32_t> items;
     if (arguments.items.size() > 1)
-      return Fail("OrderedDict of one list of pairs", "more arguments");
+      return Fail("OrderedDict of one list of pairs"_t, "more arguments"_t);
     if (arguments.items.size() == 1) {
       for (const uint32_t index : (*this)[arguments.items[0]].items) {
         const std::vector<uint32_t>& pair = (*this)[index].items;
-        if (pair.size() != 2) return Fail("OrderedDict of one list of pairs", "another value");
+        if (pair.size() != 2) return Fail("OrderedDict of one list of pairs"_t, "another value"_t);
         items.insert(items.end(), pair.begin(), pair.end());
       }
     }
@@ -109,34 +109,34 @@ class Unpickler : private PickleMachine {
   void Build() {
     const uint32_t state = Pop();
     if (ok() && keeps_objects() && TopIs(PickleKind::kCall)) {
-      AddItems(Top(PickleKind::kCall, "an object"), {state});
+      AddItems(Top(PickleKind::kCall, "an object"_t), {state});
     } else if (!ok() || !keeps_objects()) {
-      Top(PickleKind::kDict, "an OrderedDict to give attributes to");
+      Top(PickleKind::kDict, "an OrderedDict to give attributes to"_t);
     }
   }
 
   void SetItems(const std::vector<uint32_t>& items) {
     if (IsObject()) return;  // of a class of its own: not looked into
-    const uint32_t dict = Top(PickleKind::kDict, "a dict to put items into");
-    if (items.size() % 2 != 0) Fail("pairs of keys and values", "an odd number of values");
+    const uint32_t dict = Top(PickleKind::kDict, "a dict to put items into"_t);
+    if (items.size() % 2 != 0) Fail("pairs of keys and values"_t, "an odd number of values"_t);
     if (ok()) AddItems(dict, items);
   }
 
   void Append(const std::vector<uint32_t>& items) {
     if (IsObject()) return;
-    const uint32_t list = Top(PickleKind::kList, "a list to append to");
+    const uint32_t list = Top(PickleKind::kList, "a list to append to"_t);
     if (ok()) AddItems(list, items);
   }
 
   void Dict() {
     const std::vector<uint32_t> items = PopMark();
-    if (items.size() % 2 != 0) Fail("pairs of keys and values", "an odd number of values");
+    if (items.size() % 2 != 0) Fail("pairs of keys and values"_t, "an odd number of values"_t);
     NewItems(PickleKind::kDict, items);
   }
 
   void AddToSet() {
     const std::vector<uint32_t> items = PopMark();
-    const uint32_t set = Top(PickleKind::kSet, "a set to add to");
+    const uint32_t set = Top(PickleKind::kSet, "a set to add to"_t);
     if (ok()) AddItems(set, items);
   }
 
@@ -150,13 +150,13 @@ bool Unpickler::Step(uint8_t opcode) {
   switch (static_cast<Opcode>(opcode)) {
     case Opcode::kProto:
       if (const uint8_t protocol = TakeNumber<uint8_t>(); ok() && (protocol < 2 || protocol > 5)) {
-        Fail("a pickle of protocol 2 to 5", fmt::format("protocol {}", protocol));
+        Fail("a pickle of protocol 2 to 5"_t, "protocol {}"_t(protocol));
       }
       break;
     case Opcode::kFrame:
       // The length is only a hint for readers of streams, but a wrong one is damage.
       if (const uint64_t size = TakeNumber<uint64_t>(); ok() && size > left()) {
-        Fail(fmt::format("a frame of at most {} bytes", left()), fmt::format("{}", size));
+        Fail("a frame of at most {} bytes"_t(left()), fmt::format("{}", size));
       }
       break;
     case Opcode::kStop:
@@ -300,7 +300,7 @@ bool Unpickler::Step(uint8_t opcode) {
       Get(TakeNumber<uint32_t>());
       break;
     default:
-      Fail("an opcode that torch.save writes", OpcodeText(opcode));
+      Fail("an opcode that torch.save writes"_t, OpcodeText(opcode));
       break;
   }
   return false;
@@ -312,8 +312,8 @@ Result<PickleTree> Unpickle(std::string_view bytes, const UnpickleOptions& optio
                             size_t* consumed) {
   if (bytes.substr(0, 1) != "\x80") {
     return InvalidDump(options.path, options.base_offset)
-        .Expected("a pickle of protocol 2 to 5")
-        .Found(bytes.empty() ? "no bytes" : Excerpt(bytes, 8));
+        .Expected("a pickle of protocol 2 to 5"_t)
+        .Found(bytes.empty() ? "no bytes"_t : Excerpt(bytes, 8));
   }
   size_t end = 0;
   MSPROBE_ASSIGN_OR_RETURN(PickleTree tree, Unpickler(bytes, options).Run(&end));
@@ -321,8 +321,8 @@ Result<PickleTree> Unpickle(std::string_view bytes, const UnpickleOptions& optio
     *consumed = end;
   } else if (end != bytes.size()) {
     return InvalidDump(options.path, options.base_offset + end)
-        .Expected("the end of the pickle after STOP")
-        .Found(fmt::format("{} more bytes", bytes.size() - end));
+        .Expected("the end of the pickle after STOP"_t)
+        .Found("{} more bytes"_t(bytes.size() - end));
   }
   return tree;
 }

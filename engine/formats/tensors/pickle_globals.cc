@@ -50,25 +50,6 @@ constexpr std::string_view kStorages[] = {
     "UntypedStorage",
 };
 
-struct Hint {
-  std::string_view part;  // of "module.name"
-  std::string_view hint;
-};
-constexpr Hint kHints[] = {
-    {"DTensor", "a distributed tensor: save tensor.to_local() or tensor.full_tensor()"},
-    {"ShardedTensor", "a sharded tensor: save each rank's local tensor"},
-    {"_rebuild_sparse", "a sparse tensor: save tensor.to_dense()"},
-    {"_rebuild_qtensor", "a quantized tensor: save tensor.dequantize() or tensor.int_repr()"},
-    {"_rebuild_nested", "a nested tensor: save its parts, tensor.unbind()"},
-    {"_rebuild_meta", "a meta tensor has no data"},
-    {"_rebuild_wrapper_subclass", "a tensor subclass: save the plain tensor it wraps"},
-    {"numpy", "a NumPy object: save torch.from_numpy(array), or the array with numpy.save"},
-    {"__torch__", "a TorchScript archive: save the tensors with torch.save"},
-    {"torch.nn.modules", "a whole module: save module.state_dict()"},
-    {"TypedStorage", "a bare storage: save the tensor"},
-    {"Storage", "a storage that has no plain dtype: save the tensor as another dtype"},
-};
-
 }  // namespace
 
 bool IsAllowedGlobal(std::string_view module, std::string_view name) {
@@ -81,14 +62,32 @@ bool IsAllowedGlobal(std::string_view module, std::string_view name) {
          std::find(std::begin(kStorages), std::end(kStorages), name) != std::end(kStorages);
 }
 
-std::string_view RefusedGlobalHint(std::string_view module, std::string_view name) {
+Message RefusedGlobalHint(std::string_view module, std::string_view name) {
+  struct Hint {
+    std::string_view part;  // of "module.name"
+    Message hint;
+  };
+  static const Hint kHints[] = {
+      {"DTensor", "a distributed tensor: save tensor.to_local() or tensor.full_tensor()"_t},
+      {"ShardedTensor", "a sharded tensor: save each rank's local tensor"_t},
+      {"_rebuild_sparse", "a sparse tensor: save tensor.to_dense()"_t},
+      {"_rebuild_qtensor", "a quantized tensor: save tensor.dequantize() or tensor.int_repr()"_t},
+      {"_rebuild_nested", "a nested tensor: save its parts, tensor.unbind()"_t},
+      {"_rebuild_meta", "a meta tensor has no data"_t},
+      {"_rebuild_wrapper_subclass", "a tensor subclass: save the plain tensor it wraps"_t},
+      {"numpy", "a NumPy object: save torch.from_numpy(array), or the array with numpy.save"_t},
+      {"__torch__", "a TorchScript archive: save the tensors with torch.save"_t},
+      {"torch.nn.modules", "a whole module: save module.state_dict()"_t},
+      {"TypedStorage", "a bare storage: save the tensor"_t},
+      {"Storage", "a storage that has no plain dtype: save the tensor as another dtype"_t},
+  };
   for (const Hint& hint : kHints) {
     if (module.find(hint.part) != std::string_view::npos ||
         name.find(hint.part) != std::string_view::npos) {
       return hint.hint;
     }
   }
-  return "";
+  return {};
 }
 
 }  // namespace msprobe::formats

@@ -12,6 +12,6 @@ bool IsAllowedGlobal(std::string_view module, std::string_view name);
 
 // Advice about a global that is refused: "a distributed tensor: save tensor.to_local()"; "" when
 // there is none.
-std::string_view RefusedGlobalHint(std::string_view module, std::string_view name);
+Message RefusedGlobalHint(std::string_view module, std::string_view name);
 
 }  // namespace msprobe::formats

@@ -9,18 +9,18 @@ namespace {
 constexpr uint16_t kDeepestItem = 256;
 }  // namespace
 
-void PickleMachine::Fail(std::string_view expected, std::string_view found, std::string_view hint) {
+void PickleMachine::Fail(Message expected, Message found, Message hint) {
   if (!ok()) return;
   error_ = InvalidDump(options_.path, options_.base_offset + opcode_at_)
-               .Expected(expected)
-               .Found(found)
-               .Hint(hint);
+               .Expected(std::move(expected))
+               .Found(std::move(found))
+               .Hint(std::move(hint));
 }
 
 std::string_view PickleMachine::Take(uint64_t size) {
   const uint64_t left = bytes_.size() - position_;
   if (size > left) {
-    Fail(fmt::format("{} more bytes of pickle", size), fmt::format("{}", left));
+    Fail("{} more bytes of pickle"_t(size), fmt::format("{}", left));
     return {};
   }
   position_ += size;
@@ -30,7 +30,7 @@ std::string_view PickleMachine::Take(uint64_t size) {
 std::string_view PickleMachine::TakeLine() {
   const size_t end = bytes_.find('\n', position_);
   if (end == std::string_view::npos) {
-    Fail("a line of pickle", "no end of line");
+    Fail("a line of pickle"_t, "no end of line"_t);
     return {};
   }
   const std::string_view line = bytes_.substr(position_, end - position_);
@@ -41,7 +41,7 @@ std::string_view PickleMachine::TakeLine() {
 PickleNode* PickleMachine::New(PickleKind kind) {
   if (!ok()) return nullptr;
   if (tree_.nodes_.size() >= options_.max_nodes) {
-    Fail(fmt::format("a pickle of at most {} values", options_.max_nodes), "more");
+    Fail("a pickle of at most {} values"_t(options_.max_nodes), "more"_t);
     return nullptr;
   }
   stack_.push_back(static_cast<uint32_t>(tree_.nodes_.size()));
@@ -68,8 +68,7 @@ void PickleMachine::AddItems(uint32_t to, const std::vector<uint32_t>& items) {
   PickleNode& node = tree_.nodes_[to];
   for (const uint32_t item : items) {
     const uint16_t depth = tree_.nodes_[item].depth;
-    if (depth >= kDeepestItem)
-      return Fail(fmt::format("nesting of at most {}", kDeepestItem), "more");
+    if (depth >= kDeepestItem) return Fail("nesting of at most {}"_t(kDeepestItem), "more"_t);
     // A list inside itself has no depth; walkers meet the limit again.
     if (item != to) node.depth = std::max<uint16_t>(node.depth, depth + 1);
     node.items.push_back(item);
@@ -79,7 +78,7 @@ void PickleMachine::AddItems(uint32_t to, const std::vector<uint32_t>& items) {
 uint32_t PickleMachine::Pop() {
   const size_t floor = marks_.empty() ? 0 : marks_.back();
   if (stack_.size() <= floor) {
-    Fail("a value on the pickle's stack", "none");
+    Fail("a value on the pickle's stack"_t, "none"_t);
     return kNoNode;
   }
   const uint32_t top = stack_.back();
@@ -96,7 +95,7 @@ std::vector<uint32_t> PickleMachine::PopSome(int count) {
 
 std::vector<uint32_t> PickleMachine::PopMark() {
   if (marks_.empty()) {
-    Fail("a mark on the pickle's stack", "none");
+    Fail("a mark on the pickle's stack"_t, "none"_t);
     return {};
   }
   const std::vector<uint32_t> items(stack_.begin() + static_cast<ptrdiff_t>(marks_.back()),
@@ -106,11 +105,11 @@ std::vector<uint32_t> PickleMachine::PopMark() {
   return items;
 }
 
-uint32_t PickleMachine::Top(PickleKind kind, std::string_view what) {
+uint32_t PickleMachine::Top(PickleKind kind, Message what) {
   const uint32_t top = Pop();
   Push(top);
   if (top != kNoNode && tree_.nodes_[top].kind != kind) {
-    Fail(what, "another kind of value");
+    Fail(std::move(what), "another kind of value"_t);
     return kNoNode;
   }
   return top;
@@ -122,7 +121,7 @@ void PickleMachine::Put(uint64_t index) {
   // A pickler numbers its memo from 0 and each number costs it two bytes.
   const uint64_t limit = std::min<uint64_t>(bytes_.size(), options_.max_nodes);
   if (index >= limit) {
-    return Fail(fmt::format("a memo index below {}", limit), fmt::format("{}", index));
+    return Fail("a memo index below {}"_t(limit), fmt::format("{}", index));
   }
   if (index >= memo_.size()) memo_.resize(index + 1, kNoNode);
   memo_[index] = top;
@@ -131,14 +130,14 @@ void PickleMachine::Put(uint64_t index) {
 
 void PickleMachine::Get(uint64_t index) {
   if (index >= memo_.size() || memo_[index] == kNoNode) {
-    return Fail("a memo index that was stored before", fmt::format("{}", index));
+    return Fail("a memo index that was stored before"_t, fmt::format("{}", index));
   }
   Push(memo_[index]);
 }
 
 bool PickleMachine::Finish() {
   if (stack_.size() != 1 || !marks_.empty()) {
-    Fail("one value left at the end of the pickle", fmt::format("{}", stack_.size()));
+    Fail("one value left at the end of the pickle"_t, fmt::format("{}", stack_.size()));
     return false;
   }
   tree_.root_ = stack_[0];

@@ -27,7 +27,7 @@ class PickleMachine {
   bool ok() const { return error_.ok(); }
   const Status& error() const { return error_; }
   // Names the place of the opcode that is being executed.
-  void Fail(std::string_view expected, std::string_view found, std::string_view hint = "");
+  void Fail(Message expected, Message found, Message hint = {});
 
   size_t position() const { return position_; }
   uint64_t left() const { return bytes_.size() - position_; }
@@ -59,7 +59,7 @@ class PickleMachine {
   std::vector<uint32_t> PopSome(int count);
   std::vector<uint32_t> PopMark();  // all above the last mark, and the mark
   // The value on top, of the kind an opcode needs; it stays there.
-  uint32_t Top(PickleKind kind, std::string_view what);
+  uint32_t Top(PickleKind kind, Message what);
   bool TopIs(PickleKind kind) const {
     const size_t floor = marks_.empty() ? 0 : marks_.back();
     return stack_.size() > floor && tree_[stack_.back()].kind == kind;

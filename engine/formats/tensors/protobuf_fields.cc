@@ -17,7 +17,7 @@ bool ProtobufFields::Varint(uint64_t* value) {
       return true;
     }
   }
-  return Fail("a number of at most ten bytes, whose last byte is below 128");
+  return Fail("a number of at most ten bytes, whose last byte is below 128"_t);
 }
 
 bool ProtobufFields::NextVarint(uint64_t* value) {
@@ -29,7 +29,7 @@ bool ProtobufFields::Next(ProtobufField* field) {
   uint64_t tag = 0;
   if (!Varint(&tag)) return false;
   constexpr uint64_t kMostFields = (1u << 29) - 1;
-  if (tag >> 3 == 0 || tag >> 3 > kMostFields) return Fail("the number of a field before this");
+  if (tag >> 3 == 0 || tag >> 3 > kMostFields) return Fail("the number of a field before this"_t);
   *field = {.number = static_cast<uint32_t>(tag >> 3),
             .wire_type = static_cast<uint8_t>(tag & 7),
             .value = 0,
@@ -41,7 +41,7 @@ bool ProtobufFields::Next(ProtobufField* field) {
       return Varint(&field->value);
     case 1:
     case 5:
-      if (rest_.size() < width) return Fail("a number of four or eight bytes");
+      if (rest_.size() < width) return Fail("a number of four or eight bytes"_t);
       field->value =
           width == 8 ? LoadLittle<uint64_t>(rest_.data()) : LoadLittle<uint32_t>(rest_.data());
       Skip(width);
@@ -49,14 +49,14 @@ bool ProtobufFields::Next(ProtobufField* field) {
     case 2: {
       uint64_t size = 0;
       if (!Varint(&size)) return false;
-      if (size > rest_.size()) return Fail("as many bytes as the length of the field says");
+      if (size > rest_.size()) return Fail("as many bytes as the length of the field says"_t);
       field->bytes = rest_.substr(0, size);
       field->offset = offset_;
       Skip(size);
       return true;
     }
     default:
-      return Fail("a field of proto3 before this");
+      return Fail("a field of proto3 before this"_t);
   }
 }
 

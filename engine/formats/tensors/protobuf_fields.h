@@ -9,6 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
+
+#include "engine/base/message.h"
 
 namespace msprobe::formats {
 
@@ -35,15 +38,13 @@ class ProtobufFields {
   // A number of a packed field, or of a message that the caller knows to have numbers only.
   bool NextVarint(uint64_t* value);
 
-  bool failed() const { return expected_ != nullptr; }
-  size_t offset() const { return offset_; }  // of what was read last
-  const char* expected() const {
-    return expected_;
-  }  // what stands in place of the error; null: none
+  bool failed() const { return !expected_.empty(); }
+  size_t offset() const { return offset_; }              // of what was read last
+  const Message& expected() const { return expected_; }  // in place of the error; empty: none
 
  private:
-  bool Fail(const char* expected) {
-    expected_ = expected;
+  bool Fail(Message expected) {
+    expected_ = std::move(expected);
     return false;
   }
   bool Varint(uint64_t* value);
@@ -51,7 +52,7 @@ class ProtobufFields {
 
   std::string_view rest_;
   size_t offset_;
-  const char* expected_ = nullptr;
+  Message expected_;
 };
 
 }  // namespace msprobe::formats

@@ -19,15 +19,17 @@ Result<std::string_view> FindFolder(const ZipReader& zip, const std::string& pat
         entry.name.find('/') != entry.name.size() - kPickle.size())
       continue;
     if (!folder.empty())
-      return InvalidDump(path, entry.offset).Expected("one data.pkl").Found("a second one");
+      return InvalidDump(path, entry.offset).Expected("one data.pkl"_t).Found("a second one"_t);
     folder = entry.name.substr(0, entry.name.size() - kPickle.size() + 1);
   }
   if (folder.empty()) {
-    std::string found = fmt::format("{} entries", zip.entries().size());
-    if (!zip.entries().empty()) found += ", the first " + Excerpt(zip.entries()[0].name, 60);
+    const size_t count = zip.entries().size();
+    Message found = count == 0
+                        ? "{} entries"_t(count)
+                        : "{} entries, the first {}"_t(count, Excerpt(zip.entries()[0].name, 60));
     return InvalidDump(path)
-        .Expected("an archive of torch.save, with an entry NAME/data.pkl")
-        .Found(found);
+        .Expected("an archive of torch.save, with an entry NAME/data.pkl"_t)
+        .Found(std::move(found));
   }
   return folder;
 }
@@ -37,37 +39,38 @@ Result<PtFile> Read(const std::shared_ptr<const MappedFile>& file, const PtReadO
   std::string_view bytes = file->bytes();
   if (options.offset > bytes.size() || options.size > bytes.size() - options.offset) {
     return InvalidDump(path, options.offset)
-        .Expected(fmt::format("{} bytes of a tensor", options.size))
-        .Found(fmt::format("a file of {}", bytes.size()));
+        .Expected("{} bytes of a tensor"_t(options.size))
+        .Found("a file of {}"_t(bytes.size()));
   }
   if (options.size > 0) bytes = bytes.substr(options.offset, options.size);
   if (bytes.substr(0, 1) == "\x80") {
-    return Unsupported(path + ": the format torch.save wrote before version 1.6, or a bare pickle")
-        .Hint("save it again as a zip: torch.save(torch.load(path, weights_only=True), path)");
+    return Unsupported(
+               "{}: the format torch.save wrote before version 1.6, or a bare pickle"_t(path))
+        .Hint("save it again as a zip: torch.save(torch.load(path, weights_only=True), path)"_t);
   }
   if (bytes.substr(0, 2) != "PK") {
     return InvalidDump(path, 0)
-        .Expected("a .pt file, a zip as torch.save writes it")
-        .Found(bytes.empty() ? "an empty file" : Excerpt(bytes, 16));
+        .Expected("a .pt file, a zip as torch.save writes it"_t)
+        .Found(bytes.empty() ? "an empty file"_t : Excerpt(bytes, 16));
   }
   MSPROBE_ASSIGN_OR_RETURN(const ZipReader zip, ZipReader::Open(bytes, path));
   MSPROBE_ASSIGN_OR_RETURN(const std::string_view folder, FindFolder(zip, path));
   if (const ZipEntry* order = zip.Find(fmt::format("{}byteorder", folder))) {
     MSPROBE_ASSIGN_OR_RETURN(const ZipContent text, zip.Read(*order, 64, options.verify_checksums));
     if (text.bytes == "big") {
-      return Unsupported(path + ": a file of a big-endian machine")
-          .Hint("save it again on a little-endian one");
+      return Unsupported("{}: a file of a big-endian machine"_t(path))
+          .Hint("save it again on a little-endian one"_t);
     }
     if (text.bytes != "little") {
       return InvalidDump(path, order->offset)
-          .Expected("byteorder little or big")
+          .Expected("byteorder little or big"_t)
           .Found(Excerpt(text.bytes));
     }
   }
   const ZipEntry& entry = *zip.Find(fmt::format("{}data.pkl", folder));
   if (entry.size > kMaxPickle) {
     return InvalidDump(path, entry.offset)
-        .Expected(fmt::format("a data.pkl of at most {} bytes", kMaxPickle))
+        .Expected("a data.pkl of at most {} bytes"_t(kMaxPickle))
         .Found(fmt::format("{}", entry.size));
   }
   MSPROBE_ASSIGN_OR_RETURN(const ZipContent pickle,
@@ -89,8 +92,7 @@ Result<TensorFile> ReadTensor(const std::shared_ptr<const MappedFile>& mapped,
                               std::optional<uint32_t>* checksum = nullptr) {
   MSPROBE_ASSIGN_OR_RETURN(PtFile file, Read(mapped, options));
   if (file.tensors.size() != 1) {
-    return Unsupported(
-        fmt::format("{}: expected one tensor, found {}", mapped->path(), file.tensors.size()));
+    return Unsupported("{}: expected one tensor, found {}"_t(mapped->path(), file.tensors.size()));
   }
   PtTensor& found = file.tensors[0];
   const TensorView view = found.tensor.view();

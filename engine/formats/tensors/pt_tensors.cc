@@ -25,19 +25,18 @@ size_t ScalarSize(DType dtype) {
 
 Result<std::shared_ptr<char[]>> Allocate(uint64_t size, const std::string& path) {
   std::shared_ptr<char[]> buffer(new (std::nothrow) char[std::max<uint64_t>(size, 1)]);
-  if (buffer == nullptr)
-    return Unsupported(fmt::format("{}: not enough memory for {} bytes", path, size));
+  if (buffer == nullptr) return Unsupported("{}: not enough memory for {} bytes"_t(path, size));
   return buffer;
 }
 
 }  // namespace
 
-Status PtTensorBuilder::Fail(const PickleNode& at, std::string_view expected,
-                             std::string_view found, std::string_view hint) const {
+Status PtTensorBuilder::Fail(const PickleNode& at, Message expected, Message found,
+                             Message hint) const {
   return InvalidDump(path_, at.offset)
-      .Expected(expected)
-      .Found(name_.empty() ? std::string(found) : fmt::format("{} (in {})", found, name_))
-      .Hint(hint);
+      .Expected(std::move(expected))
+      .Found(name_.empty() ? std::move(found) : "{} (in {})"_t(std::move(found), name_))
+      .Hint(std::move(hint));
 }
 
 Result<std::vector<PtTensor>> PtTensorBuilder::Build() {
@@ -47,9 +46,8 @@ Result<std::vector<PtTensor>> PtTensorBuilder::Build() {
 
 Status PtTensorBuilder::Walk(uint32_t index, int depth) {
   const PickleNode& node = tree_[index];
-  if (depth > kMaxDepth) return Fail(node, fmt::format("nesting of at most {}", kMaxDepth), "more");
-  if (++visits_ > kMaxVisits)
-    return Fail(node, fmt::format("at most {} values", kMaxVisits), "more");
+  if (depth > kMaxDepth) return Fail(node, "nesting of at most {}"_t(kMaxDepth), "more"_t);
+  if (++visits_ > kMaxVisits) return Fail(node, "at most {} values"_t(kMaxVisits), "more"_t);
   switch (node.kind) {
     case PickleKind::kDict:
       return WalkDict(node, depth);
@@ -83,10 +81,12 @@ Status PtTensorBuilder::Walk(uint32_t index, int depth) {
       if (callee.text == "Size" || callee.text == "device" || callee.module != "torch") {
         if (callee.module.substr(0, 6) != "torch.") return Status::Ok();
       }
-      return Fail(node, "a call that rebuilds a tensor", "a call of " + tree_.DottedName(callee));
+      return Fail(node, "a call that rebuilds a tensor"_t,
+                  "a call of {}"_t(tree_.DottedName(callee)));
     }
     case PickleKind::kPersistent:
-      return Fail(node, "tensors", "a bare storage", "save the tensor instead of its storage");
+      return Fail(node, "tensors"_t, "a bare storage"_t,
+                  "save the tensor instead of its storage"_t);
     default:
       return Status::Ok();
   }
@@ -99,7 +99,7 @@ Status PtTensorBuilder::WalkDict(const PickleNode& node, int depth) {
     const PickleNode& key = tree_[node.items[i]];
     if (key.kind == PickleKind::kString) {
       if (!seen.insert(key.text).second)
-        return Fail(key, "each key once", Excerpt(key.text, 80) + " again");
+        return Fail(key, "each key once"_t, "{} again"_t(Excerpt(key.text, 80)));
       name_ += fmt::format("['{}']", key.text);
     } else if (key.kind == PickleKind::kInt || key.kind == PickleKind::kBool) {
       name_ += fmt::format("[{}]", key.integer);
@@ -125,17 +125,16 @@ Result<PtTensor> PtTensorBuilder::BuildCall(const PickleNode& callee, const Pick
 
 // (tensor, requires_grad, hooks[, state])
 Result<PtTensor> PtTensorBuilder::BuildParameter(const PickleNode& arguments, int depth) {
-  if (depth > kMaxDepth)
-    return Fail(arguments, fmt::format("nesting of at most {}", kMaxDepth), "more");
+  if (depth > kMaxDepth) return Fail(arguments, "nesting of at most {}"_t(kMaxDepth), "more"_t);
   const std::vector<uint32_t>& items = arguments.items;
   if (items.size() < 3 || tree_[items[0]].kind != PickleKind::kCall ||
       tree_[items[1]].kind != PickleKind::kBool) {
-    return Fail(arguments, "a parameter's tensor, requires_grad and hooks", "other arguments");
+    return Fail(arguments, "a parameter's tensor, requires_grad and hooks"_t, "other arguments"_t);
   }
   const PickleNode& call = tree_[items[0]];
   const PickleNode& callee = tree_[call.items[0]];
   if (callee.module != "torch._utils" && callee.module != "torch._tensor") {
-    return Fail(call, "a parameter's tensor", "a call of " + tree_.DottedName(callee));
+    return Fail(call, "a parameter's tensor"_t, "a call of {}"_t(tree_.DottedName(callee)));
   }
   MSPROBE_ASSIGN_OR_RETURN(PtTensor tensor, BuildCall(callee, tree_[call.items[1]], depth + 1));
   tensor.is_parameter = true;
@@ -146,19 +145,18 @@ Result<PtTensor> PtTensorBuilder::BuildParameter(const PickleNode& arguments, in
 // (rebuilder, class, its arguments, state): a tensor with attributes, or of a class that adds
 // nothing to the data.
 Result<PtTensor> PtTensorBuilder::BuildFromType(const PickleNode& arguments, int depth) {
-  if (depth > kMaxDepth)
-    return Fail(arguments, fmt::format("nesting of at most {}", kMaxDepth), "more");
+  if (depth > kMaxDepth) return Fail(arguments, "nesting of at most {}"_t(kMaxDepth), "more"_t);
   const std::vector<uint32_t>& items = arguments.items;
   if (items.size() < 3 || tree_[items[0]].kind != PickleKind::kGlobal ||
       tree_[items[1]].kind != PickleKind::kGlobal || tree_[items[2]].kind != PickleKind::kTuple) {
-    return Fail(arguments, "a rebuilder, a tensor class and arguments", "other arguments");
+    return Fail(arguments, "a rebuilder, a tensor class and arguments"_t, "other arguments"_t);
   }
   const PickleNode &callee = tree_[items[0]], &type = tree_[items[1]];
   if (callee.module != "torch._utils" && callee.module != "torch._tensor") {
-    return Fail(callee, "a function that rebuilds a tensor", tree_.DottedName(callee));
+    return Fail(callee, "a function that rebuilds a tensor"_t, tree_.DottedName(callee));
   }
   if (type.text != "Tensor" && type.text != "Parameter" && type.text != "Buffer") {
-    return Fail(type, "a plain tensor class", tree_.DottedName(type));
+    return Fail(type, "a plain tensor class"_t, tree_.DottedName(type));
   }
   MSPROBE_ASSIGN_OR_RETURN(PtTensor tensor, BuildCall(callee, tree_[items[2]], depth + 1));
   tensor.is_parameter = tensor.is_parameter || type.text == "Parameter";
@@ -174,8 +172,7 @@ Result<PtTensor> PtTensorBuilder::BuildTensor(const PickleNode& callee,
   const size_t required = v1 ? 4 : v3 ? 7 : 6;
   if (items.size() < required || tree_[items[0]].kind != PickleKind::kPersistent ||
       tree_[items[1]].kind != PickleKind::kInt) {
-    return Fail(arguments, fmt::format("the {} arguments of {}", required, callee.text),
-                "other arguments");
+    return Fail(arguments, "the {} arguments of {}"_t(required, callee.text), "other arguments"_t);
   }
   MSPROBE_ASSIGN_OR_RETURN(const Storage storage, FindStorage(tree_[items[0]]));
   PtTensor out;
@@ -185,33 +182,32 @@ Result<PtTensor> PtTensorBuilder::BuildTensor(const PickleNode& callee,
     const std::optional<DType> known = dtype.kind == PickleKind::kGlobal && dtype.module == "torch"
                                            ? DTypeFromTorchName(dtype.text)
                                            : std::nullopt;
-    if (!known) return Fail(dtype, "a dtype", "another value");
+    if (!known) return Fail(dtype, "a dtype"_t, "another value"_t);
     tensor.dtype = *known;
   } else if (storage.dtype) {
     tensor.dtype = *storage.dtype;
   } else {
-    return Fail(arguments, "a storage with a dtype", "an untyped one");
+    return Fail(arguments, "a storage with a dtype"_t, "an untyped one"_t);
   }
   if (!v1) {
     if (tree_[items[4]].kind != PickleKind::kBool)
-      return Fail(arguments, "requires_grad as a bool", "another value");
+      return Fail(arguments, "requires_grad as a bool"_t, "another value"_t);
     out.requires_grad = tree_[items[4]].integer != 0;
   }
-  MSPROBE_ASSIGN_OR_RETURN(tensor.shape, Integers(tree_[items[2]], "a shape"));
-  MSPROBE_ASSIGN_OR_RETURN(tensor.strides, Integers(tree_[items[3]], "strides"));
+  MSPROBE_ASSIGN_OR_RETURN(tensor.shape, Integers(tree_[items[2]], "a shape"_t));
+  MSPROBE_ASSIGN_OR_RETURN(tensor.strides, Integers(tree_[items[3]], "strides"_t));
   const int64_t offset = tree_[items[1]].integer;
   const size_t size = DTypeSize(tensor.dtype);
   const auto limit = static_cast<int64_t>(storage.bytes.size() / size);
   const Result<int64_t> bytes = CheckedByteSize(tensor.dtype, tensor.shape);
   if (tensor.shape.size() != tensor.strides.size() || !bytes.ok() || *bytes > kMaxTensorBytes) {
-    return Fail(
-        arguments, "a shape with as many strides, of at most 1 TiB",
-        fmt::format("shape {}, strides {}", ShapeText(tensor.shape), ShapeText(tensor.strides)));
+    return Fail(arguments, "a shape with as many strides, of at most 1 TiB"_t,
+                "shape {}, strides {}"_t(ShapeText(tensor.shape), ShapeText(tensor.strides)));
   }
   if (!FitsStorage(tensor.dtype, tensor.shape, tensor.strides, offset, limit)) {
-    return Fail(arguments, fmt::format("a tensor inside its storage of {} elements", limit),
-                fmt::format("offset {}, shape {}, strides {}", offset, ShapeText(tensor.shape),
-                            ShapeText(tensor.strides)));
+    return Fail(arguments, "a tensor inside its storage of {} elements"_t(limit),
+                "offset {}, shape {}, strides {}"_t(offset, ShapeText(tensor.shape),
+                                                    ShapeText(tensor.strides)));
   }
   tensor.data = storage.bytes.data() + static_cast<size_t>(offset) * size;
   tensor.owner = storage.owner;
@@ -224,17 +220,17 @@ Result<PtTensor> PtTensorBuilder::BuildTensor(const PickleNode& callee,
 }
 
 Result<std::vector<int64_t>> PtTensorBuilder::Integers(const PickleNode& tuple,
-                                                       std::string_view what) const {
+                                                       const Message& what) const {
   const PickleNode* node = &tuple;
   if (node->kind == PickleKind::kCall && tree_.DottedName(*node) == "torch.Size" &&
       tree_[node->items[1]].items.size() == 1) {
     node = &tree_[tree_[node->items[1]].items[0]];
   }
   if (node->kind != PickleKind::kTuple && node->kind != PickleKind::kList) {
-    return Fail(*node, fmt::format("{}: a tuple of integers", what), "another value");
+    return Fail(*node, "{}: a tuple of integers"_t(what), "another value"_t);
   }
   if (node->items.size() > static_cast<size_t>(kMaxTensorDimensions)) {
-    return Fail(*node, fmt::format("{} of at most {} dimensions", what, kMaxTensorDimensions),
+    return Fail(*node, "{} of at most {} dimensions"_t(what, kMaxTensorDimensions),
                 fmt::format("{}", node->items.size()));
   }
   std::vector<int64_t> values;
@@ -242,8 +238,8 @@ Result<std::vector<int64_t>> PtTensorBuilder::Integers(const PickleNode& tuple,
     const PickleNode& value = tree_[item];
     if (value.kind != PickleKind::kInt || value.integer < 0) {
       return Fail(
-          *node, fmt::format("{}: integers that are not negative", what),
-          value.kind == PickleKind::kInt ? fmt::format("{}", value.integer) : "another value");
+          *node, "{}: integers that are not negative"_t(what),
+          value.kind == PickleKind::kInt ? fmt::format("{}", value.integer) : "another value"_t);
     }
     values.push_back(value.integer);
   }
@@ -258,7 +254,7 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
       !is(1, PickleKind::kGlobal) || !is(2, PickleKind::kString) || !is(3, PickleKind::kString) ||
       !is(4, PickleKind::kInt) || tree_[id.items[0]].text != "storage" ||
       !tree_[id.items[1]].text.ends_with("Storage")) {
-    return Fail(id, "a storage's class, key, location and size", "another value");
+    return Fail(id, "a storage's class, key, location and size"_t, "another value"_t);
   }
   const std::string_view key = tree_[id.items[2]].text;
   const int64_t count = tree_[id.items[4]].integer;
@@ -269,7 +265,7 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
     const std::string entry_name = fmt::format("{}data/{}", folder_, key);
     const ZipEntry* entry = zip_.Find(entry_name);
     if (entry == nullptr)
-      return Fail(id, "an entry " + Excerpt(entry_name, 100) + " in the archive", "none");
+      return Fail(id, "an entry {} in the archive"_t(Excerpt(entry_name, 100)), "none"_t);
     MSPROBE_ASSIGN_OR_RETURN(
         const ZipContent content,
         zip_.Read(*entry, kMaxInflatedStorage,
@@ -294,9 +290,8 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
   int64_t bytes;
   if (count < 0 || __builtin_mul_overflow(count, static_cast<int64_t>(size), &bytes) ||
       static_cast<uint64_t>(bytes) != found->second.bytes.size()) {
-    return Fail(
-        id, fmt::format("a storage of {} bytes, as the archive has it", found->second.bytes.size()),
-        fmt::format("{} elements of {} bytes", count, size));
+    return Fail(id, "a storage of {} bytes, as the archive has it"_t(found->second.bytes.size()),
+                "{} elements of {} bytes"_t(count, size));
   }
   Storage storage = found->second;
   storage.dtype = dtype;
@@ -316,7 +311,7 @@ Status PtTensorBuilder::ResolveMathBits(const PickleNode& metadata, TensorFile* 
   conjugate = conjugate && kind == DTypeKind::kComplex;
   if (!conjugate && !negative) return Status::Ok();
   if (kind != DTypeKind::kComplex && kind != DTypeKind::kFloat) {
-    return Fail(metadata, "a negative bit on a floating-point tensor",
+    return Fail(metadata, "a negative bit on a floating-point tensor"_t,
                 std::string(DTypeShortName(tensor->dtype)));
   }
   const TensorView view = tensor->view();

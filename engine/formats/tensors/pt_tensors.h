@@ -41,8 +41,7 @@ class PtTensorBuilder {
     std::optional<uint32_t> checksum;  // of these
   };
 
-  Status Fail(const PickleNode& at, std::string_view expected, std::string_view found,
-              std::string_view hint = "") const;
+  Status Fail(const PickleNode& at, Message expected, Message found, Message hint = {}) const;
   Status Walk(uint32_t index, int depth);
   Status WalkDict(const PickleNode& node, int depth);
   Result<PtTensor> BuildCall(const PickleNode& callee, const PickleNode& arguments, int depth);
@@ -50,7 +49,7 @@ class PtTensorBuilder {
   Result<PtTensor> BuildParameter(const PickleNode& arguments, int depth);
   Result<PtTensor> BuildFromType(const PickleNode& arguments, int depth);
   Result<Storage> FindStorage(const PickleNode& persistent);
-  Result<std::vector<int64_t>> Integers(const PickleNode& tuple, std::string_view what) const;
+  Result<std::vector<int64_t>> Integers(const PickleNode& tuple, const Message& what) const;
   Status ResolveMathBits(const PickleNode& metadata, TensorFile* tensor) const;
 
   const PickleTree& tree_;

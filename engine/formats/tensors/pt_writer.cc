@@ -112,14 +112,13 @@ Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
   const std::string_view name = options.archive_name;
   if (name.empty() || name == "." || name == ".." || name.size() > 1024 ||
       name.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos) {
-    return InvalidArgument().Expected("an archive name without '/'").Found(Excerpt(name, 60));
+    return InvalidArgument().Expected("an archive name without '/'"_t).Found(Excerpt(name, 60));
   }
   const Result<int64_t> size = CheckedByteSize(dtype, shape);
   if (!size.ok() || shape.size() > static_cast<size_t>(kMaxTensorDimensions)) {
     return InvalidArgument()
-        .Expected(
-            fmt::format("a tensor of at most {} dimensions and 2^63 bytes", kMaxTensorDimensions))
-        .Found("shape " + ShapeText(shape));
+        .Expected("a tensor of at most {} dimensions and 2^63 bytes"_t(kMaxTensorDimensions))
+        .Found("shape {}"_t(ShapeText(shape)));
   }
   PtLayout layout;
   layout.data_size_ = static_cast<uint64_t>(*size);
@@ -152,8 +151,8 @@ Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
 Status WritePt(const std::string& path, const PtLayout& layout, std::string_view data,
                ThreadPool* pool) {
   if (data.size() != layout.data_size()) {
-    return Internal(fmt::format("{}: {} bytes of data for a layout of {}", path, data.size(),
-                                layout.data_size()));
+    return Internal(
+        "{}: {} bytes of data for a layout of {}"_t(path, data.size(), layout.data_size()));
   }
   MSPROBE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   if (pool != nullptr && pool->threads() > 1 && data.size() >= kSharedBytes) {

@@ -76,8 +76,9 @@ class SafetensorsHeader {
         MSPROBE_RETURN_IF_ERROR(Entry(std::move(name)));
       }
     }
-    if (!json_.failed() && json_.Peek() != '\0') json_.Fail("nothing but blanks after the header");
-    if (!json_.failed() && json_.remaining() > 0) json_.Fail("no byte 0 in the header");
+    if (!json_.failed() && json_.Peek() != '\0')
+      json_.Fail("nothing but blanks after the header"_t);
+    if (!json_.failed() && json_.remaining() > 0) json_.Fail("no byte 0 in the header"_t);
     return json_.failed() ? json_.Error(path_) : Status::Ok();
   }
 
@@ -98,7 +99,7 @@ class SafetensorsHeader {
     if (!json_.Number(&text)) return false;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
     if (error == std::errc() && end == text.data() + text.size() && *value >= 0) return true;
-    return json_.Fail("a whole number, 0 or more and below 2^63, before this");
+    return json_.Fail("a whole number, 0 or more and below 2^63, before this"_t);
   }
 
   void Shape(std::vector<int64_t>* shape) {
@@ -106,7 +107,7 @@ class SafetensorsHeader {
       int64_t extent = 0;
       if (!Whole(&extent)) return;
       if (shape->size() == kMaxTensorDimensions) {
-        json_.Fail("at most 64 dimensions");
+        json_.Fail("at most 64 dimensions"_t);
         return;
       }
       shape->push_back(extent);
@@ -117,10 +118,10 @@ class SafetensorsHeader {
     int64_t* const ends[] = {begin, end};
     size_t i = 0;
     for (json_.BeginArray(); json_.NextItem(); ++i) {
-      if (i == 2) json_.Fail("two offsets");
+      if (i == 2) json_.Fail("two offsets"_t);
       if (json_.failed() || !Whole(ends[i])) return;
     }
-    if (!json_.failed() && i != 2) json_.Fail("two offsets before this");
+    if (!json_.failed() && i != 2) json_.Fail("two offsets before this"_t);
   }
 
   Status Entry(std::string name) {
@@ -136,7 +137,7 @@ class SafetensorsHeader {
                    : key == "data_offsets" ? &has_offsets
                                            : nullptr;
       if (seen == nullptr || *seen) {
-        json_.Fail("dtype, shape and data_offsets, each once");
+        json_.Fail("dtype, shape and data_offsets, each once"_t);
         break;
       }
       *seen = true;
@@ -152,29 +153,28 @@ class SafetensorsHeader {
     const auto fail = [&] { return InvalidDump(path_, at); };
     if (!has_dtype || !has_shape || !has_offsets) {
       return fail()
-          .Expected(fmt::format("dtype, shape and data_offsets of {}", Excerpt(entry.name)))
-          .Found("not all three");
+          .Expected("dtype, shape and data_offsets of {}"_t(Excerpt(entry.name)))
+          .Found("not all three"_t);
     }
     const std::optional<DType> known = DTypeOf(dtype);
     if (!known) {
-      return Unsupported(fmt::format("{}: tensor {} has dtype {}", path_, Excerpt(entry.name),
-                                     Excerpt(dtype)))
-          .Hint("convert it to one that PyTorch computes with, F32 for example");
+      return Unsupported("{}: tensor {} has dtype {}"_t(path_, Excerpt(entry.name), Excerpt(dtype)))
+          .Hint("convert it to one that PyTorch computes with, F32 for example"_t);
     }
     entry.dtype = *known;
     if (*known == DType::kFloat4E2M1X2) {  // the file counts elements, two to a byte
       if (entry.shape.empty() || entry.shape.back() % 2 != 0)
-        return fail().Expected("an even last extent of F4").Found(ShapeText(entry.shape));
+        return fail().Expected("an even last extent of F4"_t).Found(ShapeText(entry.shape));
       entry.shape.back() /= 2;
     }
     const Result<int64_t> size = CheckedByteSize(entry.dtype, entry.shape);
     if (!size.ok() || end < begin || end - begin != *size) {
       return fail()
-          .Expected(size.ok() ? fmt::format("{} bytes for {}, shape {} of {}", *size,
-                                            Excerpt(entry.name), ShapeText(entry.shape), dtype)
-                              : "a tensor of less than 2^63 bytes")
-          .Found(size.ok() ? fmt::format("data_offsets [{}, {}]", begin, end)
-                           : "shape " + ShapeText(entry.shape));
+          .Expected(size.ok() ? "{} bytes for {}, shape {} of {}"_t(*size, Excerpt(entry.name),
+                                                                    ShapeText(entry.shape), dtype)
+                              : "a tensor of less than 2^63 bytes"_t)
+          .Found(size.ok() ? Message(fmt::format("data_offsets [{}, {}]", begin, end))
+                           : "shape {}"_t(ShapeText(entry.shape)));
     }
     entry.offset = static_cast<uint64_t>(begin);
     entry.size = static_cast<uint64_t>(*size);
@@ -205,17 +205,15 @@ Result<SafetensorsFile> SafetensorsFile::Open(MappedFile mapped) {
   const uint64_t length = HeaderLength(bytes);
   if (bytes.size() <= kHeaderLengthBytes || length < 2 || length > kMaxHeader) {
     return InvalidDump(path, 0)
-        .Expected(fmt::format("the length of a safetensors header, 2 to {} bytes", kMaxHeader))
-        .Found(bytes.empty() ? "an empty file"
-               : bytes.size() <= kHeaderLengthBytes
-                   ? fmt::format("a file of {} bytes", bytes.size())
-                   : fmt::format("{}", length));
+        .Expected("the length of a safetensors header, 2 to {} bytes"_t(kMaxHeader))
+        .Found(bytes.empty()                        ? "an empty file"_t
+               : bytes.size() <= kHeaderLengthBytes ? "a file of {} bytes"_t(bytes.size())
+                                                    : fmt::format("{}", length));
   }
   if (length > bytes.size() - kHeaderLengthBytes) {
     return InvalidDump(path, 0)
-        .Expected(fmt::format("a header of {} bytes", length))
-        .Found(
-            fmt::format("{} bytes up to the end of the file", bytes.size() - kHeaderLengthBytes));
+        .Expected("a header of {} bytes"_t(length))
+        .Found("{} bytes up to the end of the file"_t(bytes.size() - kHeaderLengthBytes));
   }
   const size_t data_at = kHeaderLengthBytes + length;
   MSPROBE_RETURN_IF_ERROR(SafetensorsHeader(bytes.substr(0, data_at), &out).Parse());
@@ -229,17 +227,15 @@ Result<SafetensorsFile> SafetensorsFile::Open(MappedFile mapped) {
   for (SafetensorsEntry& entry : entries) {
     if (entry.offset != next) {
       return InvalidDump(path, data_at + std::min<uint64_t>(next, bytes.size() - data_at))
-          .Expected(fmt::format("the data of {} from byte {} of the tensors on",
-                                Excerpt(entry.name), next))
-          .Found(fmt::format("byte {}: {}", entry.offset,
-                             entry.offset < next ? "an overlap" : "a hole"));
+          .Expected("the data of {} from byte {} of the tensors on"_t(Excerpt(entry.name), next))
+          .Found("byte {}: {}"_t(entry.offset, entry.offset < next ? "an overlap"_t : "a hole"_t));
     }
     next += entry.size;  // cannot overflow: each offset and size is below 2^63
     entry.offset += data_at;
   }
   if (next != bytes.size() - data_at) {
     return InvalidDump(path, data_at)
-        .Expected(fmt::format("{} bytes of tensors", next))
+        .Expected("{} bytes of tensors"_t(next))
         .Found(fmt::format("{}", bytes.size() - data_at));
   }
   out.by_name_.resize(entries.size());
@@ -250,8 +246,8 @@ Result<SafetensorsFile> SafetensorsFile::Open(MappedFile mapped) {
     const std::string& name = entries[out.by_name_[i]].name;
     if (name == entries[out.by_name_[i - 1]].name) {
       return InvalidDump(path, kHeaderLengthBytes)
-          .Expected("each name once")
-          .Found(Excerpt(name) + " twice");
+          .Expected("each name once"_t)
+          .Found("{} twice"_t(Excerpt(name)));
     }
   }
   return out;
@@ -276,8 +272,7 @@ Result<TensorFile> SafetensorsFile::Read(const SafetensorsEntry& entry) const {
   }
   std::shared_ptr<char[]> copy(new (std::nothrow) char[std::max<uint64_t>(entry.size, 1)]);
   if (copy == nullptr)
-    return Unsupported(
-        fmt::format("{}: not enough memory for {} bytes", file_->path(), entry.size));
+    return Unsupported("{}: not enough memory for {} bytes"_t(file_->path(), entry.size));
   CopyAndForget(file_->bytes().substr(entry.offset, entry.size), copy.get());
   tensor.data = copy.get();
   tensor.owner = copy;
@@ -288,7 +283,7 @@ Result<TensorFile> ReadSafetensorsTensor(MappedFile file) {
   MSPROBE_ASSIGN_OR_RETURN(const SafetensorsFile tensors, SafetensorsFile::Open(std::move(file)));
   if (tensors.entries().size() != 1) {
     return Unsupported(
-        fmt::format("{}: expected one tensor, found {}", tensors.path(), tensors.entries().size()));
+        "{}: expected one tensor, found {}"_t(tensors.path(), tensors.entries().size()));
   }
   return tensors.Read(tensors.entries()[0]);
 }

@@ -96,20 +96,20 @@ Result<SignBits> SignArchive::Read(std::string_view name, int64_t count) const {
   const std::string& path = opened_->file.path();
   const ZipEntry* entry = opened_->zip.Find(EntryName(name));
   if (entry == nullptr) {
-    return InvalidDump(path).Expected(fmt::format("directions of {}", Excerpt(name, 200)));
+    return InvalidDump(path).Expected("directions of {}"_t(Excerpt(name, 200)));
   }
   const std::string prefix = NpyPrefix(static_cast<uint64_t>(PackedSize(count)));
   const uint64_t expected = prefix.size() + static_cast<uint64_t>(PackedSize(count));
-  const auto wrong = [&](std::string_view found) {
+  const auto wrong = [&](Message found) {
     return InvalidDump(path, entry->offset)
-        .Expected(fmt::format("the bits of {} elements, for {}", count, Excerpt(name, 200)))
-        .Found(found);
+        .Expected("the bits of {} elements, for {}"_t(count, Excerpt(name, 200)))
+        .Found(std::move(found));
   };
-  if (entry->deflated) return wrong("compressed bytes");
+  if (entry->deflated) return wrong("compressed bytes"_t);
   if (entry->size != expected)
-    return wrong(fmt::format("an entry of {} bytes instead of {}", entry->size, expected));
+    return wrong("an entry of {} bytes instead of {}"_t(entry->size, expected));
   MSPROBE_ASSIGN_OR_RETURN(const ZipContent content, opened_->zip.Read(*entry, expected));
-  if (!content.bytes.starts_with(prefix)) return wrong("another header");
+  if (!content.bytes.starts_with(prefix)) return wrong("another header"_t);
   return SignBits{reinterpret_cast<const uint8_t*>(content.bytes.data()) + prefix.size(), count};
 }
 

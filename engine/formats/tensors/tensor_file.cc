@@ -48,12 +48,12 @@ Result<TensorFile> ReadTensorFile(MappedFile file, Verify verify) {
   if (LooksLikeSafetensors(bytes)) return ReadSafetensorsTensor(std::move(file));
   if (IsPt(bytes)) return ReadPtTensor(std::move(file), {}, verify);
   if (LooksLikeTensorPack(bytes)) {
-    return Unsupported(file.path() + ": expected one tensor, found a pack of tensors")
-        .Hint(fmt::format("msprobe unpack {}", file.path()));
+    return Unsupported("{}: expected one tensor, found a pack of tensors"_t(file.path()))
+        .Hint("msprobe unpack " + file.path());
   }
   return InvalidDump(file.path(), 0)
-      .Expected("a tensor file: .npy, .safetensors, or .pt as torch.save writes it")
-      .Found(bytes.empty() ? "an empty file" : Excerpt(bytes, 16));
+      .Expected("a tensor file: .npy, .safetensors, or .pt as torch.save writes it"_t)
+      .Found(bytes.empty() ? "an empty file"_t : Excerpt(bytes, 16));
 }
 
 bool FitsStorage(DType dtype, const std::vector<int64_t>& shape,

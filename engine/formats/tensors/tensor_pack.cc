@@ -182,8 +182,8 @@ Status TensorPack::ReadIndex() {
     std::optional<PackEntry> entry = ParseRecord(index, &size);
     if (i >= count || !entry || entry->offset > at || entry->size > at - entry->offset) {
       return InvalidDump(pack_->path(), static_cast<uint64_t>(index.data() - bytes.data()))
-          .Expected(fmt::format("the index of {} tensors that lie before it", count))
-          .Found(fmt::format("another content after {} of them", i));
+          .Expected("the index of {} tensors that lie before it"_t(count))
+          .Found("another content after {} of them"_t(i));
     }
     AddEntry(std::move(*entry));
     index.remove_prefix(size);
@@ -204,9 +204,8 @@ Status TensorPack::ReadLog(MappedFile log) {
   if (base < kPackHeaderBytes || base % kPackAlignment != 0 || base > pack_->bytes().size() ||
       length > bytes.size() - kPackHeaderBytes) {
     return InvalidDump(log.path(), kPackLogBaseAt)
-        .Expected(fmt::format("a log that continues the {} bytes of {}", pack_->bytes().size(),
-                              pack_->path()))
-        .Found(fmt::format("{} bytes from {} on", length, base));
+        .Expected("a log that continues the {} bytes of {}"_t(pack_->bytes().size(), pack_->path()))
+        .Found("{} bytes from {} on"_t(length, base));
   }
   log_ = std::make_shared<const MappedFile>(std::move(log));
   log_bytes_ = log_->bytes().substr(kPackHeaderBytes, length);
@@ -223,8 +222,8 @@ Result<TensorPack> TensorPack::Open(const std::string& folder, std::string_view 
   const std::string_view bytes = pack.pack_->bytes();
   if (!TakeStart(bytes, kPackMagic, &pack.id_)) {
     return InvalidDump(pack.path(), 0)
-        .Expected(fmt::format("a pack of tensors of version {}", kVersion))
-        .Found(bytes.empty() ? "an empty file" : Excerpt(bytes.substr(0, 16), 16));
+        .Expected("a pack of tensors of version {}"_t(kVersion))
+        .Found(bytes.empty() ? "an empty file"_t : Excerpt(bytes.substr(0, 16), 16));
   }
   MSPROBE_RETURN_IF_ERROR(pack.ReadIndex());
   if (pack.complete_) return pack;
@@ -235,8 +234,8 @@ Result<TensorPack> TensorPack::Open(const std::string& folder, std::string_view 
     pack.ReadRecords(pack.log_base_, pack.log_bytes_);
   } else if (pack.log_ != nullptr) {
     return InvalidDump(pack.path(), pack.end_)
-        .Expected(fmt::format("tensors up to {}, where the log continues", pack.log_base_))
-        .Found("another content");
+        .Expected("tensors up to {}, where the log continues"_t(pack.log_base_))
+        .Found("another content"_t);
   }
   return pack;
 }
@@ -250,8 +249,8 @@ Result<TensorFile> TensorPack::Read(const PackEntry& entry, Verify verify) const
   const std::string_view bytes = At(entry.offset, entry.size);
   if (bytes.size() != entry.size) {
     return InvalidDump(path(), entry.offset)
-        .Expected(fmt::format("{} bytes of {}", entry.size, Excerpt(entry.name, 80)))
-        .Found("the end of the tensors");
+        .Expected("{} bytes of {}"_t(entry.size, Excerpt(entry.name, 80)))
+        .Found("the end of the tensors"_t);
   }
   TensorFile tensor{.dtype = entry.dtype,
                     .shape = entry.shape,
@@ -263,8 +262,8 @@ Result<TensorFile> TensorPack::Read(const PackEntry& entry, Verify verify) const
     tensor.crc32 = entry.crc32;
   } else if (Crc32(bytes) != entry.crc32) {
     return InvalidDump(path(), entry.offset)
-        .Expected(fmt::format("data with checksum {:08x}", entry.crc32))
-        .Found("other data: the file is damaged");
+        .Expected("data with checksum {:08x}"_t(entry.crc32))
+        .Found("other data: the file is damaged"_t);
   }
   return tensor;
 }

@@ -16,10 +16,10 @@ class RuleReader {
 
   Result<Rules> Read(const YAML::Node& root) {
     if (root.IsNull()) return std::move(rules_);
-    if (!root.IsMap()) return Wrong(root, "a mapping of prefixes such as Distributed");
+    if (!root.IsMap()) return Wrong(root, "a mapping of prefixes such as Distributed"_t);
     for (const auto& prefix : root) {
       if (prefix.second.IsNull()) continue;
-      if (!prefix.second.IsMap()) return Wrong(prefix.second, "a mapping of APIs");
+      if (!prefix.second.IsMap()) return Wrong(prefix.second, "a mapping of APIs"_t);
       for (const auto& api : prefix.second) {
         IgnoreRule rule{prefix.first.Scalar(), api.first.Scalar(), LineOf(api.first), {}, {}};
         MSPROBE_RETURN_IF_ERROR(Sides(api.second, &rule));
@@ -33,17 +33,17 @@ class RuleReader {
   static uint64_t LineOf(const YAML::Node& node) {
     return static_cast<uint64_t>(node.Mark().line) + 1;
   }
-  Status Wrong(const YAML::Node& node, const char* expected) const {
-    return WrongYaml(path_, node.Mark(), expected)
-        .Hint("Distributed:\\n  irecv:\\n    input: [0, tensor]\\n    output: all");
+  Status Wrong(const YAML::Node& node, Message expected) const {
+    return WrongYaml(path_, node.Mark(), std::move(expected))
+        .Hint(std::string("Distributed:\\n  irecv:\\n    input: [0, tensor]\\n    output: all"));
   }
 
   Status Sides(const YAML::Node& sides, IgnoreRule* rule) const {
-    if (!sides.IsMap()) return Wrong(sides, "\"input\" or \"output\"");
+    if (!sides.IsMap()) return Wrong(sides, "\"input\" or \"output\""_t);
     for (const auto& side : sides) {
       const std::string& name = side.first.Scalar();
       if (name != "input" && name != "output")
-        return Wrong(side.first, "\"input\" or \"output\"").Found(name);
+        return Wrong(side.first, "\"input\" or \"output\""_t).Found(name);
       IgnoredValues* values = name == "input" ? &rule->input : &rule->output;
       MSPROBE_RETURN_IF_ERROR(Values(side.second, /*names=*/name == "input", values));
     }
@@ -55,8 +55,8 @@ class RuleReader {
       values->all = true;
       return Status::Ok();
     }
-    const char* expected =
-        names ? "all, or a list of positions and keyword names" : "all, or a list of positions";
+    const Message expected =
+        names ? "all, or a list of positions and keyword names"_t : "all, or a list of positions"_t;
     if (!list.IsSequence()) return Wrong(list, expected);
     for (const YAML::Node& item : list) {
       if (!item.IsScalar() || item.Scalar().empty()) return Wrong(item, expected);

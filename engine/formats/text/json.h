@@ -11,8 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -66,15 +68,16 @@ class JsonCursor {
   bool Skip();                       // any value, checked as it passes
   bool Raw(std::string_view* text);  // any value, as it stands in the text
 
-  bool failed() const { return expected_ != nullptr; }
+  bool failed() const { return expected_.has_value(); }
   bool truncated() const { return truncated_; }  // failed because the text ended too early
   size_t offset() const { return static_cast<size_t>(p_ - begin_); }  // of the error, once failed
   size_t remaining() const { return static_cast<size_t>(end_ - p_); }
   // kInvalidDump with path, offset, expected and found.
   Status Error(std::string_view path) const;
+  Message expected() const { return expected_.value_or(Message()); }  // of the error, once failed
+  Message found() const;
   // Reports an error that the caller has found (a wrong type, an unsafe name) as the cursor's error.
-  // The text must be static.
-  bool Fail(const char* expected) { return FailAt(p_, expected, false); }
+  bool Fail(Message expected) { return FailAt(p_, std::move(expected), false); }
   // Moves back to just after the '{' of an object, while the value of one of its members comes next:
   // the members are read once more.
   void ReopenObject(size_t offset_after_brace) {
@@ -108,9 +111,10 @@ class JsonCursor {
     SkipManySpaces();
   }
   void SkipManySpaces();
-  bool FailAt(const char* where, const char* expected, bool truncated);
-  bool FailHere(const char* expected) { return FailAt(p_, expected, p_ >= end_); }
-  bool Literal(std::string_view word, const char* expected);
+  bool FailAt(const char* where, Message expected, bool truncated);
+  bool FailHere(Message expected) { return FailAt(p_, std::move(expected), p_ >= end_); }
+  bool FailAtWord(std::string_view word, Message expected);
+  bool Word(std::string_view word);  // consumes it; false, and no error: something else is there
   bool KeyAndColon(JsonText* key);
   bool Escape();
 
@@ -118,7 +122,7 @@ class JsonCursor {
   const char* p_;
   const char* end_;  // moved to the place of the error after an error
   const char* text_end_;
-  const char* expected_ = nullptr;
+  std::optional<Message> expected_;
   bool truncated_ = false;
   bool fresh_ = true;  // the last thing consumed was '{' or '[': no comma before the next element
   int depth_ = 0;
@@ -144,7 +148,7 @@ struct JsonValue {
       std::string_view key) const;  // nullptr when this is not an object or has no such key
   const JsonValue& Member(std::string_view key) const;  // the same; null, where there is none
   // "a string", "a list", "true", "3": for the found part of a message.
-  std::string Describe() const;
+  Message Describe() const;
 };
 
 struct JsonMember {

@@ -52,10 +52,10 @@ void JsonCursor::SkipManySpaces() {
   p_ = p;
 }
 
-bool JsonCursor::FailAt(const char* where, const char* expected, bool truncated) {
-  if (expected_ == nullptr) {
+bool JsonCursor::FailAt(const char* where, Message expected, bool truncated) {
+  if (!expected_) {
     p_ = where;
-    expected_ = expected;
+    expected_ = std::move(expected);
     truncated_ = truncated;
     // Every later call sees the end of the text, whatever it looks for.
     end_ = where;
@@ -64,24 +64,24 @@ bool JsonCursor::FailAt(const char* where, const char* expected, bool truncated)
 }
 
 bool JsonCursor::BeginObject() {
-  if (Peek() != '{' || failed()) return FailHere("'{'");
-  if (++depth_ > kMaxDepth) return FailAt(p_, "no more than 512 levels of nesting", false);
+  if (Peek() != '{' || failed()) return FailHere("'{{'"_t);
+  if (++depth_ > kMaxDepth) return FailAt(p_, "no more than 512 levels of nesting"_t, false);
   ++p_;
   return fresh_ = true;
 }
 
 bool JsonCursor::BeginArray() {
-  if (Peek() != '[' || failed()) return FailHere("'['");
-  if (++depth_ > kMaxDepth) return FailAt(p_, "no more than 512 levels of nesting", false);
+  if (Peek() != '[' || failed()) return FailHere("'['"_t);
+  if (++depth_ > kMaxDepth) return FailAt(p_, "no more than 512 levels of nesting"_t, false);
   ++p_;
   return fresh_ = true;
 }
 
 bool JsonCursor::KeyAndColon(JsonText* key) {
   fresh_ = false;
-  if (Peek() != '"') return FailHere("'\"' before a key");
+  if (Peek() != '"') return FailHere("'\"' before a key"_t);
   if (!String(key)) return false;
-  if (Peek() != ':') return FailHere("':' after a key");
+  if (Peek() != ':') return FailHere("':' after a key"_t);
   ++p_;
   return true;
 }
@@ -94,7 +94,7 @@ bool JsonCursor::NextKey(JsonText* key) {
     return fresh_ = false;
   }
   if (!fresh_) {
-    if (c != ',') return FailHere("',' or '}'");
+    if (c != ',') return FailHere("',' or '}}'"_t);
     ++p_;
   }
   return KeyAndColon(key);
@@ -104,7 +104,7 @@ bool JsonCursor::NextKeyOrEnd(JsonText* key) {
   const char c = Peek();
   if (p_ >= end_ || c == '}') return false;
   if (!fresh_) {
-    if (c != ',') return FailHere("',' or '}'");
+    if (c != ',') return FailHere("',' or '}}'"_t);
     ++p_;
     SkipSpace();
     if (p_ >= end_) return false;
@@ -120,7 +120,7 @@ bool JsonCursor::NextItem() {
     return fresh_ = false;
   }
   if (!fresh_) {
-    if (c != ',') return FailHere("',' or ']'");
+    if (c != ',') return FailHere("',' or ']'"_t);
     ++p_;
     SkipSpace();
   }
@@ -129,24 +129,24 @@ bool JsonCursor::NextItem() {
 }
 
 bool JsonCursor::Escape() {  // at the backslash
-  if (end_ - p_ < 2) return FailAt(end_, "the rest of a string", true);
+  if (end_ - p_ < 2) return FailAt(end_, "the rest of a string"_t, true);
   const char c = p_[1];
   if (c == 'u') {
     for (int i = 2; i < 6; ++i) {
-      if (p_ + i >= end_) return FailAt(end_, "the rest of a string", true);
-      if (!IsHexDigit(p_[i])) return FailAt(p_, "four hexadecimal digits after \\u", false);
+      if (p_ + i >= end_) return FailAt(end_, "the rest of a string"_t, true);
+      if (!IsHexDigit(p_[i])) return FailAt(p_, "four hexadecimal digits after \\u"_t, false);
     }
     p_ += 6;
     return true;
   }
   if (c == '\0' || std::strchr("\"\\/bfnrt", c) == nullptr)
-    return FailAt(p_, "an escape that JSON knows", false);
+    return FailAt(p_, "an escape that JSON knows"_t, false);
   p_ += 2;
   return true;
 }
 
 bool JsonCursor::String(JsonText* text) {
-  if (Peek() != '"') return FailHere("a string");
+  if (Peek() != '"') return FailHere("a string"_t);
   fresh_ = false;
   const char* const start = ++p_;
   text->escaped = false;
@@ -161,7 +161,7 @@ bool JsonCursor::String(JsonText* text) {
         p_ += 8;
       }
     }
-    if (p_ >= end_) return FailAt(end_, "'\"' at the end of a string", true);
+    if (p_ >= end_) return FailAt(end_, "'\"' at the end of a string"_t, true);
     const char c = *p_;
     if (c == '"') {
       text->raw = {start, static_cast<size_t>(p_ - start)};
@@ -172,22 +172,24 @@ bool JsonCursor::String(JsonText* text) {
       text->escaped = true;
       if (!Escape()) return false;
     } else if (static_cast<unsigned char>(c) < 0x20) {
-      return FailAt(p_, "no control character inside a string", false);
+      return FailAt(p_, "no control character inside a string"_t, false);
     } else {
       ++p_;
     }
   }
 }
 
-bool JsonCursor::Literal(std::string_view word, const char* expected) {
+bool JsonCursor::Word(std::string_view word) {
   fresh_ = false;
+  if (!std::string_view(p_, static_cast<size_t>(end_ - p_)).starts_with(word)) return false;
+  p_ += word.size();
+  return true;
+}
+
+bool JsonCursor::FailAtWord(std::string_view word, Message expected) {
   const std::string_view rest(p_, static_cast<size_t>(end_ - p_));
-  if (rest.substr(0, word.size()) == word) {
-    p_ += word.size();
-    return true;
-  }
-  if (rest == word.substr(0, rest.size())) return FailAt(end_, expected, true);
-  return FailAt(p_, expected, false);
+  const bool cut = word.starts_with(rest);
+  return FailAt(cut ? end_ : p_, std::move(expected), cut);
 }
 
 bool JsonCursor::Number(std::string_view* text) {
@@ -197,16 +199,17 @@ bool JsonCursor::Number(std::string_view* text) {
   const char* const start = p_;
   const char* const end = end_;
   if (c == '-') {
-    if (++p_ >= end) return FailAt(end, "a number", true);
+    if (++p_ >= end) return FailAt(end, "a number"_t, true);
     c = *p_;
   }
   if (!IsDigit(c)) {
-    if (c == 'I' ? Literal("Infinity", "a number")
-                 : c == 'N' && p_ == start && Literal("NaN", "a number")) {
+    const std::string_view word = c == 'I' ? "Infinity" : c == 'N' && p_ == start ? "NaN" : "";
+    if (!word.empty()) {
+      if (!Word(word)) return FailAtWord(word, "a number"_t);
       *text = {start, static_cast<size_t>(p_ - start)};
       return true;
     }
-    return FailAt(start, "a number", start >= end);
+    return FailAt(start, "a number"_t, start >= end);
   }
   const char* p = p_ + 1;
   if (c != '0') {
@@ -215,14 +218,14 @@ bool JsonCursor::Number(std::string_view* text) {
   if (p < end && *p == '.') {
     const char* const first = ++p;
     while (p < end && IsDigit(*p)) ++p;
-    if (p == first) return FailAt(p, "a digit", p >= end);
+    if (p == first) return FailAt(p, "a digit"_t, p >= end);
   }
   if (p < end && (*p == 'e' || *p == 'E')) {
     ++p;
     if (p < end && (*p == '+' || *p == '-')) ++p;
     const char* const first = p;
     while (p < end && IsDigit(*p)) ++p;
-    if (p == first) return FailAt(p, "a digit", p >= end);
+    if (p == first) return FailAt(p, "a digit"_t, p >= end);
   }
   p_ = p;
   *text = {start, static_cast<size_t>(p - start)};
@@ -233,14 +236,14 @@ bool JsonCursor::Bool(bool* value) {
   const char c = Peek();
   if (failed()) return false;
   *value = c == 't';
-  if (c == 't') return Literal("true", "true or false");
-  if (c == 'f') return Literal("false", "true or false");
-  return FailHere("true or false");
+  if (c != 't' && c != 'f') return FailHere("true or false"_t);
+  const std::string_view word = *value ? "true" : "false";
+  return Word(word) || FailAtWord(word, "true or false"_t);
 }
 
 bool JsonCursor::Null() {
-  if (Peek() != 'n' || failed()) return FailHere("null");
-  return Literal("null", "null");
+  if (Peek() != 'n' || failed()) return FailHere(std::string("null"));
+  return Word("null") || FailAtWord("null", std::string("null"));
 }
 
 bool JsonCursor::Skip() {
@@ -262,10 +265,10 @@ bool JsonCursor::Skip() {
     case 'n':
       return Null();
     case '\0':
-      return FailHere("a value");
+      return FailHere("a value"_t);
     default:
       if (*p_ == '-' || *p_ == 'N' || *p_ == 'I' || IsDigit(*p_)) return Number(&number);
-      return FailHere("a value");
+      return FailHere("a value"_t);
   }
 }
 
@@ -277,11 +280,13 @@ bool JsonCursor::Raw(std::string_view* text) {
   return true;
 }
 
+Message JsonCursor::found() const {
+  if (truncated_) return "the end of the file"_t;
+  return Excerpt(std::string_view(p_, static_cast<size_t>(text_end_ - p_)), 16);
+}
+
 Status JsonCursor::Error(std::string_view path) const {
-  return InvalidDump(path, offset())
-      .Expected(expected_ == nullptr ? "" : expected_)
-      .Found(truncated_ ? "the end of the file"
-                        : Excerpt(std::string_view(p_, static_cast<size_t>(text_end_ - p_)), 16));
+  return InvalidDump(path, offset()).Expected(expected()).Found(found());
 }
 
 }  // namespace msprobe::formats

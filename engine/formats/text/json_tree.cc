@@ -20,21 +20,16 @@ class TreeBuilder {
     if (json_.failed()) return SyntaxError();
     if (json_.Peek() != '\0' || json_.offset() < text_.size()) {
       return InvalidConfig(path_, LineNow())
-          .Expected("nothing after the document")
+          .Expected("nothing after the document"_t)
           .Found(Excerpt(text_.substr(json_.offset()), 16));
     }
     return root;
   }
 
  private:
+  // Without the byte offset of the cursor's error: people count lines in a file they edit.
   Status SyntaxError() {
-    const Status error = json_.Error(path_);
-    // The cursor's message without its byte offset: people count lines in a file they edit.
-    std::string message = error.message();
-    const size_t end_of_place = message.find(": ", path_.size());
-    if (message.starts_with(path_) && end_of_place != std::string::npos)
-      message.erase(0, end_of_place + 2);
-    return InvalidConfig(path_, LineNow()).Says(message);
+    return InvalidConfig(path_, LineNow()).Expected(json_.expected()).Found(json_.found());
   }
 
   // Offsets only grow, so the newlines before each are counted once.
@@ -60,7 +55,7 @@ class TreeBuilder {
           member.line = LineNow();
           if (value->Find(member.key) != nullptr) {
             return InvalidConfig(path_, member.line)
-                .Says(fmt::format("key {} appears twice", Excerpt(member.key)));
+                .Says("key {} appears twice"_t(Excerpt(member.key)));
           }
           MSPROBE_RETURN_IF_ERROR(Value(&member.value));
           value->members.push_back(std::move(member));
@@ -112,22 +107,22 @@ const JsonValue& JsonValue::Member(std::string_view key) const {
   return found != nullptr ? *found : kNull;
 }
 
-std::string JsonValue::Describe() const {
+Message JsonValue::Describe() const {
   switch (kind) {
     case Kind::kNull:
-      return "null";
+      return std::string("null");
     case Kind::kBool:
-      return boolean ? "true" : "false";
+      return std::string(boolean ? "true" : "false");
     case Kind::kNumber:
       return text;
     case Kind::kString:
       return Excerpt(text);
     case Kind::kArray:
-      return "a list";
+      return "a list"_t;
     case Kind::kObject:
-      return "an object";
+      return "an object"_t;
   }
-  return "";
+  return {};
 }
 
 Result<JsonValue> ParseJson(std::string_view text, std::string_view path) {

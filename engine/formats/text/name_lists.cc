@@ -8,9 +8,9 @@
 namespace msprobe::formats {
 namespace {
 
-Status Wrong(const std::string& path, const YAML::Mark& mark, const char* expected) {
-  return WrongYaml(path, mark, expected)
-      .Hint("one category a line, then its names, each after '  - '");
+Status Wrong(const std::string& path, const YAML::Mark& mark, Message expected) {
+  return WrongYaml(path, mark, std::move(expected))
+      .Hint("one category a line, then its names, each after '  - '"_t);
 }
 
 std::vector<std::string>& Names(NameLists* lists, const std::string& category) {
@@ -42,15 +42,15 @@ Result<NameLists> ReadNameLists(const std::string& path) {
   return ReadYaml<NameLists>(path, [&](const YAML::Node& root) -> Result<NameLists> {
     NameLists lists;
     if (root.IsNull()) return lists;
-    if (!root.IsMap()) return Wrong(path, root.Mark(), "a mapping of categories");
+    if (!root.IsMap()) return Wrong(path, root.Mark(), "a mapping of categories"_t);
     for (const auto& category : root) {
       if (!category.first.IsScalar())
-        return Wrong(path, category.first.Mark(), "the name of a category");
+        return Wrong(path, category.first.Mark(), "the name of a category"_t);
       std::vector<std::string> names;
       if (!category.second.IsNull() && !category.second.IsSequence())
-        return Wrong(path, category.second.Mark(), "a list of names");
+        return Wrong(path, category.second.Mark(), "a list of names"_t);
       for (const YAML::Node& name : category.second) {
-        if (!name.IsScalar()) return Wrong(path, name.Mark(), "a name");
+        if (!name.IsScalar()) return Wrong(path, name.Mark(), "a name"_t);
         names.push_back(name.Scalar());
       }
       lists.emplace_back(category.first.Scalar(), std::move(names));

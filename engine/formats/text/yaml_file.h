@@ -29,13 +29,13 @@ inline Status WrongYaml(const std::string& path, const YAML::Node& node, Message
 // None of the words that may stand there; the nearest one is a hint.
 inline Status UnknownYaml(const std::string& path, const YAML::Node& node,
                           std::span<const std::string_view> known) {
-  std::string expected = "one of";
-  for (const std::string_view word : known) expected += " \"" + std::string(word) + '"';
-  Status status = WrongYaml(path, node, expected.c_str());
+  std::string words;
+  for (const std::string_view word : known)
+    words += (words.empty() ? "\"" : " \"") + std::string(word) + '"';
+  Status status = WrongYaml(path, node, "one of {}"_t(words));
   const std::string_view nearest =
       node.IsScalar() ? NearestSpelling(node.Scalar(), known) : std::string_view();
-  return nearest.empty() ? status
-                         : std::move(status).Hint("did you mean " + std::string(nearest) + "?");
+  return nearest.empty() ? status : std::move(status).Hint("did you mean {}?"_t(nearest));
 }
 
 // parse(root) -> Result<T>. Errors: kNotFound; kInvalidConfig with path and line.
@@ -44,11 +44,11 @@ Result<T> ReadYaml(const std::string& path, Parse&& parse) {
   constexpr size_t kMaxFileBytes = 16 << 20;
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   if (file.bytes().size() > kMaxFileBytes)
-    return InvalidConfig(path).Expected("a file of at most 16 MiB");
+    return InvalidConfig(path).Expected("a file of at most 16 MiB"_t);
   try {
     return parse(YAML::Load(std::string(file.bytes())));
   } catch (const YAML::Exception& error) {
-    return WrongYaml(path, error.mark, "YAML").Found(error.msg);
+    return WrongYaml(path, error.mark, std::string("YAML")).Found(error.msg);
   }
 }
 
