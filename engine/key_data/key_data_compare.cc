@@ -156,7 +156,7 @@ Status CompareKey(const std::string& key, const Values& first, const Values& sec
     std::string shapes[2];
     const Result<KeyDifference> difference = CompareFiles(path, other->second, shapes);
     if (!difference.ok()) {
-      all->errors.push_back(difference.status().message());
+      all->errors.push_back(difference.status().AsMessage());
       continue;
     }
     AddRow(place, shapes, *difference, &rows);
@@ -224,7 +224,7 @@ Result<KeyDataComparison> CompareKeyData(const std::string& first, const std::st
   const std::string data[2] = {JoinPath(first, "data"), JoinPath(second, "data")};
   for (const std::string& folder : data) {
     if (!IsDirectory(folder))
-      return NotFound(folder).Expected("the folder data/ that SingleSave wrote");
+      return NotFound(folder).Expected("the folder data/ that SingleSave wrote"_t);
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
     for (const std::string& name : names) {
       if (IsDirectory(JoinPath(folder, name))) keys.insert(name);

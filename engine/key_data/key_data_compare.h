@@ -43,7 +43,7 @@ KeyDifference CompareKeyValues(const TensorView& first, const TensorView& second
 struct KeyDataComparison {
   int64_t keys = 0, values = 0, unequal = 0;  // keys with a table, compared values, unequal ones
   int64_t only_one = 0;                       // values that one side lacks
-  std::vector<std::string> errors;            // files that could not be read
+  std::vector<Message> errors;                // files that could not be read
 };
 // `first`, `second`: folders that hold data/. Errors: kNotFound when one has none, kIo.
 Result<KeyDataComparison> CompareKeyData(const std::string& first, const std::string& second,

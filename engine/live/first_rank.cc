@@ -54,22 +54,20 @@ Status TellOthers(const std::string& dump_path, std::optional<int> rank, const A
   std::string text =
       fmt::format(R"({{"rank": "{}", "step": "{}", "call": "{}", "time": "{:%FT%TZ}")",
                   rank ? std::to_string(*rank) : "", answer.step, answer.call, now);
-  const std::pair<std::string_view, const std::string*> members[] = {
-      {"name", &answer.name},
-      {"module", &answer.module},
-      {"source", &answer.source_line},
-      {"golden", &answer.golden_line},
-      {"why", &answer.why}};
+  const std::pair<std::string_view, std::string> members[] = {{"name", answer.name},
+                                                              {"module", answer.module},
+                                                              {"source", answer.source_line},
+                                                              {"golden", answer.golden_line},
+                                                              {"why", answer.why.English()}};
   for (const auto& [key, value] : members) {
     text += fmt::format(", \"{}\": ", key);
-    AppendJsonString(&text, *value);
+    AppendJsonString(&text, value);
   }
   return WriteFileAtomically(FileOf(dump_path, rank), text + "}\n");
 }
 
-std::string WhoWasFirst(const std::string& dump_path, std::optional<int> rank,
-                        const Answer& answer) {
-  if (!rank) return "";
+Message WhoWasFirst(const std::string& dump_path, std::optional<int> rank, const Answer& answer) {
+  if (!rank) return {};
   const std::string own = BaseName(FileOf(dump_path, rank));
   std::optional<Told> first;
   const auto place = [](const Told& told) {
@@ -83,14 +81,14 @@ std::string WhoWasFirst(const std::string& dump_path, std::optional<int> rank,
     std::optional<Told> told = ReadTold(item.path().string());
     if (told && (!first || place(*told) < place(*first))) first = std::move(told);
   }
-  if (!first) return "";
+  if (!first) return {};
   const std::tuple<long long, long long> here{answer.step, answer.call};
   if (place(*first) > here)
-    return fmt::format("rank {} is the first so far: rank {} differs later, at step {}, {}", *rank,
-                       first->rank, first->step, first->name);
-  return fmt::format("rank {} differs {}: step {}, {}", first->rank,
-                     place(*first) < here ? "earlier" : "at the same call", first->step,
-                     first->name);
+    return "rank {} is the first so far: rank {} differs later, at step {}, {}"_t(
+        *rank, first->rank, first->step, first->name);
+  if (place(*first) < here)
+    return "rank {} differs earlier: step {}, {}"_t(first->rank, first->step, first->name);
+  return "rank {} differs at the same call: step {}, {}"_t(first->rank, first->step, first->name);
 }
 
 }  // namespace msprobe::live

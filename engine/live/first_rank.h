@@ -4,7 +4,7 @@
 // calls. Clocks decide nothing, because those of hosts differ; the time is in the file for people.
 //
 //   MSPROBE_RETURN_IF_ERROR(TellOthers("runs/now", rank, answer));   // first_divergence.rank1.json
-//   Print(WhoWasFirst("runs/now", rank, answer));
+//   Print(WhoWasFirst("runs/now", rank, answer).Shown());
 //   ForgetDivergence("runs/now", rank);                              // a new run begins
 #pragma once
 
@@ -20,7 +20,6 @@ void ForgetDivergence(const std::string& dump_path, std::optional<int> rank);
 Status TellOthers(const std::string& dump_path, std::optional<int> rank, const Answer& answer);
 // "rank 1 differs earlier: step 3, Functional.gelu.0.forward", or that this rank is the first so
 // far; "" when no other rank has told anything.
-std::string WhoWasFirst(const std::string& dump_path, std::optional<int> rank,
-                        const Answer& answer);
+Message WhoWasFirst(const std::string& dump_path, std::optional<int> rank, const Answer& answer);
 
 }  // namespace msprobe::live

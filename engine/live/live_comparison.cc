@@ -61,29 +61,30 @@ int64_t StepOf(const std::string& file) {
 
 }  // namespace
 
-void LiveComparison::GiveUp(const std::string& why) {
+void LiveComparison::GiveUp(Message why) {
   constexpr int64_t kTold = 3;  // steps; a long training must not fill the log
   check_.reset();
   if (++given_up_ > kTold) {
     if (given_up_ == kTold + 1)
-      Log(LogLevel::kWarning, "more steps are not compared with the baseline; they are not listed");
+      Log(LogLevel::kWarning,
+          "more steps are not compared with the baseline; they are not listed"_t);
     return;
   }
   Log(LogLevel::kWarning,
-      fmt::format("step {}{} is not compared with the baseline: {}", part_.step,
-                  part_.rank ? fmt::format(", rank {}", *part_.rank) : "", why));
+      part_.rank ? "step {}, rank {} is not compared with the baseline: {}"_t(
+                       part_.step, *part_.rank, std::move(why))
+                 : "step {} is not compared with the baseline: {}"_t(part_.step, std::move(why)));
 }
 
 // Why the dump does not belong to the same step and number of ranks; "": it does.
-std::string LiveComparison::WhyNotOfThisPart(const dump::DumpLocation& location) const {
+Message LiveComparison::WhyNotOfThisPart(const dump::DumpLocation& location) const {
   if (const int64_t there = StepOf(location.path); there >= 0 && there != part_.step)
-    return fmt::format("{} is a dump of step {}", location.path, there);
-  if (!part_.rank || part_.world_size < 2) return "";
+    return "{} is a dump of step {}"_t(location.path, there);
+  if (!part_.rank || part_.world_size < 2) return {};
   if (location.rank < 0)
-    return fmt::format("{} was recorded by one process, this run has {}", location.path,
-                       part_.world_size);
+    return "{} was recorded by one process, this run has {}"_t(location.path, part_.world_size);
   const Result<std::vector<dump::DumpLocation>> dumps = dump::DumpsOfStep(path_, part_.step);
-  if (!dumps.ok()) return dumps.status().message();
+  if (!dumps.ok()) return dumps.status().AsMessage();
   std::set<int> ranks{location.rank};
   for (const dump::DumpLocation& dump : *dumps) {
     if (dump.step == location.step) ranks.insert(dump.rank);
@@ -91,9 +92,11 @@ std::string LiveComparison::WhyNotOfThisPart(const dump::DumpLocation& location)
   // A recording may leave ranks out; 0 to 3 of 8 are taken for all of 4.
   const int last = *ranks.rbegin();
   const bool all = ranks.size() > 1 && *ranks.begin() == 0 && ranks.size() == last + size_t{1};
-  if (last < part_.world_size && !(all && last + 1 < part_.world_size)) return "";
-  return fmt::format("{} was recorded by {}{} processes, this run has {}", path_,
-                     all ? "" : "at least ", last + 1, part_.world_size);
+  if (last < part_.world_size && !(all && last + 1 < part_.world_size)) return {};
+  if (all)
+    return "{} was recorded by {} processes, this run has {}"_t(path_, last + 1, part_.world_size);
+  return "{} was recorded by at least {} processes, this run has {}"_t(path_, last + 1,
+                                                                       part_.world_size);
 }
 
 void LiveComparison::BeginStep(const Part& part, const std::string& own_file) {
@@ -106,18 +109,18 @@ void LiveComparison::BeginStep(const Part& part, const std::string& own_file) {
   if (found_ || useless_) return;
   Result<std::optional<dump::DumpLocation>> location =
       dump::FindReference(path_, part.step, part.rank);
-  if (!location.ok()) return GiveUp(location.status().message());
+  if (!location.ok()) return GiveUp(location.status().AsMessage());
   if (!*location) return GiveUp(dump::WhyNoReference(path_, part.step));
-  if (!(*location)->refused.ok()) return GiveUp((*location)->refused.message());
+  if (!(*location)->refused.ok()) return GiveUp((*location)->refused.AsMessage());
   file_ = (*location)->path;
-  if (const std::string why = WhyNotOfThisPart(**location); !why.empty()) return GiveUp(why);
+  if (Message why = WhyNotOfThisPart(**location); !why.empty()) return GiveUp(std::move(why));
   Result<Dump> golden =
       dump::ReadDump(file_, nullptr, {.side_files = false, .parse_numbers = false});
-  if (!golden.ok()) return GiveUp(golden.status().message());
-  if (golden->records.empty()) return GiveUp(fmt::format("{} holds no call", file_));
+  if (!golden.ok()) return GiveUp(golden.status().AsMessage());
+  if (golden->records.empty()) return GiveUp("{} holds no call"_t(file_));
   if (!golden->complete) {
     Log(LogLevel::kWarning,
-        fmt::format("{} ends early: step {} is compared as far as it goes", file_, part.step));
+        "{} ends early: step {} is compared as far as it goes"_t(file_, part.step));
   }
   compare::DropGradientsBefore(&*golden);
   check_ = std::make_unique<CallCheck>(*std::move(golden));
@@ -156,7 +159,7 @@ News LiveComparison::EndStep(bool is_over) {
 News LiveComparison::Compare(Extent extent) {
   Result<Dump> target = dump::ReadDump(own_file_), golden = dump::ReadDump(file_);
   if (!target.ok() || !golden.ok()) {
-    GiveUp((target.ok() ? golden : target).status().message());
+    GiveUp((target.ok() ? golden : target).status().AsMessage());
     return News::kNone;
   }
   if (extent != Extent::kWhole) {
@@ -169,14 +172,14 @@ News LiveComparison::Compare(Extent extent) {
   Result<compare::Comparison> compared =
       compare::Compare(*std::move(target), *std::move(golden), compare::CompareOptions());
   if (!compared.ok()) {
-    GiveUp(compared.status().message());
+    GiveUp(compared.status().AsMessage());
     return News::kNone;
   }
   suspects_left_ = false;
   const compare::Comparison& c = *compared;
-  if (const std::string why = WhyAnotherProgram(c); !why.empty() && !found_) {
+  if (Message why = WhyAnotherProgram(c); !why.empty() && !found_) {
     useless_ = true;
-    GiveUp(why);
+    GiveUp(std::move(why));
     return News::kNone;
   }
   if (c.first.pair < 0) {
@@ -216,13 +219,13 @@ News LiveComparison::CompareAgain(const compare::Comparison& c, const std::strin
   if (first == answer_.name) return News::kNone;
   if (!first.empty()) {
     Log(LogLevel::kWarning,
-        fmt::format("the whole step {} names another call first: {}; msprobe compare {} {}",
-                    part_.step, first, DirectoryName(own_file_), DirectoryName(file_)));
+        "the whole step {} names another call first: {}; msprobe compare {} {}"_t(
+            part_.step, first, DirectoryName(own_file_), DirectoryName(file_)));
     return News::kOtherAnswer;
   }
   Log(LogLevel::kWarning,
-      fmt::format("the whole step {} agrees with the baseline: the answer {} is taken back",
-                  part_.step, answer_.name));
+      "the whole step {} agrees with the baseline: the answer {} is taken back"_t(part_.step,
+                                                                                  answer_.name));
   if (c.exact.empty()) bits_decide_ = false;
   found_ = told_ = false;
   waits_always_ = true;  // the program computes the same by other calls

@@ -26,7 +26,8 @@ struct Answer {
   int64_t step = 0;
   int64_t call = 0;  // number of entries of the step before it
   std::string name;  // of the call
-  std::string module, source_line, golden_line, why;
+  std::string module, source_line, golden_line;
+  Message why;
   std::vector<std::string> lines;  // as `msprobe compare` shows it
 };
 
@@ -76,8 +77,8 @@ class LiveComparison {
   enum class Extent : uint8_t { kSoFar, kRecorded, kWhole };
   News Compare(Extent extent);
   News CompareAgain(const compare::Comparison& c, const std::string& first);
-  void GiveUp(const std::string& why);
-  std::string WhyNotOfThisPart(const dump::DumpLocation& location) const;
+  void GiveUp(Message why);
+  Message WhyNotOfThisPart(const dump::DumpLocation& location) const;
 
   const std::string path_;
   std::string own_file_, file_;  // file_: the dump of the baseline

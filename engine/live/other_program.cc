@@ -51,12 +51,12 @@ class Weights {
 
 }  // namespace
 
-std::string WhyAnotherProgram(const compare::Comparison& c) {
+Message WhyAnotherProgram(const compare::Comparison& c) {
   if (c.target.framework != c.golden.framework)
-    return fmt::format("{} was recorded with {}", c.golden.path, c.golden.framework);
+    return "{} was recorded with {}"_t(c.golden.path, c.golden.framework);
   if (const Shared names = NamesOf(c.target, c.golden); 2 * names.common < names.all)
-    return fmt::format("{} is of another model: {} of {} weights have the same names",
-                       c.golden.path, names.common, names.all);
+    return "{} is of another model: {} of {} weights have the same names"_t(
+        c.golden.path, names.common, names.all);
   const Weights weights(c);
   size_t matched = 0;
   for (const compare::RecordPair& pair : c.pairs) {
@@ -68,11 +68,11 @@ std::string WhyAnotherProgram(const compare::Comparison& c) {
       const Leaf &target = c.target.leaves[row.target], &golden = c.golden.leaves[row.golden];
       if (!weights.Has(target, golden)) continue;
       if (target.dtype != golden.dtype)
-        return fmt::format("{} is of another dtype: {} is {} there, {} here", c.golden.path,
-                           target.name.view(), golden.dtype.view(), target.dtype.view());
+        return "{} is of another dtype: {} is {} there, {} here"_t(
+            c.golden.path, target.name.view(), golden.dtype.view(), target.dtype.view());
       if (target.shape.view() != golden.shape.view())
-        return fmt::format("{} is of another model: {} is {} there, {} here", c.golden.path,
-                           target.name.view(), golden.shape.view(), target.shape.view());
+        return "{} is of another model: {} is {} there, {} here"_t(
+            c.golden.path, target.name.view(), golden.shape.view(), target.shape.view());
     }
   }
   constexpr size_t kFew = 16;
@@ -83,12 +83,12 @@ std::string WhyAnotherProgram(const compare::Comparison& c) {
                            : std::min(c.target.records.size(), c.golden.records.size());
   const bool few_common = calls >= kFew && 2 * matched < calls;
   if (few_common && here != there)
-    return fmt::format("{} was recorded at level {}, this run at level {}", c.golden.path,
-                       LevelName(there), LevelName(here));
+    return "{} was recorded at level {}, this run at level {}"_t(c.golden.path, LevelName(there),
+                                                                 LevelName(here));
   if (few_common)
-    return fmt::format("{} is of another program: {} of {} calls have a partner", c.golden.path,
-                       matched, calls);
-  return "";
+    return "{} is of another program: {} of {} calls have a partner"_t(c.golden.path, matched,
+                                                                       calls);
+  return {};
 }
 
 }  // namespace msprobe::live

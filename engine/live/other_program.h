@@ -1,6 +1,6 @@
 // Tells a baseline of another program from a program that computes something wrong.
 //
-//   if (const std::string why = WhyAnotherProgram(comparison); !why.empty()) GiveUp(why);
+//   if (const Message why = WhyAnotherProgram(comparison); !why.empty()) GiveUp(why);
 #pragma once
 
 #include <string>
@@ -11,6 +11,6 @@ namespace msprobe::live {
 
 // Why the two dumps are no two runs of one program: another framework, other names or shapes of
 // weights, weights of another dtype, hardly a call in common. "": they are.
-std::string WhyAnotherProgram(const compare::Comparison& comparison);
+Message WhyAnotherProgram(const compare::Comparison& comparison);
 
 }  // namespace msprobe::live

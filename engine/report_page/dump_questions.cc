@@ -89,7 +89,7 @@ void Answers::Take(const Dump& dump, size_t index) {
     }
   }
   if (wrong != nullptr && ++non_finite_calls <= static_cast<int64_t>(kMostCalls)) {
-    const Message numbers(anomaly::DescribeNonfinite(*wrong));
+    const Message numbers = anomaly::DescribeNonfinite(*wrong);
     non_finite.push_back(
         {index, 0,
          wrong->slot == Slot::kOutput ? "in a result: {}"_t(numbers) : "it gets: {}"_t(numbers)});
@@ -130,7 +130,8 @@ std::string NotRecorded(const Dump& dump, int64_t not_measured) {
   if (const Result<dump::Coverage> coverage =
           dump::ReadCoverage(JoinPath(dump.folder, dump::kCoverageFile));
       coverage.ok()) {
-    for (const std::string& text : dump::CoverageLines(*coverage, kMostOperations)) line(text);
+    for (const Message& text : dump::CoverageLines(*coverage, kMostOperations))
+      line(text);
   }
   if (not_measured > 0) line("{} tensors have no numbers"_t(not_measured));
   const bool has_stacks = !dump.stacks.empty();

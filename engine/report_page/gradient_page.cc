@@ -162,15 +162,15 @@ Trend OfRanks(const GradientComparison& c) {
 
 // The two lists of a page: what was read, and what could not be.
 std::string GradientFacts(size_t steps, size_t ranks, size_t parameters, const Message& title,
-                          const std::vector<std::string>& errors,
-                          const std::vector<std::string>& notes) {
+                          const std::vector<Message>& errors,
+                          const std::vector<Message>& notes) {
   std::string html = fmt::format("<details id=\"facts\"{}>{}\n<dl>\n",
                                  errors.empty() ? "" : " open", Tagged("summary", "", title));
   html += Term("steps"_t, fmt::format("{}", steps));
   html += Term("ranks"_t, fmt::format("{}", ranks));
   html += Term("parameters"_t, fmt::format("{}", parameters));
-  for (const std::string& error : errors) html += Term("error"_t, error);
-  for (const std::string& note : notes) html += Term("note"_t, note);
+  for (const Message& error : errors) html += Term("error"_t, error);
+  for (const Message& note : notes) html += Term("note"_t, note);
   return html + "</dl>\n</details>\n";
 }
 

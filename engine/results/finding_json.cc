@@ -259,10 +259,10 @@ Result<std::vector<JsonFinding>> ReadFindingJson(const std::string& path) {
   }
   if (found.empty()) {
     return InvalidConfig(path, document.line)
-        .Expected(fmt::format("a document with \"schema\": \"{}\"", compare::kJsonReportSchema))
+        .Expected("a document with \"schema\": \"{}\""_t(compare::kJsonReportSchema))
         .Found(Text(document, "schema").empty() ? document.Describe()
                                                 : Excerpt(Text(document, "schema")))
-        .Hint("msprobe compare TARGET GOLDEN --format json > report.json writes one");
+        .Hint("msprobe compare TARGET GOLDEN --format json > report.json writes one"_t);
   }
   return found;
 }

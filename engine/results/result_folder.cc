@@ -87,8 +87,7 @@ Result<ResultFolder> FindResultTables(const std::string& folder) {
   }
   ResultFolder found;
   for (auto& [place, table] : newest) found.tables.push_back(std::move(table));
-  if (older > 0)
-    found.notes.push_back(fmt::format("{} older tables of the same ranks and steps", older));
+  if (older > 0) found.notes.push_back("{} older tables of the same ranks and steps"_t(older));
   const bool one_time =
       std::all_of(found.tables.begin(), found.tables.end(),
                   [&](const ResultTable& t) { return t.time == found.tables[0].time; });
@@ -96,7 +95,7 @@ Result<ResultFolder> FindResultTables(const std::string& folder) {
     found.finding = FindingBeside(folder, found.tables[0].time);
   if (!one_time) {
     found.notes.push_back(
-        "the tables of this folder have different times: they may be of different comparisons");
+        "the tables of this folder have different times: they may be of different comparisons"_t);
   }
   return found;
 }

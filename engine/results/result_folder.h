@@ -25,7 +25,7 @@ inline constexpr std::string_view kFindingFile = "compare_finding_";
 struct ResultFolder {
   std::vector<ResultTable> tables;  // ordered by step and rank; of each pair the newest
   std::string finding;              // the document of the comparison that wrote the tables, or ""
-  std::vector<std::string> notes;   // sentences on what is left out, or is of different times
+  std::vector<Message> notes;       // sentences on what is left out, or is of different times
 };
 
 // compare_result*[_rankN]_TIME.csv and .xlsx in `folder`, and in its folders stepN. Errors: those

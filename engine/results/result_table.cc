@@ -176,9 +176,9 @@ Result<compare::Comparison> ReadResultTable(const std::string& path) {
   }));
   if (!rows || no_table) {
     return InvalidDump(path)
-        .Expected("a result table with the columns \"NPU Name\" and \"Bench Name\"")
-        .Found(rows ? fmt::format("a table that begins with \"{}\"", Excerpt(found)) : "no row")
-        .Hint("pass the compare_result_TIME.csv or .xlsx that msprobe compare wrote");
+        .Expected("a result table with the columns \"NPU Name\" and \"Bench Name\""_t)
+        .Found(rows ? "a table that begins with \"{}\""_t(Excerpt(found)) : "no row"_t)
+        .Hint("pass the compare_result_TIME.csv or .xlsx that msprobe compare wrote"_t);
   }
   compare::Comparison c = builder.Finish();
   c.not_observed.push_back(

@@ -99,23 +99,23 @@ class Pool {
         Again(slot);
         return Status::Ok();
       } else if (slot.task) {
-        End(slot, {TaskEnd::kAnswered, *line});
+        End(slot, {.end = TaskEnd::kAnswered, .answer = *line});
       }
       if (slot.ready && !slot.task) Next(slot);
     }
     if (!slot.worker || stopped_) return Status::Ok();
-    if (slot.worker->at_end()) return Lost(slot, TaskEnd::kCrashed, "");
+    if (slot.worker->at_end()) return Lost(slot, TaskEnd::kCrashed, {});
     const double seconds = SecondsSince(slot.since);
     if (!slot.ready && options_.start_seconds > 0 && seconds > options_.start_seconds)
-      return Lost(slot, TaskEnd::kHung, fmt::format("did not start in {:.0f} s", seconds));
+      return Lost(slot, TaskEnd::kHung, "did not start in {:.0f} s"_t(seconds));
     if (slot.task && options_.seconds > 0 && seconds > options_.seconds)
-      return Lost(slot, TaskEnd::kHung, fmt::format("did not end in {:g} s", options_.seconds));
+      return Lost(slot, TaskEnd::kHung, "did not end in {:g} s"_t(options_.seconds));
     const bool limited = slot.task && options_.bytes > 0;
     const uint64_t bytes = limited ? slot.worker->resident_bytes() : 0;
     if (limited && bytes > options_.bytes) {
       return Lost(slot, TaskEnd::kTookTooMuchMemory,
-                  fmt::format("took {} of memory, the limit is {}", MemorySizeText(bytes),
-                              MemorySizeText(options_.bytes)));
+                  "took {} of memory, the limit is {}"_t(MemorySizeText(bytes),
+                                                         MemorySizeText(options_.bytes)));
     }
     return Status::Ok();
   }
@@ -142,8 +142,8 @@ class Pool {
   void Again(Slot& slot) {
     slot.worker.reset();
     if (++times_again_[*slot.task] > kMostAgain) {
-      End(slot,
-          {TaskEnd::kCrashed, fmt::format("{} workers in a row could not go on", kMostAgain + 1)});
+      End(slot, {.end = TaskEnd::kCrashed,
+                 .lost = "{} workers in a row could not go on"_t(kMostAgain + 1)});
       return;
     }
     again_.push_back(*std::exchange(slot.task, std::nullopt));
@@ -161,18 +161,18 @@ class Pool {
     return tab == said.size() ? status : std::move(status).Hint(said.substr(tab + 1));
   }
 
-  // The worker is gone or is ended. `why`: "" when it ended itself.
-  Status Lost(Slot& slot, TaskEnd end, std::string why) {
-    const std::string how = slot.worker->End();
+  // The worker is gone or is ended. `why`: empty when it ended itself.
+  Status Lost(Slot& slot, TaskEnd end, Message why) {
+    const Message how = slot.worker->End();
     slot.worker.reset();
     if (why.empty()) why = how;
     if (slot.task) {
-      End(slot, {end, "the process " + why});
+      End(slot, {.end = end, .lost = "the process {}"_t(std::move(why))});
       return Status::Ok();
     }
     if (++slot.failed_starts < kFailedStarts) return Status::Ok();
-    return IoError(options_.workers[0][0], "start a worker with", 0)
-        .Says(fmt::format("a worker {} before it was ready: {}", why, LastLine(options_.log)));
+    return IoError(options_.workers[0][0], "start a worker with"_t, 0)
+        .Says("a worker {} before it was ready: {}"_t(why, LastLine(options_.log)));
   }
 
   const std::vector<std::string>& tasks_;
@@ -192,7 +192,7 @@ Status RunTasks(const std::vector<std::string>& tasks, const PoolOptions& option
                 const std::function<bool(size_t, const TaskResult&)>& on_end,
                 const std::function<void()>& on_idle) {
   if (options.workers.empty())
-    return InvalidArgument().Expected("one worker or more").Found("none");
+    return InvalidArgument().Expected("one worker or more"_t).Found("none"_t);
   return Pool(tasks, options, on_end, on_idle).Run();
 }
 

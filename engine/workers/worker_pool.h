@@ -21,7 +21,8 @@ enum class TaskEnd : uint8_t { kAnswered, kCrashed, kHung, kTookTooMuchMemory };
 
 struct TaskResult {
   TaskEnd end = TaskEnd::kAnswered;
-  std::string answer;  // kAnswered: the line; else what became of the worker, for people
+  std::string answer;  // kAnswered: the line
+  Message lost;        // else: what became of the worker
 };
 
 struct PoolOptions {

@@ -36,11 +36,11 @@ bool Connect(int (&ends)[2]) {
 Result<WorkerProcess> WorkerProcess::Start(const std::vector<std::string>& words,
                                            const std::string& log) {
   int in[2], out[2];
-  if (!Connect(in)) return IoError(words[0], "connect to", errno);
+  if (!Connect(in)) return IoError(words[0], "connect to"_t, errno);
   if (!Connect(out)) {
     const int error = errno;
     ::close(in[0]), ::close(in[1]);
-    return IoError(words[0], "connect to", error);
+    return IoError(words[0], "connect to"_t, error);
   }
   WorkerProcess worker;
   worker.input_ = in[0];
@@ -63,8 +63,8 @@ Result<WorkerProcess> WorkerProcess::Start(const std::vector<std::string>& words
   ::posix_spawn_file_actions_destroy(&files);
   ::close(in[1]), ::close(out[1]);
   if (error != 0) worker.pid_ = -1;
-  if (error == ENOENT) return NotFound(words[0]).Expected("a program");
-  if (error != 0) return IoError(words[0], "run", error);
+  if (error == ENOENT) return NotFound(words[0]).Expected("a program"_t);
+  if (error != 0) return IoError(words[0], "run"_t, error);
   return worker;
 }
 
@@ -96,7 +96,7 @@ Status WorkerProcess::Send(std::string_view line) {
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t n = Uninterrupted(
         [&] { return ::send(input_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL); });
-    if (n < 0) return IoError("a worker", "write to", errno);
+    if (n < 0) return IoError("a worker", "write to"_t, errno);
     sent += static_cast<size_t>(n);
   }
   return Status::Ok();
@@ -128,8 +128,8 @@ uint64_t WorkerProcess::resident_bytes() const {
   return file ? resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) : 0;
 }
 
-std::string WorkerProcess::End() {
-  if (pid_ <= 0) return "had not started";
+Message WorkerProcess::End() {
+  if (pid_ <= 0) return "had not started"_t;
   // A process that crashes closes its output before it is gone: wait a moment for its own end.
   int status = 0;
   pid_t ended = 0;
@@ -144,9 +144,9 @@ std::string WorkerProcess::End() {
     ::kill(-pid_, SIGKILL);  // what it has started itself
   }
   pid_ = -1;
-  if (WIFEXITED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
-  return fmt::format("was ended by signal {} ({})", WTERMSIG(status),
-                     ::strsignal(WTERMSIG(status)));
+  if (WIFEXITED(status)) return "ended with exit code {}"_t(WEXITSTATUS(status));
+  return "was ended by signal {} ({})"_t(WTERMSIG(status),
+                                         std::string(::strsignal(WTERMSIG(status))));
 }
 
 }  // namespace msprobe::workers

@@ -37,7 +37,7 @@ class WorkerProcess {
   uint64_t resident_bytes() const;  // memory in use; 0 when it cannot be told
   // Ends the process and waits for it: "was ended by signal 11 (Segmentation fault)", "ended with
   // exit code 1".
-  std::string End();
+  Message End();
 
  private:
   WorkerProcess() = default;

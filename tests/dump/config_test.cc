@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/dump/config/config_keys.h"
+#include "tests/base/english.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::dump {
@@ -136,7 +137,8 @@ TEST(ParseConfig, OverflowCheck) {
   EXPECT_EQ(parsed("").overflow_nums, 1);
   EXPECT_EQ(parsed(R"("overflow_nums": -1)").overflow_nums, -1);
   EXPECT_EQ(parsed(R"("overflow_nums": 3)").overflow_nums, 3);
-  EXPECT_THAT(parsed(R"("check_mode": "all")").warnings, ElementsAre(HasSubstr("no effect")));
+  EXPECT_THAT(EnglishOf(parsed(R"("check_mode": "all")").warnings),
+              ElementsAre(HasSubstr("no effect")));
   for (const char* section :
        {R"("overflow_nums": 0)", R"("overflow_nums": -2)", R"("overflow_nums": "1")",
         R"("check_mode": "al")", R"("tensor_list": [])", R"("data_mode": ["input"])"}) {
@@ -179,9 +181,9 @@ TEST(ParseConfig, FreeBenchmark) {
   }
   EXPECT_TRUE(Parsed(text(R"("pert_mode": "to_cpu", "fuzz_device": "cpu", "handler_type": "fix")"))
                   .free_benchmark.fix);
-  EXPECT_THAT(Parsed(text(R"("handler_type": "fix", "budget": 2)")).warnings,
+  EXPECT_THAT(EnglishOf(Parsed(text(R"("handler_type": "fix", "budget": 2)")).warnings),
               ElementsAre(HasSubstr("\"budget\" has no effect under \"fix\"")));
-  EXPECT_THAT(Parsed(text(R"("pert_mode": "no_change", "if_preheat": true)")).warnings,
+  EXPECT_THAT(EnglishOf(Parsed(text(R"("pert_mode": "no_change", "if_preheat": true)")).warnings),
               ElementsAre(HasSubstr("\"if_preheat\" has no effect")));
 }
 
@@ -220,10 +222,11 @@ TEST(ParseConfig, BenchPath) {
       Parsed(text(R"("bench_path": "a", "diff_nums": -1, "data_mode": ["forward"])")).diff_nums,
       -1);
   EXPECT_TRUE(Parsed(text(R"("bench_path": "")")).data_mode.backward());
-  EXPECT_THAT(Parsed(text(R"("diff_nums": 2)")).warnings, ElementsAre(HasSubstr("no effect")));
+  EXPECT_THAT(EnglishOf(Parsed(text(R"("diff_nums": 2)")).warnings),
+              ElementsAre(HasSubstr("no effect")));
   const Config debug = Parsed(text(R"("bench_path": "a", "diff_nums": 2)", "debug"));
   EXPECT_EQ(debug.bench_path, "");
-  EXPECT_THAT(debug.warnings, ElementsAre(HasSubstr("\"bench_path\" has no effect")));
+  EXPECT_THAT(EnglishOf(debug.warnings), ElementsAre(HasSubstr("\"bench_path\" has no effect")));
   for (const char* section :
        {R"("bench_path": 3)", R"("bench_path": "a", "diff_nums": 0)",
         R"("bench_path": "a", "diff_nums": -2)", R"("bench_path": "a", "diff_nums": 1.5)",
@@ -243,8 +246,9 @@ TEST(ParseConfig, GradProbe) {
   EXPECT_THAT(config.gradients.parameters, ElementsAre("a"));
   EXPECT_THAT(config.gradients.bounds, ElementsAre(-2, 1e-3, 0.5));
   EXPECT_THAT(config.gradients.bound_texts, ElementsAre("-2", "0.001", "0.5"));
-  EXPECT_THAT(config.warnings, ElementsAre("\"level\" has no effect in task grad_probe",
-                                           "\"dump_enable\" has no effect in task grad_probe"));
+  EXPECT_THAT(EnglishOf(config.warnings),
+              ElementsAre("\"level\" has no effect in task grad_probe",
+                          "\"dump_enable\" has no effect in task grad_probe"));
   EXPECT_FALSE(config.dump_enable);
   EXPECT_EQ(Parsed("{}", {.task = "grad_probe"}).gradients.level, GradLevel::kL1);
   EXPECT_THAT(Refused(R"({"task": "grad_probe", "grad_probe": {"list": []}})"),
@@ -292,7 +296,7 @@ TEST(ParseConfig, StructureIsOfModules) {
       Parsed(R"({"task": "structure", "level": "L1", "statistics": {"list": [""]}})");
   EXPECT_EQ(apis.task, Task::kStructure);
   EXPECT_EQ(apis.level, Level::kMix);
-  EXPECT_THAT(apis.warnings, ElementsAre(HasSubstr("level mix is used")));
+  EXPECT_THAT(EnglishOf(apis.warnings), ElementsAre(HasSubstr("level mix is used")));
   const Config modules = Parsed(R"({"task": "structure", "level": "L0", "structure": {}})");
   EXPECT_EQ(modules.level, Level::kL0);
   EXPECT_THAT(modules.warnings, IsEmpty());
@@ -305,7 +309,7 @@ TEST(ParseConfig, UnknownKeysAndValuesNameTheNearest) {
   EXPECT_EQ(Refused("{\n \"tasks\": \"tensor\"}"),
             fmt::format("error: c.json:2: unknown key \"tasks\"; expected {}\n"
                         "hint:  did you mean \"task\"?\n",
-                        OneOf(kTopKeys)));
+                        OneOf(kTopKeys).English()));
   EXPECT_THAT(Refused("{\"statistics\": {\n\"lists\": []}}"),
               HasSubstr("c.json:2: unknown key \"lists\" in \"statistics\""));
   EXPECT_THAT(Refused("{\"statistics\": {\"lists\": []}}"), HasSubstr("did you mean \"list\"?"));
@@ -412,7 +416,7 @@ TEST(ParseConfig, KeysThatTheFrontEndActsOn) {
   EXPECT_THAT(Parsed(R"({"custom_op_namespaces": []})").custom_op_namespaces, IsEmpty());
   const Config functional = Parsed(R"({"custom_op_namespaces": ["_c10d_functional", "mine"]})");
   EXPECT_THAT(functional.custom_op_namespaces, ElementsAre("mine"));
-  EXPECT_THAT(functional.warnings, ElementsAre(HasSubstr("results have not arrived")));
+  EXPECT_THAT(EnglishOf(functional.warnings), ElementsAre(HasSubstr("results have not arrived")));
   EXPECT_EQ(Parsed(R"({"seed": 4294967295})").seed, 4294967295);
 }
 
@@ -421,8 +425,8 @@ TEST(ParseConfig, KeysOfOtherGenerations) {
       R"({"precision": "high", "acl_config": "acl.json",
     "statistics": {"host": "", "port": -1, "backward_input": ["a.pt"]}})");
   EXPECT_THAT(config.warnings, SizeIs(5));
-  EXPECT_THAT(config.warnings[0], HasSubstr("c.json:1: \"precision\" has no effect: "));
-  EXPECT_THAT(config.warnings[1],
+  EXPECT_THAT(config.warnings[0].English(), HasSubstr("c.json:1: \"precision\" has no effect: "));
+  EXPECT_THAT(config.warnings[1].English(),
               HasSubstr("c.json:1: \"acl_config\" has no effect: kernels of NPU"));
   for (const char* text : {"{\"statistics\": {\"host\": \"10.0.0.1\"}}",
                            "{\"statistics\": {\"online_run_ut\": true}}"}) {
@@ -434,14 +438,14 @@ TEST(ParseConfig, KeysOfOtherGenerations) {
 TEST(ParseConfig, LevelL2IsAcceptedAndRecordsNothing) {
   const Config config = Parsed("{\n\"level\": \"L2\", \"statistics\": {\"list\": [\"a\"]}}");
   EXPECT_EQ(config.level, Level::kL2);
-  EXPECT_THAT(config.warnings,
+  EXPECT_THAT(EnglishOf(config.warnings),
               ElementsAre("c.json:2: level L2 records kernels of NPU devices only: nothing is "
                           "collected"));
-  EXPECT_THAT(Parsed("{}", {.level = "L2"}).warnings,
+  EXPECT_THAT(EnglishOf(Parsed("{}", {.level = "L2"}).warnings),
               ElementsAre(::testing::StartsWith("level L2 records kernels of NPU")));
-  EXPECT_THAT(Parsed(R"({"level": "L2", "task": "grad_probe"})").warnings,
+  EXPECT_THAT(EnglishOf(Parsed(R"({"level": "L2", "task": "grad_probe"})").warnings),
               ElementsAre("\"level\" has no effect in task grad_probe"));
-  EXPECT_THAT(Parsed(R"({"level": "L2", "task": "structure"})").warnings,
+  EXPECT_THAT(EnglishOf(Parsed(R"({"level": "L2", "task": "structure"})").warnings),
               ElementsAre("task structure records modules: level mix is used"));
 }
 

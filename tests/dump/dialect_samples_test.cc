@@ -31,8 +31,8 @@ TEST_P(DialectSamples, AreRead) {
   EXPECT_EQ(dump->leaves.size(), sample.values);
   EXPECT_EQ(dump->sampled, sample.sampled);
   EXPECT_EQ(dump->has_checksums, sample.checksums);
-  EXPECT_THAT(dump->note, HasSubstr(sample.note));
-  EXPECT_TRUE(sample.note[0] != '\0' || dump->note.empty()) << dump->note;
+  EXPECT_THAT(dump->note.English(), HasSubstr(sample.note));
+  EXPECT_TRUE(sample.note[0] != '\0' || dump->note.empty()) << dump->note.English();
   size_t with_data = 0;
   for (const Leaf& leaf : dump->leaves) {
     if (!HasTensorData(leaf)) continue;

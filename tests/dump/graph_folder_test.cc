@@ -224,7 +224,7 @@ TEST_F(MadeFolder, WithoutAnExecutionOrderTimesTellTheOrder) {
   ASSERT_TRUE(dump.ok());
   EXPECT_THAT(Names(*dump),
               ElementsAre("Default_Mul.1.forward", "Default_Mul.0.forward", "Parameter.w"));
-  EXPECT_THAT(dump->note, HasSubstr("in the order of their times"));
+  EXPECT_THAT(dump->note.English(), HasSubstr("in the order of their times"));
 }
 
 TEST_F(MadeFolder, StatisticsWithoutTensors) {
@@ -301,8 +301,9 @@ TEST_F(MadeFolder, DamagedFilesCostOnlyTheirValues) {
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_THAT(Names(*dump), ElementsAre("Default_Add.0.forward", "Default_Mul.0.forward",
                                         "Default_Sub.0.forward", "Default_Exp.0.forward"));
-  EXPECT_THAT(dump->note, HasSubstr("1 file is no value of an operator and left out, the first: "
-                                    "notes.txt"));
+  EXPECT_THAT(dump->note.English(),
+              HasSubstr("1 file is no value of an operator and left out, the first: "
+                        "notes.txt"));
   EXPECT_TRUE(ReadTensorData(*dump, dump->leaves[0]).ok());
   for (int i = 1; i < 4; ++i) {
     const Status refused = ReadTensorData(*dump, dump->leaves[i]).status();

@@ -177,10 +177,12 @@ TEST(PklFile, DamagedLinesAreLeftOutAndCounted) {
                    PklTensor("Torch_c_0_forward_input.0") + "[\"Torch_d_0_forward_output\", 0, [");
   EXPECT_EQ(dump.records.size(), 2u);
   EXPECT_FALSE(dump.complete);
-  EXPECT_THAT(dump.note, HasSubstr("1 line could not be read, the first is line 2: d.pkl:"));
-  EXPECT_THAT(dump.note, HasSubstr("bytes of an unfinished line ignored"));
+  EXPECT_THAT(dump.note.English(),
+              HasSubstr("1 line could not be read, the first is line 2: d.pkl:"));
+  EXPECT_THAT(dump.note.English(), HasSubstr("bytes of an unfinished line ignored"));
   dump = Read(PklTensor("Torch_a_0_forward_input.0") + PklTensor("loss"));
-  EXPECT_THAT(dump.note, HasSubstr("1 name of another form left out, the first \"loss\""));
+  EXPECT_THAT(dump.note.English(),
+              HasSubstr("1 name of another form left out, the first \"loss\""));
 }
 
 TEST(PklFile, NothingToReadIsAnError) {

@@ -58,8 +58,8 @@ TEST(RecoverDump, ClosesAllThreeFilesAndKeepsEveryWholeEntry) {
   EXPECT_EQ(r->dropped_bytes, 13u + 10u);
   EXPECT_THAT(r->closed, ElementsAre(dump, stack, construct));
   ASSERT_THAT(r->missing, SizeIs(2));
-  EXPECT_THAT(r->missing[0], HasSubstr("stop was never reached"));
-  EXPECT_THAT(r->missing[1], HasSubstr("1 tensor file is named but not in"));
+  EXPECT_THAT(r->missing[0].English(), HasSubstr("stop was never reached"));
+  EXPECT_THAT(r->missing[1].English(), HasSubstr("1 tensor file is named but not in"));
   EXPECT_EQ(ReadWhole(dump), OpenDump() + "\n}, \"cut_short\": true}\n");
   for (const std::string& path : {dump, stack, construct}) EXPECT_TRUE(IsJson(path)) << path;
   // The second call of f would have been listed at stop(); other tools read only this list.

@@ -240,7 +240,7 @@ TEST(FindReference, LooksIntoTheFolderOfTheStepAlone) {
   EXPECT_FALSE(*FindReference(folder.path(), 3, 2));
   EXPECT_FALSE(*FindReference(folder.path(), 4, 0));
   EXPECT_EQ(WhyNoReference(folder.path(), 4), folder.path() + " holds no dump of this step");
-  EXPECT_THAT(WhyNoReference(folder.path(), 3),
+  EXPECT_THAT(WhyNoReference(folder.path(), 3).English(),
               HasSubstr(" holds 2 dumps of this step and not exactly one of this rank"));
   // Without folders of steps, what belongs to no step is taken.
   const TemporaryFolder bare;

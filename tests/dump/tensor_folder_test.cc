@@ -34,7 +34,8 @@ TEST(TensorFolder, NamesOrderAndWhatIsLeftOut) {
   EXPECT_EQ(dump->dialect, Dialect::kTensors);
   EXPECT_THAT(NamesOfFolder(*dump),
               ElementsAre("a2", "a10", "b/c.npy", "b/c.pt", "empty", "no_extension"));
-  EXPECT_THAT(dump->note, HasSubstr("1 file is no tensor and left out, the first: notes.txt"));
+  EXPECT_THAT(dump->note.English(),
+              HasSubstr("1 file is no tensor and left out, the first: notes.txt"));
   EXPECT_EQ(dump->leaves[0].shape, "[2, 3]");
   EXPECT_EQ(dump->leaves[0].dtype, "torch.float32");
   EXPECT_TRUE(ReadTensorData(*dump, dump->leaves[2]).ok());
@@ -108,8 +109,8 @@ TEST(ReadDump, ALinkInPlaceOfAPartOfTheDump) {
   const Result<Dump> dump = ReadDump(folder.path() + "/real");
   ASSERT_TRUE(dump.ok()) << dump.status().ToString();
   EXPECT_EQ(dump->tensor_folder, "");
-  EXPECT_THAT(dump->note, HasSubstr("dump_tensor_data is a symbolic link"));
-  EXPECT_THAT(dump->note, HasSubstr("\"stack.json\", a symbolic link"));
+  EXPECT_THAT(dump->note.English(), HasSubstr("dump_tensor_data is a symbolic link"));
+  EXPECT_THAT(dump->note.English(), HasSubstr("\"stack.json\", a symbolic link"));
   std::filesystem::create_directory(folder.path() + "/linked");
   std::filesystem::create_symlink("../real/dump.json", folder.path() + "/linked/dump.json");
   EXPECT_THAT(ReadDump(folder.path() + "/linked").status().message(),

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/english.h"
+
 namespace msprobe::dump {
 namespace {
 
@@ -18,7 +20,7 @@ class UnmetTest : public ::testing::Test {
       for (const std::string& call : calls) (void)filter.WantsEntry(call);
     }
     for (const std::string& call : calls) (void)filter.WantsTensor(call);
-    return UnmetRequests(config_, filter, extent_);
+    return EnglishOf(UnmetRequests(config_, filter, extent_));
   }
 
   Config config_;

@@ -100,7 +100,7 @@ TEST_F(Live, AnswersAtTheCallThatIsWrong) {
   EXPECT_EQ(Record({kFirst, Call("Torch.log.0.forward", Tensor(2), Tensor(9, 1.5)), kThird}), 1);
   EXPECT_EQ(live_.answer().name, "Torch.log.0.forward");
   EXPECT_EQ(live_.answer().call, 1);
-  EXPECT_THAT(live_.answer().why, HasSubstr("maximum of output.0 is off by 50%"));
+  EXPECT_THAT(live_.answer().why.English(), HasSubstr("maximum of output.0 is off by 50%"));
 }
 
 TEST_F(Live, LeavesRoundingAlone) {
@@ -115,7 +115,7 @@ TEST_F(Live, LeavesRoundingAlone) {
 TEST_F(Live, NamesAnotherArgument) {
   Baseline({kFirst, kSecond});
   EXPECT_EQ(Record({kFirst, Call("Torch.log.0.forward", Tensor(2), Tensor(9, 1.5), 4)}), 1);
-  EXPECT_THAT(live_.answer().why, HasSubstr("the call itself was made differently"));
+  EXPECT_THAT(live_.answer().why.English(), HasSubstr("the call itself was made differently"));
 }
 
 // The run writes signatures.json at its end.
@@ -123,7 +123,7 @@ TEST_F(Live, CallsAnArgumentByTheNameThatTheBaselineKnows) {
   Baseline({kFirst, kSecond});
   folder_.Write("golden/step0/rank/signatures.json", R"({"Torch.exp": ["x", "base"]})");
   EXPECT_EQ(Record({Call("Torch.exp.0.forward", Tensor(5, 1.5), Tensor(6, 1.5))}), 0);
-  EXPECT_THAT(live_.answer().why, HasSubstr("maximum of x is off by 50%"));
+  EXPECT_THAT(live_.answer().why.English(), HasSubstr("maximum of x is off by 50%"));
 }
 
 TEST_F(Live, NamesAMissingCallWhenTheStepIsOver) {
@@ -224,9 +224,10 @@ TEST(OtherProgram, SaysThatTheLevelIsAnotherOne) {
   c.target.records.resize(20);
   for (int32_t i = 0; i < 20; ++i) c.pairs.push_back({.target = i});
   c.golden.level = Level::kL0;
-  EXPECT_THAT(WhyAnotherProgram(c), HasSubstr("was recorded at level L0, this run at level mix"));
+  EXPECT_THAT(WhyAnotherProgram(c).English(),
+              HasSubstr("was recorded at level L0, this run at level mix"));
   c.golden.level = Level::kMix;
-  EXPECT_THAT(WhyAnotherProgram(c), HasSubstr("of another program: 0 of 20 calls"));
+  EXPECT_THAT(WhyAnotherProgram(c).English(), HasSubstr("of another program: 0 of 20 calls"));
 }
 
 TEST(OtherProgram, ABaselineThatEndsEarlyIsTheSameProgram) {
@@ -237,7 +238,7 @@ TEST(OtherProgram, ABaselineThatEndsEarlyIsTheSameProgram) {
   c.golden.complete = false;
   EXPECT_EQ(WhyAnotherProgram(c), "");
   c.golden.complete = true;
-  EXPECT_THAT(WhyAnotherProgram(c), HasSubstr("of another program: 18 of 40 calls"));
+  EXPECT_THAT(WhyAnotherProgram(c).English(), HasSubstr("of another program: 18 of 40 calls"));
 }
 
 TEST(FirstRank, OrdersByStepAndCall) {

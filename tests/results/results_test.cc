@@ -11,6 +11,7 @@
 #include "engine/results/finding_json.h"
 #include "engine/results/result_folder.h"
 #include "engine/results/result_table.h"
+#include "tests/base/english.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/compare/dump_builder.h"
 
@@ -139,7 +140,7 @@ TEST(ResultFolder, TheNewestTableOfEachPair) {
   for (const ResultTable& t : found->tables)
     places.push_back(fmt::format("{} {} {}", t.step, t.rank, t.time.back()));
   EXPECT_THAT(places, ElementsAre("-1 0 6", "-1 1 6", "3 0 6"));
-  EXPECT_THAT(found->notes, ElementsAre(HasSubstr("1 older table")));
+  EXPECT_THAT(EnglishOf(found->notes), ElementsAre(HasSubstr("1 older table")));
 }
 
 TEST(FindingJson, SaysWhatTheComparisonSaid) {

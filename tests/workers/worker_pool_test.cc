@@ -71,11 +71,11 @@ TEST(WorkerPool, ACrashCostsItsTaskAlone) {
   ASSERT_EQ(results.size(), 6u);
   EXPECT_EQ(results.at(0).answer, "<a>");
   EXPECT_EQ(results.at(1).end, TaskEnd::kCrashed);
-  EXPECT_THAT(results.at(1).answer, HasSubstr("signal 11"));
+  EXPECT_THAT(results.at(1).lost.English(), HasSubstr("signal 11"));
   EXPECT_EQ(results.at(2).answer, "<b>");
-  EXPECT_THAT(results.at(3).answer, HasSubstr("exit code 3"));
+  EXPECT_THAT(results.at(3).lost.English(), HasSubstr("exit code 3"));
   EXPECT_EQ(results.at(4).end, TaskEnd::kHung);
-  EXPECT_THAT(results.at(4).answer, HasSubstr("did not end in 0.5 s"));
+  EXPECT_THAT(results.at(4).lost.English(), HasSubstr("did not end in 0.5 s"));
   EXPECT_EQ(results.at(5).answer, "<c>");
 }
 
@@ -95,7 +95,7 @@ TEST(WorkerPool, AnotherWorkerDoesWhatOneCouldNot) {
 TEST(WorkerPool, NotWithoutEnd) {
   const auto results = RunAll({"again", "b"}, Options(1));
   EXPECT_EQ(results.at(0).end, TaskEnd::kCrashed);
-  EXPECT_THAT(results.at(0).answer, HasSubstr("4 workers in a row could not go on"));
+  EXPECT_THAT(results.at(0).lost.English(), HasSubstr("4 workers in a row could not go on"));
   EXPECT_EQ(results.at(1).answer, "<b>");
 }
 
@@ -105,7 +105,7 @@ TEST(WorkerPool, MemoryHasALimit) {
   options.bytes = 1;
   const auto results = RunAll({"hang"}, options);
   EXPECT_EQ(results.at(0).end, TaskEnd::kTookTooMuchMemory);
-  EXPECT_THAT(results.at(0).answer, HasSubstr("the limit is 1"));
+  EXPECT_THAT(results.at(0).lost.English(), HasSubstr("the limit is 1"));
 }
 
 TEST(WorkerPool, StoppedByTheCaller) {

@@ -22,7 +22,7 @@ constexpr size_t kMostCalls = 8, kMostNames = 4;
 Findings::Side SideOf(const Comparison& c, bool target) {
   const Dump& dump = target ? c.target : c.golden;
   Findings::Side side{.dump = dump.path,
-                      .dialect = dump.dialect == Dialect::kNone ? "" : dump.DialectName(),
+                      .dialect = dump.dialect == Dialect::kNone ? "" : dump.DialectName().English(),
                       .calls = static_cast<int64_t>(dump.records.size()),
                       .values = static_cast<int64_t>(dump.leaves.size()),
                       .complete = dump.complete};

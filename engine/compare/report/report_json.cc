@@ -125,7 +125,7 @@ class Report {
     w_.Key(key);
     w_.Open('{');
     w_.KeyText("path", dump.path);
-    w_.KeyTextOrNull("dialect", dump.DialectName());
+    w_.KeyTextOrNull("dialect", dump.DialectName().English());
     w_.KeyText("framework", dump.framework);
     w_.Key("complete"), w_.Bool(dump.complete);
     w_.KeyInteger("calls", static_cast<int64_t>(dump.records.size()));

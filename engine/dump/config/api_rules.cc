@@ -55,14 +55,14 @@ const formats::IgnoreRule* ApiRules::IgnoredValuesOf(std::string_view prefix,
   return nullptr;
 }
 
-std::vector<std::string> ApiRules::UnusedRules() const {
-  std::vector<std::string> lines;
+std::vector<Message> ApiRules::UnusedRules() const {
+  std::vector<Message> lines;
   for (size_t i = 0; i < ignored_.size(); ++i) {
     const formats::IgnoreRule& rule = ignored_[i];
     if (met_[i] || (prefixes_.count(rule.prefix) == 0 && Contains(kPrefixes, rule.prefix)))
       continue;
-    lines.push_back(fmt::format("{}:{}: no API is listed as {}.{}: nothing is left out of it",
-                                ignored_path_, rule.line, rule.prefix, rule.api));
+    lines.push_back("{}:{}: no API is listed as {}.{}: nothing is left out of it"_t(
+        ignored_path_, rule.line, rule.prefix, rule.api));
   }
   return lines;
 }

@@ -29,7 +29,7 @@ class ApiRules {
   const formats::IgnoreRule* IgnoredValuesOf(std::string_view prefix, std::string_view api);
   // A line for each rule whose API is not listed: its prefix is unknown, or others with its prefix
   // were looked up and it was not.
-  std::vector<std::string> UnusedRules() const;
+  std::vector<Message> UnusedRules() const;
 
  private:
   using Set = std::set<std::string, std::less<>>;

@@ -42,7 +42,7 @@ class ConfigReader {
   Result<Config> Read(const formats::JsonValue& root) {
     if (root.kind != formats::JsonValue::Kind::kObject) {
       return InvalidConfig(path_, root.line)
-          .Expected("an object: {\"task\": \"statistics\", ...}")
+          .Expected("an object: {{\"task\": \"statistics\", ...}}"_t)
           .Found(root.Describe());
     }
     for (const formats::JsonMember& member : root.members) MSPROBE_RETURN_IF_ERROR(Top(member));
@@ -59,7 +59,7 @@ class ConfigReader {
     if (config_.task == Task::kGradProbe) LeaveStepsToOptimizers(&config_);
     if (config_.level == Level::kL2) {
       config_.warnings.push_back(
-          level_place_ + "level L2 records kernels of NPU devices only: nothing is collected");
+          "{}level L2 records kernels of NPU devices only: nothing is collected"_t(level_place_));
     }
     if (config_.level == Level::kDebug) {
       LeaveSelectionToScript(&config_);
@@ -79,10 +79,10 @@ class ConfigReader {
   Status Top(const formats::JsonMember& member) {
     const std::string_view key = member.key;
     const formats::JsonValue& value = member.value;
-    if (Contains(kTasks, key) || Contains(kOtherTasks, key)) {
+    if (Contains(kTasks, key) || Contains(OtherTasks(), key)) {
       if (value.kind != formats::JsonValue::Kind::kObject &&
           value.kind != formats::JsonValue::Kind::kNull)
-        return WrongType(At(member), "an object", value);
+        return WrongType(At(member), "an object"_t, value);
       // The section of the configured task is read later. Sections of other tasks are not read.
       return Status::Ok();
     }
@@ -112,11 +112,12 @@ class ConfigReader {
       MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), value, &config_.custom_op_namespaces));
       if (std::erase(config_.custom_op_namespaces, "_c10d_functional") > 0)
         Warn(member,
-             "\"_c10d_functional\" is left out: results have not arrived when a call returns");
+             "{} \"_c10d_functional\" is left out: results have not arrived when a call returns"_t(
+                 Quoted(member.key)));
       return Status::Ok();
     }
     if (value.kind != formats::JsonValue::Kind::kString)
-      return WrongType(At(member), "a string", value);
+      return WrongType(At(member), "a string"_t, value);
     if (key == "baseline" || key == "baseline_action") return Baseline(At(member), value.text);
     if (key == "$schema") return Status::Ok();  // tells an editor where the schema is
     return Word(At(member), value.text);
@@ -132,7 +133,8 @@ class ConfigReader {
   Status Precision(const formats::JsonMember& member) {
     std::string word;
     MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kPrecisions, &word));
-    Warn(member, "has no effect: statistics are always accumulated in double precision");
+    Warn(member, "{} has no effect: statistics are always accumulated in double precision"_t(
+                     Quoted(member.key)));
     return Status::Ok();
   }
 
@@ -163,15 +165,15 @@ class ConfigReader {
                                                             : overrides_.dump_path;
     if (!place.path.empty() && argument.has_value()) return Status::Ok();
     if (!is_task && !is_level) {
-      if (word.empty()) return place.Error().Expected("a folder").Found("an empty string");
+      if (word.empty()) return place.Error().Expected("a folder"_t).Found("an empty string"_t);
       if (word.find('\0') != std::string::npos)
-        return place.Error().Expected("a folder").Found(Excerpt(word));
+        return place.Error().Expected("a folder"_t).Found(Excerpt(word));
       config_.dump_path = word;
       return Status::Ok();
     }
     if (word.empty()) return Status::Ok();  // the default, as in older generations
     if (is_task) {
-      MSPROBE_RETURN_IF_ERROR(Choose(place, word, kTasks, kOtherTasks));
+      MSPROBE_RETURN_IF_ERROR(Choose(place, word, kTasks, OtherTasks()));
       config_.task = TaskNamed(word);
     } else {
       if (word == "L2") {
@@ -191,7 +193,7 @@ class ConfigReader {
       return Status::Ok();
     if (is_path) {
       if (word.find('\0') != std::string::npos)
-        return place.Error().Expected("a folder").Found(Excerpt(word));
+        return place.Error().Expected("a folder"_t).Found(Excerpt(word));
       config_.baseline = word;
       return Status::Ok();
     }
@@ -223,15 +225,15 @@ class ConfigReader {
   Status InSection(std::string_view section, const formats::JsonMember& member) {
     if (config_.task == Task::kStructure) {
       return InvalidConfig(path_, member.line)
-          .Says(fmt::format("{} in \"structure\": task structure has no keys", Excerpt(member.key)))
-          .Hint("remove the key");
+          .Says("{} in \"structure\": task structure has no keys"_t(Excerpt(member.key)))
+          .Hint("remove the key"_t);
     }
     if (!Contains(kTaskKeys, member.key))
       return UnknownKey(path_, section, member, &config_.warnings);
     const Names allowed = SectionKeys(config_.task);
     if (!Contains(allowed, member.key)) {
       return InvalidConfig(path_, member.line)
-          .Says(fmt::format("{} has no meaning in task {}", Quoted(member.key), section))
+          .Says("{} has no meaning in task {}"_t(Quoted(member.key), section))
           .Expected(OneOf(allowed));
     }
     if (member.value.kind == formats::JsonValue::Kind::kNull) return Status::Ok();
@@ -249,8 +251,8 @@ class ConfigReader {
       if (config_.task == Task::kTensor && !config_.tensor_list.empty()) {
         return At(member)
             .Error()
-            .Says("\"tensor_list\" belongs to task statistics: task tensor saves every tensor")
-            .Hint("use \"list\" to record fewer entries");
+            .Says("\"tensor_list\" belongs to task statistics: task tensor saves every tensor"_t)
+            .Hint("use \"list\" to record fewer entries"_t);
       }
       return Status::Ok();
     }
@@ -263,7 +265,7 @@ class ConfigReader {
     if (member.key == "check_mode") {
       std::string word;
       MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kCheckModes, &word));
-      Warn(member, "has no effect: it chooses units of an NPU");
+      Warn(member, "{} has no effect: it chooses units of an NPU"_t(Quoted(member.key)));
       return Status::Ok();
     }
     if (member.key == "slice") return ReadSlices(At(member), member.value, &config_.slice);
@@ -275,11 +277,11 @@ class ConfigReader {
     if (!config_.extra_info) {
       return InvalidConfig(path_)
           .Says(
-              "task structure writes stack.json and construct.json, \"extra_info\": false no file")
-          .Hint("remove \"extra_info\"");
+              "task structure writes stack.json and construct.json, \"extra_info\": false no file"_t)
+          .Hint("remove \"extra_info\""_t);
     }
     if (config_.level != Level::kL0 && config_.level != Level::kMix) {
-      config_.warnings.push_back("task structure records modules: level mix is used");
+      config_.warnings.push_back("task structure records modules: level mix is used"_t);
       config_.level = Level::kMix;
     }
     return Status::Ok();
@@ -299,16 +301,14 @@ class ConfigReader {
   Status ApisAreSeen() {
     if (config_.level == Level::kL1 || config_.level == Level::kL2) return Status::Ok();
     return InvalidConfig(path_)
-        .Says(fmt::format("task {} looks at API calls", TaskName(config_.task)))
-        .Expected("\"level\": \"L1\"")
-        .Found(config_.level == Level::kL0    ? "\"L0\""
-               : config_.level == Level::kMix ? "\"mix\""
-                                              : "\"debug\"");
+        .Says("task {} looks at API calls"_t(TaskName(config_.task)))
+        .Expected(std::string("\"level\": \"L1\""))
+        .Found(Quoted(LevelName(config_.level)));
   }
 
   Status Text(const formats::JsonMember& member, std::string* text) {
     if (member.value.kind != formats::JsonValue::Kind::kString)
-      return WrongType(At(member), "a string", member.value);
+      return WrongType(At(member), "a string"_t, member.value);
     *text = member.value.text;
     return Status::Ok();
   }
@@ -316,29 +316,29 @@ class ConfigReader {
   Status CallsToTheEnd(const formats::JsonMember& member, int64_t* calls) {
     MSPROBE_RETURN_IF_ERROR(ReadInteger(At(member), member.value, -1, kLargestCount, calls));
     if (*calls != 0) return Status::Ok();
-    return WrongType(At(member), "a number of calls, or -1 for no end", member.value);
+    return WrongType(At(member), "a number of calls, or -1 for no end"_t, member.value);
   }
 
   // Whole forward calls are compared with those of bench_path.
   Status CheckSearch() {
     if (config_.bench_path.empty()) {
       if (has_diff_nums_)
-        config_.warnings.push_back("\"diff_nums\" has no effect without \"bench_path\"");
+        config_.warnings.push_back("\"diff_nums\" has no effect without \"bench_path\""_t);
       return Status::Ok();
     }
     if (config_.bench_path.find('\0') != std::string::npos)
       return ConfigPlace{path_, 0, "bench_path"}
           .Error()
-          .Expected("a folder")
+          .Expected("a folder"_t)
           .Found(Excerpt(config_.bench_path));
     DataMode& mode = config_.data_mode;
     const bool partial = !config_.slice.empty() || !config_.request_id.empty();
     if (partial || !mode.forward_input || !mode.forward_output) {
       return InvalidConfig(path_)
-          .Says("\"bench_path\" compares inputs and outputs of forward calls")
-          .Expected(partial ? "no \"slice\" and no \"request_id\" beside it"
-                            : "\"data_mode\" [\"all\"] or [\"forward\"]")
-          .Found(partial ? "parts of tensors" : "one that leaves some out");
+          .Says("\"bench_path\" compares inputs and outputs of forward calls"_t)
+          .Expected(partial ? "no \"slice\" and no \"request_id\" beside it"_t
+                            : "\"data_mode\" [\"all\"] or [\"forward\"]"_t)
+          .Found(partial ? "parts of tensors"_t : "one that leaves some out"_t);
     }
     mode.backward_input = mode.backward_output = false;
     return Status::Ok();
@@ -348,27 +348,27 @@ class ConfigReader {
   Status CheckBaseline() {
     if (config_.baseline.empty()) {
       if (has_action_)
-        config_.warnings.push_back("\"baseline_action\" has no effect without \"baseline\"");
+        config_.warnings.push_back("\"baseline_action\" has no effect without \"baseline\""_t);
       return Status::Ok();
     }
     if (config_.level == Level::kDebug) {
-      config_.warnings.push_back("\"baseline\" has no effect under level debug");
+      config_.warnings.push_back("\"baseline\" has no effect under level debug"_t);
       config_.baseline.clear();
       return Status::Ok();
     }
     if (config_.task != Task::kStatistics && config_.task != Task::kTensor) {
       return InvalidConfig(path_)
-          .Says("\"baseline\" compares the values of calls")
-          .Expected("task \"statistics\" or \"tensor\"")
+          .Says("\"baseline\" compares the values of calls"_t)
+          .Expected("task \"statistics\" or \"tensor\""_t)
           .Found(fmt::format("\"{}\"", TaskName(config_.task)));
     }
     if (config_.bench_path.empty()) return Status::Ok();
     return InvalidConfig(path_)
-        .Says("\"baseline\" and \"bench_path\" both compare each call with an earlier dump")
-        .Expected("one of them")
+        .Says("\"baseline\" and \"bench_path\" both compare each call with an earlier dump"_t)
+        .Expected("one of them"_t)
         .Hint(
             "\"baseline\" records all calls and allows rounding; \"bench_path\" records only "
-            "forward calls with other bits");
+            "forward calls with other bits"_t);
   }
 
   // For tasks that look at outputs.
@@ -377,9 +377,9 @@ class ConfigReader {
     if (mode.forward_output >= mode.forward_input && mode.backward_output >= mode.backward_input)
       return Status::Ok();
     return InvalidConfig(path_)
-        .Says(fmt::format("task {} looks at outputs", TaskName(config_.task)))
-        .Expected("\"output\" beside \"input\" in \"data_mode\"")
-        .Found("\"input\" alone");
+        .Says("task {} looks at outputs"_t(TaskName(config_.task)))
+        .Expected("\"output\" beside \"input\" in \"data_mode\""_t)
+        .Found("\"input\" alone"_t);
   }
 
   Status Scope(const formats::JsonMember& member) {
@@ -390,7 +390,7 @@ class ConfigReader {
     if (scope.size() != 2) {
       return At(member)
           .Error()
-          .Expected("two entry names, the first and the last")
+          .Expected("two entry names, the first and the last"_t)
           .Found(fmt::format("{}", scope.size()));
     }
     for (const std::string& name : scope) {
@@ -400,13 +400,13 @@ class ConfigReader {
       const bool fits =
           parsed.is_module ? config_.level != Level::kL1 : config_.level != Level::kL0;
       if (known && fits) continue;
-      constexpr std::string_view kApi = "an API call such as \"Functional.relu.0.forward\"";
-      constexpr std::string_view kModule = "a module call such as \"Module.fc.Linear.forward.0\"";
+      const Message api = "an API call such as \"Functional.relu.0.forward\""_t;
+      const Message module = "a module call such as \"Module.fc.Linear.forward.0\""_t;
       return At(member)
           .Error()
-          .Expected(config_.level == Level::kL0   ? fmt::format("{} (level L0)", kModule)
-                    : config_.level == Level::kL1 ? fmt::format("{} (level L1)", kApi)
-                                                  : fmt::format("{} or {}", kApi, kModule))
+          .Expected(config_.level == Level::kL0   ? "{} (level L0)"_t(module)
+                    : config_.level == Level::kL1 ? "{} (level L1)"_t(api)
+                                                  : "{} or {}"_t(api, module))
           .Found(Excerpt(name, 80));
     }
     return Status::Ok();
@@ -420,8 +420,8 @@ class ConfigReader {
     if (std::find(words.begin(), words.end(), "all") != words.end() && words.size() > 1) {
       return At(member)
           .Error()
-          .Expected("\"all\" alone, or other words without it")
-          .Found(fmt::format("{} words", words.size()));
+          .Expected("\"all\" alone, or other words without it"_t)
+          .Found("{} words"_t(words.size()));
     }
     return Status::Ok();
   }
@@ -446,9 +446,8 @@ class ConfigReader {
     mode = {forward && input, forward && output, backward && input, backward && output};
   }
 
-  void Warn(const formats::JsonMember& member, std::string_view text) {
-    config_.warnings.push_back(
-        fmt::format("{}{} {}", At(member).Prefix(), Quoted(member.key), text));
+  void Warn(const formats::JsonMember& member, Message text) {
+    config_.warnings.push_back(Message::Joined({At(member).Prefix(), std::move(text)}, ""));
   }
 
   std::string_view path_;
@@ -465,8 +464,8 @@ Result<Config> ParseConfig(std::string_view text, std::string_view path,
                            const ConfigOverrides& overrides) {
   if (text.size() > kLargestConfig) {
     return InvalidConfig(path)
-        .Expected("a configuration file of at most 1 MiB")
-        .Found(fmt::format("{} bytes", text.size()));
+        .Expected("a configuration file of at most 1 MiB"_t)
+        .Found("{} bytes"_t(text.size()));
   }
   MSPROBE_ASSIGN_OR_RETURN(const formats::JsonValue root, formats::ParseJson(text, path));
   return ConfigReader(path, overrides).Read(root);

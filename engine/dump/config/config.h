@@ -2,7 +2,7 @@
 // the table of keys.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(Config config, LoadConfig("config.json", {.level = "mix"}));
-//   for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
+//   for (const Message& line : config.warnings) Log(LogLevel::kWarning, line);
 //   Filter filter(config);                                          // filter.h
 #pragma once
 
@@ -80,7 +80,7 @@ struct Config {
 
   std::optional<PklStyle> pkl;  // set by the front of an older tool: write its files, no dump.json
 
-  std::vector<std::string> warnings;  // lines for the log: keys that have no effect here, ...
+  std::vector<Message> warnings;  // lines for the log: keys that have no effect here, ...
 };
 
 // Keyword arguments of the debugger; they win over the file. Elements of step: "7" or "3-6".

@@ -2,6 +2,7 @@
 // error or a warning says what to do instead.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,22 +62,14 @@ inline constexpr std::string_view kWeightSteps[] = {"each_step", "first_step", "
 inline constexpr std::string_view kTensorFiles[] = {"separate", "packed"};
 inline constexpr std::string_view kRiskLevels[] = {"ALL", "FOCUS", "CORE"};
 
-inline constexpr std::string_view kCheckInstead =
-    "use \"tensor\" here and in a run that is trusted, then: msprobe compare -tp DIR -gp DIR";
-
 // Tasks of older generations that this version does not have. Their sections may stand in the file,
 // which is shared between tools.
-inline constexpr OtherWord kOtherTasks[] = {
-    {"acc_check", kCheckInstead},
-    {"diff_check", kCheckInstead},
-    {"exception_dump",
-     "use \"statistics\": an entry is in the file as soon as its call returns, a crash loses none"},
-    {"run_ut", kCheckInstead}};
+std::span<const OtherWord> OtherTasks();
 
 // Handles a key that is not among ours. `section`: the task in whose section it stands; empty at the
 // top. A key of an older generation whose value changes nothing is added to `warnings`; any other key
 // is an error.
 Status UnknownKey(std::string_view path, std::string_view section,
-                  const formats::JsonMember& member, std::vector<std::string>* warnings);
+                  const formats::JsonMember& member, std::vector<Message>* warnings);
 
 }  // namespace msprobe::dump

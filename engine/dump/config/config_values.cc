@@ -13,10 +13,10 @@ namespace {
 
 constexpr int64_t kLargestNumber = 1'000'000;
 
-Status WrongNumber(const ConfigPlace& place, std::string_view found) {
+Status WrongNumber(const ConfigPlace& place, Message found) {
   return place.Error()
-      .Expected("numbers from 0 to 1000000 such as 7, \"7\" or \"3-6\"")
-      .Found(found);
+      .Expected("numbers from 0 to 1000000 such as 7, \"7\" or \"3-6\""_t)
+      .Found(std::move(found));
 }
 
 void SortUnique(std::vector<int64_t>* numbers) {
@@ -47,17 +47,17 @@ bool Contains(Names names, std::string_view word) {
 
 std::string Quoted(std::string_view text) { return fmt::format("\"{}\"", text); }
 
-std::string OneOf(Names names) {
-  std::string text;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) text += i + 1 == names.size() ? " or " : ", ";
-    text += Quoted(names[i]);
-  }
-  return text;
+Message OneOf(Names names) {
+  if (names.empty()) return {};
+  std::string before;
+  for (const std::string_view name : names.first(names.size() - 1))
+    before += (before.empty() ? "" : ", ") + Quoted(name);
+  if (before.empty()) return Quoted(names.back());
+  return "{} or {}"_t(before, Quoted(names.back()));
 }
 
 Status ConfigPlace::Error() const {
-  if (path.empty()) return InvalidArgument(fmt::format("keyword argument {}", key));
+  if (path.empty()) return InvalidArgument("keyword argument {}"_t(key));
   return InvalidConfig(path, line).Says(Quoted(key));
 }
 
@@ -65,9 +65,8 @@ std::string ConfigPlace::Prefix() const {
   return path.empty() ? "" : fmt::format("{}:{}: ", path, line);
 }
 
-Status WrongType(const ConfigPlace& place, std::string_view expected,
-                 const formats::JsonValue& found) {
-  return place.Error().Expected(expected).Found(found.Describe());
+Status WrongType(const ConfigPlace& place, Message expected, const formats::JsonValue& found) {
+  return place.Error().Expected(std::move(expected)).Found(found.Describe());
 }
 
 bool Contains(std::span<const OtherWord> words, std::string_view word) {
@@ -82,13 +81,13 @@ Status Choose(const ConfigPlace& place, std::string_view word, Names allowed,
     if (known.word != word) continue;
     Status error = place.Error()
                        .Expected(OneOf(allowed))
-                       .Found(fmt::format("{}, which this version does not support", Quoted(word)));
+                       .Found("{}, which this version does not support"_t(Quoted(word)));
     if (known.instead.empty()) return error;
     return std::move(error).Hint(known.instead);
   }
   Status error = place.Error().Expected(OneOf(allowed)).Found(Excerpt(word));
   if (const std::string_view near = NearestSpelling(word, allowed); !near.empty()) {
-    return std::move(error).Hint(fmt::format("did you mean {}?", Quoted(near)));
+    return std::move(error).Hint("did you mean {}?"_t(Quoted(near)));
   }
   return error;
 }
@@ -104,7 +103,7 @@ Status ReadWord(const ConfigPlace& place, const formats::JsonValue& value, Names
 
 Status ReadBool(const ConfigPlace& place, const formats::JsonValue& value, bool* out) {
   if (value.kind != formats::JsonValue::Kind::kBool)
-    return WrongType(place, "true or false", value);
+    return WrongType(place, "true or false"_t, value);
   *out = value.boolean;
   return Status::Ok();
 }
@@ -116,7 +115,7 @@ Status ReadInteger(const ConfigPlace& place, const formats::JsonValue& value, in
   const auto [stop, error] = std::from_chars(value.text.data(), end, number);
   if (value.kind != formats::JsonValue::Kind::kNumber || error != std::errc() || stop != end ||
       number < smallest || number > largest) {
-    return WrongType(place, fmt::format("a whole number from {} to {}", smallest, largest), value);
+    return WrongType(place, "a whole number from {} to {}"_t(smallest, largest), value);
   }
   *out = number;
   return Status::Ok();
@@ -125,7 +124,7 @@ Status ReadInteger(const ConfigPlace& place, const formats::JsonValue& value, in
 Status ReadNumbers(const ConfigPlace& place, const formats::JsonValue& list,
                    std::vector<int64_t>* out) {
   if (list.kind != formats::JsonValue::Kind::kArray)
-    return WrongType(place, "a list such as [0, \"3-6\"]", list);
+    return WrongType(place, "a list such as [0, \"3-6\"]"_t, list);
   for (const formats::JsonValue& item : list.items) {
     const ConfigPlace at{place.path, item.line, place.key};
     if (item.kind != formats::JsonValue::Kind::kNumber &&
@@ -148,10 +147,10 @@ Status ReadNumbers(const ConfigPlace& place, std::span<const std::string> list,
 Status ReadStrings(const ConfigPlace& place, const formats::JsonValue& list,
                    std::vector<std::string>* out) {
   if (list.kind != formats::JsonValue::Kind::kArray)
-    return WrongType(place, "a list of strings", list);
+    return WrongType(place, "a list of strings"_t, list);
   for (const formats::JsonValue& item : list.items) {
     if (item.kind != formats::JsonValue::Kind::kString || item.text.empty()) {
-      return WrongType({place.path, item.line, place.key}, "a string that is not empty", item);
+      return WrongType({place.path, item.line, place.key}, "a string that is not empty"_t, item);
     }
     out->push_back(item.text);
   }

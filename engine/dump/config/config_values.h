@@ -16,7 +16,7 @@ using Names = std::span<const std::string_view>;
 
 bool Contains(Names names, std::string_view word);
 std::string Quoted(std::string_view text);  // "text"
-std::string OneOf(Names names);             // "a", "b" or "c"
+Message OneOf(Names names);                 // "a", "b" or "c"
 
 // Where a value stands, for error messages: a line of the file, or a keyword argument.
 struct ConfigPlace {
@@ -28,13 +28,13 @@ struct ConfigPlace {
   std::string Prefix() const;  // of a warning: "config.json:3: "; "" for a keyword argument
 };
 
-Status WrongType(const ConfigPlace& place, std::string_view expected,
-                 const formats::JsonValue& found);
+Status WrongType(const ConfigPlace& place, Message expected, const formats::JsonValue& found);
 
-// A word of older generations that this version does not have, and what to do instead ("": no
+// A word of older generations that this version does not have, and what to do instead (empty: no
 // advice).
 struct OtherWord {
-  std::string_view word, instead;
+  std::string_view word;
+  Message instead;
 };
 bool Contains(std::span<const OtherWord> words, std::string_view word);
 

@@ -18,9 +18,9 @@ Status ReadBudget(const ConfigPlace& place, const formats::JsonValue& value,
   const auto [stop, error] = std::from_chars(value.text.data(), end, budget);
   if (value.kind != formats::JsonValue::Kind::kNumber || error != std::errc() || stop != end ||
       !(budget >= 0 && budget <= 1e6)) {
-    return WrongType(place,
-                     "extra time as a share of the training's time, such as 0.5, or 0 for no limit",
-                     value);
+    return WrongType(
+        place, "extra time as a share of the training's time, such as 0.5, or 0 for no limit"_t,
+        value);
   }
   rules->budget = budget;
   rules->has_budget = true;
@@ -61,30 +61,30 @@ Status ReadFreeBenchmarkRule(const ConfigPlace& place, const formats::JsonValue&
 }
 
 Status CheckFreeBenchmark(std::string_view path, FreeBenchmarkRules* rules,
-                          std::vector<std::string>* warnings) {
+                          std::vector<Message>* warnings) {
   const bool on_cpu = rules->perturbation == Perturbation::kToCpu;
   if (!rules->device.empty() && (rules->device == "cpu") != on_cpu) {
     return InvalidConfig(path)
-        .Says(fmt::format("\"pert_mode\" \"{}\" runs on the {}", rules->name(),
-                          on_cpu ? "CPU" : "device of the training"))
-        .Expected(on_cpu ? "\"fuzz_device\": \"cpu\"" : "\"fuzz_device\": \"npu\"")
+        .Says(on_cpu ? "\"pert_mode\" \"{}\" runs on the CPU"_t(rules->name())
+                     : "\"pert_mode\" \"{}\" runs on the device of the training"_t(rules->name()))
+        .Expected(std::string(on_cpu ? "\"fuzz_device\": \"cpu\"" : "\"fuzz_device\": \"npu\""))
         .Found(Quoted(rules->device));
   }
   if (rules->fix && (!rules->other_precision() || rules->backward || rules->preheat)) {
     return InvalidConfig(path)
-        .Says("\"handler_type\" \"fix\" puts better results in the place of the training's")
+        .Says("\"handler_type\" \"fix\" puts better results in the place of the training's"_t)
         .Expected(
             "\"pert_mode\" \"improve_precision\" or \"to_cpu\", \"fuzz_stage\" \"forward\" and no "
-            "\"if_preheat\"")
-        .Found(rules->backward  ? "\"fuzz_stage\" \"backward\""
-               : rules->preheat ? "\"if_preheat\" true"
+            "\"if_preheat\""_t)
+        .Found(rules->backward  ? std::string("\"fuzz_stage\" \"backward\"")
+               : rules->preheat ? std::string("\"if_preheat\" true")
                                 : fmt::format("\"pert_mode\" \"{}\"", rules->name()));
   }
   if (rules->fix && rules->has_budget)
-    warnings->push_back("\"budget\" has no effect under \"fix\": the result of each call is fixed");
-  if (rules->preheat && (on_cpu || rules->perturbation == Perturbation::kNoChange)) {
     warnings->push_back(
-        fmt::format("\"if_preheat\" has no effect with \"pert_mode\" \"{}\"", rules->name()));
+        "\"budget\" has no effect under \"fix\": the result of each call is fixed"_t);
+  if (rules->preheat && (on_cpu || rules->perturbation == Perturbation::kNoChange)) {
+    warnings->push_back("\"if_preheat\" has no effect with \"pert_mode\" \"{}\""_t(rules->name()));
     rules->preheat = false;
   }
   return Status::Ok();

@@ -55,6 +55,6 @@ Status ReadFreeBenchmarkRule(const ConfigPlace& place, const formats::JsonValue&
                              FreeBenchmarkRules* rules);
 // Refuses keys that contradict each other; a key without effect becomes a warning.
 Status CheckFreeBenchmark(std::string_view path, FreeBenchmarkRules* rules,
-                          std::vector<std::string>* warnings);
+                          std::vector<Message>* warnings);
 
 }  // namespace msprobe::dump

@@ -8,8 +8,8 @@ namespace msprobe::dump {
 namespace {
 
 Status ReadBounds(const ConfigPlace& place, const formats::JsonValue& list, GradientRules* rules) {
-  constexpr std::string_view kExpected = "a list of ascending numbers such as [-1, 0, 1]";
-  if (list.kind != formats::JsonValue::Kind::kArray) return WrongType(place, kExpected, list);
+  const Message expected = "a list of ascending numbers such as [-1, 0, 1]"_t;
+  if (list.kind != formats::JsonValue::Kind::kArray) return WrongType(place, expected, list);
   rules->bounds.clear();
   rules->bound_texts.clear();
   for (const formats::JsonValue& item : list.items) {
@@ -19,7 +19,7 @@ Status ReadBounds(const ConfigPlace& place, const formats::JsonValue& list, Grad
     if (item.kind != formats::JsonValue::Kind::kNumber || error != std::errc() || stop != end ||
         !(bound >= INT64_MIN && bound <= static_cast<double>(INT64_MAX)) ||
         (!rules->bounds.empty() && !(bound > rules->bounds.back())))
-      return WrongType({place.path, item.line, place.key}, kExpected, item);
+      return WrongType({place.path, item.line, place.key}, expected, item);
     rules->bounds.push_back(bound);
     std::string& text = rules->bound_texts.emplace_back();
     if (item.text.find_first_of(".eE") == std::string::npos) {

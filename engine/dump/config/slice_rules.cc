@@ -19,7 +19,7 @@ int64_t Resolve(int64_t index, int64_t extent) {
 
 Status ReadSlice(const ConfigPlace& place, const formats::JsonValue& value, SliceRule* rule) {
   if (value.kind != formats::JsonValue::Kind::kObject)
-    return WrongType(place, "objects such as {\"dim\": 0, \"begin\": 0, \"end\": 16}", value);
+    return WrongType(place, "objects such as {{\"dim\": 0, \"begin\": 0, \"end\": 16}}"_t, value);
   for (const formats::JsonMember& member : value.members) {
     const ConfigPlace at{place.path, member.line, place.key};
     MSPROBE_RETURN_IF_ERROR(Choose(at, member.key, kSliceKeys));
@@ -46,7 +46,7 @@ Status ReadSlice(const ConfigPlace& place, const formats::JsonValue& value, Slic
 Status ReadSlices(const ConfigPlace& place, const formats::JsonValue& value,
                   std::vector<SliceRule>* rules) {
   if (value.kind != formats::JsonValue::Kind::kArray)
-    return WrongType(place, "a list such as [{\"dim\": 0, \"begin\": 0, \"end\": 16}]", value);
+    return WrongType(place, "a list such as [{{\"dim\": 0, \"begin\": 0, \"end\": 16}}]"_t, value);
   for (const formats::JsonValue& item : value.items)
     MSPROBE_RETURN_IF_ERROR(
         ReadSlice({place.path, item.line, place.key}, item, &rules->emplace_back()));

@@ -29,7 +29,7 @@ constexpr Names kChecksums = {std::begin(kWords) + 1, 2};
 }  // namespace
 
 Status ReadSummaryMode(const ConfigPlace& place, const formats::JsonValue& value,
-                       SummaryMode* summary, std::vector<std::string>* warnings) {
+                       SummaryMode* summary, std::vector<Message>* warnings) {
   const Names one_word = {std::begin(kWords), 3};
   if (value.kind != formats::JsonValue::Kind::kArray) {
     std::string word;
@@ -52,9 +52,9 @@ Status ReadSummaryMode(const ConfigPlace& place, const formats::JsonValue& value
     }
   }
   if (crc32 && exclusive_or) {
-    warnings->push_back(fmt::format(
-        "{}{} asks for {}: only md5 is written, because it depends on the order of elements",
-        place.Prefix(), Quoted(place.key), OneOf(kChecksums)));
+    warnings->push_back(
+        "{}{} asks for {}: only md5 is written, because it depends on the order of elements"_t(
+            place.Prefix(), Quoted(place.key), OneOf(kChecksums)));
   }
   summary->statistics = others || crc32;
   summary->checksum = crc32          ? kernels::Checksum::kCrc32

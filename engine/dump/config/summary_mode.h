@@ -24,6 +24,6 @@ struct SummaryMode {
 // alone does not. A dump can hold only one of the two checksums: if both are listed, the CRC-32 is
 // written, with a warning, because it depends on the order of the elements. "" and []: the default.
 Status ReadSummaryMode(const ConfigPlace& place, const formats::JsonValue& value,
-                       SummaryMode* summary, std::vector<std::string>* warnings);
+                       SummaryMode* summary, std::vector<Message>* warnings);
 
 }  // namespace msprobe::dump

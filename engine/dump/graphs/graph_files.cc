@@ -114,7 +114,7 @@ bool BeginsAsStatistics(std::string_view text) { return text.starts_with(kHeader
 Status GraphFiles::ReadStatistics(const std::string& folder) {
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::OpenBelow(folder, kStatisticFile));
   if (!BeginsAsStatistics(file.bytes())) {
-    return InvalidDump(file.path(), 0).Expected("the header \"Op Type,Op Name,Task ID,...\"");
+    return InvalidDump(file.path(), 0).Expected("the header \"Op Type,Op Name,Task ID,...\""_t);
   }
   std::optional<StatisticColumns> columns;
   const Status read =
@@ -132,7 +132,7 @@ Status GraphFiles::ReadStatistics(const std::string& folder) {
   if (!columns || !columns->complete()) {
     return InvalidDump(file.path(), 0)
         .Expected(
-            "the columns \"Op Type\", \"Op Name\", \"IO\", \"Slot\", \"Data Type\", \"Shape\"");
+            "the columns \"Op Type\", \"Op Name\", \"IO\", \"Slot\", \"Data Type\", \"Shape\""_t);
   }
   return Status::Ok();
 }

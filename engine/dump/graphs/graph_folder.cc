@@ -400,11 +400,13 @@ class GraphReader {
     dump_.task = files ? Task::kTensor : Task::kStatistics;
     if (!has_order_) {
       dump_.AddNote(
-          "no execution_order beside the dump: operators are in the order of their times");
+          "no execution_order beside the dump: operators are in the order of their times"_t);
     }
-    if (others > 0) {
-      dump_.AddNote(fmt::format("{} {} no value of an operator and left out, the first: {}", others,
-                                others == 1 ? "file is" : "files are", first));
+    if (others == 1) {
+      dump_.AddNote("1 file is no value of an operator and left out, the first: {}"_t(first));
+    } else if (others > 1) {
+      dump_.AddNote(
+          "{} files are no value of an operator and left out, the first: {}"_t(others, first));
     }
     arena_.Release(&dump_.arena);
   }

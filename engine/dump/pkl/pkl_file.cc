@@ -32,9 +32,8 @@ class PklReader {
       } else if (walker.unfinished()) {
         dump_.complete = false;
         dump_.AddNote(
-            fmt::format("the run was killed or could not write: {} bytes of an "
-                        "unfinished line ignored",
-                        text_.size() - walker.begin()));
+            "the run was killed or could not write: {} bytes of an "
+            "unfinished line ignored"_t(text_.size() - walker.begin()));
       } else if (bad_lines_++ == 0) {
         first_bad_ = walker.Error(path_);
         first_bad_line_ = walker.LineNumber();
@@ -45,8 +44,8 @@ class PklReader {
       return InvalidDump(path_)
           .Expected(
               "lines of torch_npu.hooks or ptdbg_ascend, [\"Tensor_add_0_forward_input.0\", "
-              "...]")
-          .Found(unknown_ > 0 ? "other names, the first " + Excerpt(first_unknown_) : "none");
+              "...]"_t)
+          .Found(unknown_ > 0 ? "other names, the first {}"_t(Excerpt(first_unknown_)) : "none"_t);
     }
     Finish();
     return Status::Ok();
@@ -165,13 +164,17 @@ class PklReader {
                     : AllBare()                        ? Dialect::kPtdbgFirst
                                                        : Dialect::kPtdbg1To4;
     if (bad_lines_ > 0) {
-      dump_.AddNote(fmt::format("{} {} could not be read, the first is line {}: {}", bad_lines_,
-                                bad_lines_ == 1 ? "line" : "lines", first_bad_line_,
-                                first_bad_.message()));
+      const Message why = first_bad_.AsMessage();
+      dump_.AddNote(bad_lines_ == 1 ? "1 line could not be read, the first is line {}: {}"_t(
+                                          first_bad_line_, why)
+                                    : "{} lines could not be read, the first is line {}: {}"_t(
+                                          bad_lines_, first_bad_line_, why));
     }
     if (unknown_ > 0) {
-      dump_.AddNote(fmt::format("{} {} of another form left out, the first {}", unknown_,
-                                unknown_ == 1 ? "name" : "names", Excerpt(first_unknown_)));
+      const std::string first = Excerpt(first_unknown_);
+      dump_.AddNote(unknown_ == 1
+                        ? "1 name of another form left out, the first {}"_t(first)
+                        : "{} names of another form left out, the first {}"_t(unknown_, first));
     }
     arena_.Release(&dump_.arena);
   }

@@ -58,9 +58,11 @@ Status ReadPklFile(MappedFile file, const ReadOptions& options, MemoryShare* mem
   if (options.tensor_folder) {
     if (runs > 1) {
       only_run = RunOf(*options.tensor_folder, folders, runs);
-      dump->AddNote(fmt::format("{} runs in one file: the tensors of the {} are in {}", runs,
-                                only_run + 1 == runs ? "last" : fmt::format("{}.", only_run + 1),
-                                *options.tensor_folder));
+      dump->AddNote(only_run + 1 == runs
+                        ? "{} runs in one file: the tensors of the last are in {}"_t(
+                              runs, *options.tensor_folder)
+                        : "{} runs in one file: the tensors of the {}. are in {}"_t(
+                              runs, only_run + 1, *options.tensor_folder));
     }
     folders = {*options.tensor_folder};
   }
@@ -71,8 +73,10 @@ Status ReadPklFile(MappedFile file, const ReadOptions& options, MemoryShare* mem
                         : one                 ? JoinPath(dump->folder, folders[0])
                                               : dump->folder;
   if (!one && runs != folders.size()) {
-    dump->AddNote(fmt::format("{} folders of tensors for {} {}: all are looked for in {}",
-                              folders.size(), runs, runs == 1 ? "run" : "runs", folders.back()));
+    dump->AddNote(runs == 1 ? "{} folders of tensors for 1 run: all are looked for in {}"_t(
+                                  folders.size(), folders.back())
+                            : "{} folders of tensors for {} runs: all are looked for in {}"_t(
+                                  folders.size(), runs, folders.back()));
   }
   TextArena arena;
   for (Leaf& leaf : dump->leaves) {

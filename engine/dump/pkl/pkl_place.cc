@@ -27,11 +27,11 @@ Status MoveAside(const std::string& tag_folder, const std::string& below) {
   for (const std::string& name : names) {
     const std::string from = JoinPath(folder, name);
     if (std::rename(from.c_str(), JoinPath(other, name).c_str()) != 0)
-      return IoError(from, "rename", errno);
+      return IoError(from, "rename"_t, errno);
   }
-  Log(LogLevel::kWarning, fmt::format("{} held an earlier dump, which is now in {}; another "
-                                      "dump_tag keeps runs apart",
-                                      folder, other));
+  Log(LogLevel::kWarning,
+      "{} held an earlier dump, which is now in {}; another "
+      "dump_tag keeps runs apart"_t(folder, other));
   return Status::Ok();
 }
 

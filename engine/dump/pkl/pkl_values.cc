@@ -116,7 +116,8 @@ bool ReadPklValues(formats::JsonCursor* json, TextArena* arena, PklValues* line)
   std::string_view number;
   if (!json->BeginArray() || !json->NextItem() || !json->String(&text)) return false;
   line->name = arena->Decode(text);
-  if (!json->NextItem()) return !json->failed() && json->Fail("values after the name, before this");
+  if (!json->NextItem())
+    return !json->failed() && json->Fail("values after the name, before this"_t);
   if (line->name.find("stack_info") != line->name.npos) {
     const size_t start = (json->Peek(), json->offset());
     ReadStack(json, arena, line);
@@ -126,7 +127,7 @@ bool ReadPklValues(formats::JsonCursor* json, TextArena* arena, PklValues* line)
     json->Raw(&line->listed);
   } else if (json->Number(&number)) {
     line->step = static_cast<int64_t>(std::clamp(formats::JsonNumber(number), 0.0, 1e6));
-    if (!json->NextItem()) return json->failed() ? false : json->Fail("more values before this");
+    if (!json->NextItem()) return json->failed() ? false : json->Fail("more values before this"_t);
     if (json->Peek() == '"') {
       if (json->String(&text)) line->digest = arena->Decode(text);
     } else {
@@ -135,10 +136,10 @@ bool ReadPklValues(formats::JsonCursor* json, TextArena* arena, PklValues* line)
   }
   if (line->name.find("stack_info") == line->name.npos) {
     if (!json->NextItem() || !json->String(&text)) {
-      return json->failed() ? false : json->Fail("a dtype before this");
+      return json->failed() ? false : json->Fail("a dtype before this"_t);
     }
     line->dtype = arena->Decode(text);
-    if (!json->NextItem()) return json->failed() ? false : json->Fail("a shape before this");
+    if (!json->NextItem()) return json->failed() ? false : json->Fail("a shape before this"_t);
     if (json->Peek() == '"') {
       line->is_scalar = true;
       if (json->String(&text)) line->shape = arena->Decode(text);

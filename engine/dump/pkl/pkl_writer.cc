@@ -182,9 +182,9 @@ Status PklWriter::Write(const Entry& entry) {
 Status PklWriter::Close() {
   const std::vector<std::string>& wanted = style_.scope.empty() ? style_.api_list : style_.scope;
   if (!wanted.empty() && file_.is_open() && std::exchange(is_empty_, false)) {
-    Log(LogLevel::kWarning, fmt::format("{} has no lines: no call fits {}; use the names "
-                                        "in a dump of all calls",
-                                        file_.path(), fmt::join(wanted, ", ")));
+    Log(LogLevel::kWarning,
+        "{} has no lines: no call fits {}; use the names "
+        "in a dump of all calls"_t(file_.path(), fmt::format("{}", fmt::join(wanted, ", "))));
   }
   return Status::Ok();
 }
@@ -194,7 +194,7 @@ Status PklWriter::Finish() {
   if (file_.IsRemoved()) {
     return Status(ErrorCode::kIo)
         .At(file_.path())
-        .Says("somebody removed this file while it was being written");
+        .Says("somebody removed this file while it was being written"_t);
   }
   return file_.Close();
 }

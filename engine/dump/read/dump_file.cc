@@ -122,7 +122,7 @@ void MakeRoom(std::vector<T>* items, size_t more, size_t done, size_t size) {
 Status Append(std::string_view path, Entries* piece, size_t done, size_t size, Entries* all) {
   const size_t leaves = all->leaves.size(), records = all->records.size();
   if (leaves + piece->leaves.size() > UINT32_MAX)
-    return InvalidDump(path).Says("holds more than 4294967295 values");
+    return InvalidDump(path).Says("holds more than 4294967295 values"_t);
   const auto groups = static_cast<int32_t>(all->groups.size());
   for (Record& record : piece->records) {
     record.first_leaf += static_cast<uint32_t>(leaves);
@@ -198,7 +198,7 @@ bool ParsePieces(std::string_view path, std::string_view text, const std::vector
     note_end(json);
     if (parsed->error.ok()) parsed->error = parsed->all.full;
     if (parsed->error.ok() && parsed->all.leaves.size() > UINT32_MAX)
-      parsed->error = InvalidDump(path).Says("holds more than 4294967295 values");
+      parsed->error = InvalidDump(path).Says("holds more than 4294967295 values"_t);
     return true;
   }
   std::atomic<bool> good = true, full = false;
@@ -240,10 +240,6 @@ Dialect DialectOf(const Header& header, const Dump& dump, bool has_recompute) {
   return has_recompute ? Dialect::kMsprobe8 : Dialect::kMsprobe26;
 }
 
-std::string Plural(size_t n, std::string_view one) {
-  return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
-}
-
 // The error of a text that does not begin as a dump does; ok for a dump.
 Status CheckHead(const formats::JsonCursor& head, std::string_view path, bool has_data,
                  const Header& header) {
@@ -252,12 +248,14 @@ Status CheckHead(const formats::JsonCursor& head, std::string_view path, bool ha
     if (head.truncated()) {
       return std::move(error).Hint(
           "the run was killed, or could not write, before it recorded anything: there is nothing "
-          "to keep in this file");
+          "to keep in this file"_t);
     }
-    return std::move(error).Hint("no msprobe wrote this dump.json: check the path");
+    return std::move(error).Hint("no msprobe wrote this dump.json: check the path"_t);
   }
   if (!has_data && header.level.empty()) {
-    return InvalidDump(path, head.offset()).Expected("the key \"data\" of a dump").Found("none");
+    return InvalidDump(path, head.offset())
+        .Expected("the key \"data\" of a dump"_t)
+        .Found("none"_t);
   }
   return Status::Ok();
 }
@@ -275,7 +273,7 @@ Status ReadTail(std::string_view path, std::string_view text, size_t end, Header
   layout->root_closed = !tail.failed();
   if (tail.failed() && !tail.truncated()) return tail.Error(path);
   tail.Peek();  // skips blanks
-  if (!tail.failed() && tail.offset() < text.size()) tail.Fail("nothing after the document");
+  if (!tail.failed() && tail.offset() < text.size()) tail.Fail("nothing after the document"_t);
   return tail.failed() && !tail.truncated() ? tail.Error(path) : Status::Ok();
 }
 
@@ -308,12 +306,15 @@ void NoteUnfinished(std::string_view text, size_t end, DumpFileLayout* layout, D
     layout->dropped = rest.size();
   }
   dump->complete = false;
-  dump->note = fmt::format("the run was killed or could not write: no closing braces; {} kept",
-                           Plural(dump->records.size(), "record"));
-  if (layout->dropped > 0) {
-    dump->note +=
-        fmt::format(", {} of an unfinished entry ignored", Plural(layout->dropped, "byte"));
-  }
+  const size_t kept = dump->records.size();
+  Message note =
+      kept == 1
+          ? "the run was killed or could not write: no closing braces; 1 record kept"_t
+          : "the run was killed or could not write: no closing braces; {} records kept"_t(kept);
+  Message ignored;
+  if (layout->dropped == 1) ignored = "1 byte of an unfinished entry ignored"_t;
+  if (layout->dropped > 1) ignored = "{} bytes of an unfinished entry ignored"_t(layout->dropped);
+  dump->note = Message::Joined({std::move(note), std::move(ignored)}, ", ");
 }
 
 }  // namespace
@@ -355,7 +356,7 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     dump->counts = std::move(parsed.all.counts);
   } else {  // no "data": task structure of the older tools writes the header only
     head.Peek();
-    if (head.offset() < text.size()) head.Fail("nothing after the document");
+    if (head.offset() < text.size()) head.Fail("nothing after the document"_t);
     if (head.failed()) return head.Error(path);
     *layout = {.keep = end, .data_closed = true, .root_closed = true};
   }
@@ -375,8 +376,11 @@ Status ReadDumpFile(std::string_view path, std::string_view text, Dump* dump,
     NoteUnfinished(text, end, layout, dump);
   } else if (header.cut_short) {
     dump->complete = false;
-    dump->note = fmt::format("the run was killed, and msprobe recover closed its dump; {} kept",
-                             Plural(dump->records.size(), "record"));
+    const size_t kept = dump->records.size();
+    dump->note =
+        kept == 1
+            ? "the run was killed, and msprobe recover closed its dump; 1 record kept"_t
+            : "the run was killed, and msprobe recover closed its dump; {} records kept"_t(kept);
   }
   return Status::Ok();
 }

@@ -371,7 +371,7 @@ int64_t LeafParser::Count() {
   if (!json_->Number(&text)) return -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    json_->Fail("a count of elements before this");
+    json_->Fail("a count of elements before this"_t);
     return -1;
   }
   return value;

@@ -30,11 +30,11 @@ Result<std::vector<std::string>> DumpFilesIn(const std::string& folder) {
   for (const std::string_view name : kFileNames) {
     std::string path = JoinPath(folder, name);
     if (IsLink(path)) {
-      return InvalidArgument(path + " is a symbolic link: links inside a dump are not followed")
-          .Hint("name the file it points to");
+      return InvalidArgument("{} is a symbolic link: links inside a dump are not followed"_t(path))
+          .Hint("name the file it points to"_t);
     }
     if (!Exists(path)) continue;
-    if (IsDirectory(path)) return InvalidDump(path).Expected("a file").Found("a folder");
+    if (IsDirectory(path)) return InvalidDump(path).Expected("a file"_t).Found("a folder"_t);
     // The path may be a pipe or a device: opening it gives an error, for this rank only.
     return std::vector<std::string>{std::move(path)};
   }
@@ -112,7 +112,7 @@ DumpLocation Located(std::string file) {
 Result<std::vector<DumpLocation>> FindDumps(const std::string& path) {
   std::vector<DumpLocation> found;
   if (!Exists(path))
-    return NotFound(path).Expected("a dump.json, or a folder with dumps (step0/rank0/dump.json)");
+    return NotFound(path).Expected("a dump.json, or a folder with dumps (step0/rank0/dump.json)"_t);
   if (!IsDirectory(path)) {
     found.push_back(Located(path));
     return found;
@@ -144,8 +144,8 @@ Result<std::string> LocateDump(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<DumpLocation> found, FindDumps(path));
   if (found.empty()) {
     return NotFound(path)
-        .Says("holds no dump")
-        .Expected("dump.json in it, or in a folder rank, rank0 or proc123 below it");
+        .Says("holds no dump"_t)
+        .Expected("dump.json in it, or in a folder rank, rank0 or proc123 below it"_t);
   }
   if (found.size() > 1) {
     // Several files of one folder are listed with their own names.
@@ -157,9 +157,9 @@ Result<std::string> LocateDump(const std::string& path) {
     if (found.size() > 3) list += ", ...";
     return Status(ErrorCode::kInvalidArgument)
         .At(path)
-        .Expected("one dump")
+        .Expected("one dump"_t)
         .Found(std::to_string(found.size()) + ": " + list)
-        .Hint(beside ? "name one of these files" : "name one of these folders");
+        .Hint(beside ? "name one of these files"_t : "name one of these folders"_t);
   }
   MSPROBE_RETURN_IF_ERROR(found[0].refused);
   return found[0].path;

@@ -54,7 +54,7 @@ Result<PklTrace> TraceText(std::string_view path, std::string_view text, std::st
     if (walker.bad()) {
       Status status = walker.Error(path);
       trace.warnings.push_back(
-          fmt::format("line {} is left out: {}", walker.LineNumber(), status.message()));
+          "line {} is left out: {}"_t(walker.LineNumber(), status.AsMessage()));
       if (first_bad.ok()) first_bad = std::move(status);
       continue;
     }

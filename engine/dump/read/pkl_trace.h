@@ -14,8 +14,8 @@
 namespace msprobe::dump {
 
 struct PklTrace {
-  std::string text;                   // "" when no name begins so
-  std::vector<std::string> warnings;  // for each line that could not be read, with its number
+  std::string text;               // "" when no name begins so
+  std::vector<Message> warnings;  // for each line that could not be read, with its number
 };
 
 // In the order of the file: stacks with the outermost frame first, an empty line before each;

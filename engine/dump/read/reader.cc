@@ -20,11 +20,11 @@ constexpr char kTensorFolder[] = "dump_tensor_data";
 void AddPack(Dump* dump) {
   auto archives = std::make_shared<TensorArchives>();
   if (const Status opened = archives->OpenPack(dump->tensor_folder); !opened.ok()) {
-    dump->AddNote(opened.message());
+    dump->AddNote(opened.AsMessage());
   } else if (const formats::TensorPack* pack = archives->pack()) {
     if (pack->ignored_bytes() > 0)
-      dump->AddNote(fmt::format("{}: {} bytes of an unfinished tensor ignored", pack->path(),
-                                pack->ignored_bytes()));
+      dump->AddNote(
+          "{}: {} bytes of an unfinished tensor ignored"_t(pack->path(), pack->ignored_bytes()));
     dump->archives = std::move(archives);
   }
 }
@@ -41,7 +41,7 @@ Status ReadJson(MappedFile file, const ReadOptions& options, MemoryShare* memory
     dump->tensor_folder = *options.tensor_folder;
     if (dump->tensor_folder.empty() && dump->task == Task::kTensor) dump->task = Task::kStatistics;
   } else if (std::string folder = JoinPath(dump->folder, kTensorFolder); IsLink(folder)) {
-    dump->AddNote(folder + " is a symbolic link: links inside a dump are not followed");
+    dump->AddNote("{} is a symbolic link: links inside a dump are not followed"_t(folder));
   } else if (IsDirectory(folder)) {
     dump->tensor_folder = std::move(folder);
   }
@@ -58,7 +58,7 @@ Result<Dump> ReadDump(const std::string& path, MemoryBudget* budget, const ReadO
   if (options.tensor_folder && !options.tensor_folder->empty() &&
       !IsDirectory(*options.tensor_folder)) {
     return NotFound(*options.tensor_folder)
-        .Expected(fmt::format("the folder with the tensor files of {}", path));
+        .Expected("the folder with the tensor files of {}"_t(path));
   }
   Dump dump;
   MSPROBE_ASSIGN_OR_RETURN(dump.path, LocateDump(path));

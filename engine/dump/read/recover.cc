@@ -158,9 +158,12 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
                                                             : MappedFile::Open(result.path));
     const FileKind kind = KindOf(file.bytes());
     if (tensors || kind == FileKind::kTensor || kind == FileKind::kPkl) {
-      return Unsupported(result.path + ": recover closes a dump.json; this is " +
-                         (kind == FileKind::kPkl ? "a dump of complete lines" : "tensors") +
-                         ", which needs no closing");
+      return Unsupported(
+          kind == FileKind::kPkl
+              ? "{}: recover closes a dump.json; this is a dump of complete lines, which needs "
+                "no closing"_t(result.path)
+              : "{}: recover closes a dump.json; this is tensors, which needs no closing"_t(
+                    result.path));
     }
     Dump dump;
     dump.folder = folder;
@@ -176,14 +179,14 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
           {result.path, layout.keep,
            layout.data_closed ? "}\n" : fmt::format("\n}}, \"{}\": true}}\n", kCutShort)});
       result.missing.push_back(
-          "stop was never reached: calls after the last kept record are missing");
+          "stop was never reached: calls after the last kept record are missing"_t);
     }
 
     for (const std::string_view name : {"stack.json", "construct.json"}) {
       const std::string side_path = JoinPath(folder, name);
       MSPROBE_ASSIGN_OR_RETURN(SideFileEnd side, Inspect(side_path));
       if (!side.exists) {
-        result.missing.push_back(fmt::format("there is no {}", name));
+        result.missing.push_back("there is no {}"_t(std::string_view(name)));
         continue;
       }
       if (!layout.root_closed) {

@@ -14,12 +14,12 @@
 namespace msprobe::dump {
 
 struct RecoveredDump {
-  std::string path;                  // the dump.json
-  int64_t records = 0;               // kept in it: all that were whole
-  uint64_t dropped_bytes = 0;        // of unfinished entries, in the three files together
-  std::vector<std::string> closed;   // files that were open; empty: nothing had to be done
-  std::vector<std::string> missing;  // sentences on what the run had not written yet
-  Status failed;                     // of RecoverDumps: why this dump was not closed
+  std::string path;                 // the dump.json
+  int64_t records = 0;              // kept in it: all that were whole
+  uint64_t dropped_bytes = 0;       // of unfinished entries, in the three files together
+  std::vector<std::string> closed;  // files that were open; empty: nothing had to be done
+  std::vector<Message> missing;     // sentences on what the run had not written yet
+  Status failed;                    // of RecoverDumps: why this dump was not closed
 };
 
 // `path` as for ReadDump. In dump.json, stack.json and construct.json the unfinished last entry is

@@ -13,22 +13,21 @@
 namespace msprobe::dump {
 namespace {
 
-// Counts names. Say makes "3 <many>: <the first name>, ...", "1 <one>: <name>", and nothing for 0
-// names.
+// Counts names. Say makes a sentence of their number, of `places` and of "<the first name>, ...", and
+// nothing for 0 names.
 class Group {
  public:
-  Group(std::string one, std::string many) : one_(std::move(one)), many_(std::move(many)) {}
   void Add(std::string_view name) {
     if (count_++ == 0) first_ = name;
   }
-  void Say(std::vector<std::string>* missing) const {
-    if (count_ > 0)
-      missing->push_back(fmt::format("{} {}: {}{}", count_, count_ == 1 ? one_ : many_, first_,
-                                     count_ > 1 ? ", ..." : ""));
+  template <typename Sentence, typename... Places>
+  void Say(std::vector<Message>* missing, const Sentence& one, const Sentence& many,
+           const Places&... places) const {
+    if (count_ == 1) missing->push_back(one(count_, places..., first_));
+    if (count_ > 1) missing->push_back(many(count_, places..., first_ + ", ..."));
   }
 
  private:
-  const std::string one_, many_;
   size_t count_ = 0;
   std::string first_;
 };
@@ -47,7 +46,7 @@ std::unordered_set<std::string_view> Names(const Dump& dump) {
 
 }  // namespace
 
-void AddMissingTensors(const Dump& dump, std::vector<std::string>* missing) {
+void AddMissingTensors(const Dump& dump, std::vector<Message>* missing) {
   const std::string folder = JoinPath(dump.folder, "dump_tensor_data");
   std::unordered_set<std::string> present;
   if (Result<std::vector<std::string>> names = ListDirectory(folder); names.ok())
@@ -58,20 +57,13 @@ void AddMissingTensors(const Dump& dump, std::vector<std::string>* missing) {
       pack = std::move(*opened);
       for (const formats::PackEntry& entry : pack->entries()) present.insert(entry.name);
       if (pack->ignored_bytes() > 0)
-        missing->push_back(fmt::format("{} bytes of an unfinished tensor in {}",
-                                       pack->ignored_bytes(), pack->path()));
+        missing->push_back(
+            "{} bytes of an unfinished tensor in {}"_t(pack->ignored_bytes(), pack->path()));
     }
     present.erase(formats::kPackName);
     present.erase(std::string(formats::kPackName) + formats::kPackLogSuffix);
   }
-  Group absent("tensor file is named but not in " + folder,
-               "tensor files are named but not in " + folder);
-  Group damaged(fmt::format("tensor file in {} is incomplete", folder),
-                fmt::format("tensor files in {} are incomplete", folder));
-  Group loose(fmt::format("tensor file in {} belongs to a call that has no record", folder),
-              fmt::format("tensor files in {} belong to calls that have no record", folder));
-  Group half(fmt::format("file in {} is unfinished and can be deleted", folder),
-             fmt::format("files in {} are unfinished and can be deleted", folder));
+  Group absent, damaged, loose, half;
   std::unordered_set<std::string> named;
   for (const Leaf& leaf : dump.leaves) {
     if (leaf.data_name.empty() || leaf.data_name == "-1") continue;
@@ -89,15 +81,21 @@ void AddMissingTensors(const Dump& dump, std::vector<std::string>* missing) {
   std::vector<std::string> rest(present.begin(), present.end());
   std::sort(rest.begin(), rest.end());
   for (const std::string& name : rest) (name.ends_with(".part") ? half : loose).Add(name);
-  for (const Group* group : {&absent, &damaged, &half, &loose}) group->Say(missing);
+  absent.Say(missing, "{} tensor file is named but not in {}: {}"_t,
+             "{} tensor files are named but not in {}: {}"_t, folder);
+  damaged.Say(missing, "{} tensor file in {} is incomplete: {}"_t,
+              "{} tensor files in {} are incomplete: {}"_t, folder);
+  half.Say(missing, "{} file in {} is unfinished and can be deleted: {}"_t,
+           "{} files in {} are unfinished and can be deleted: {}"_t, folder);
+  loose.Say(missing, "{} tensor file in {} belongs to a call that has no record: {}"_t,
+            "{} tensor files in {} belong to calls that have no record: {}"_t, folder);
 }
 
 void AddMissingStacks(const Dump& dump, const std::vector<std::string_view>& stack_keys,
                       const std::unordered_set<std::string>& listed,
                       const std::map<std::string, std::string>& groups,
-                      std::vector<std::string>* missing) {
-  Group lost("record has no call stack in stack.json", "records have no call stack in stack.json");
-  Group orphans("call in stack.json has no record", "calls in stack.json have no record");
+                      std::vector<Message>* missing) {
+  Group lost, orphans;
   for (size_t i = 0; i < dump.records.size(); ++i) {
     if (!stack_keys[i].empty() && !groups.contains(std::string(stack_keys[i])))
       lost.Add(dump.records[i].name);
@@ -108,14 +106,15 @@ void AddMissingStacks(const Dump& dump, const std::vector<std::string_view>& sta
   for (const std::string& name : sorted) {
     if (!names.contains(name)) orphans.Add(name);
   }
-  lost.Say(missing);
-  orphans.Say(missing);
+  lost.Say(missing, "{} record has no call stack in stack.json: {}"_t,
+           "{} records have no call stack in stack.json: {}"_t);
+  orphans.Say(missing, "{} call in stack.json has no record: {}"_t,
+              "{} calls in stack.json have no record: {}"_t);
 }
 
 void AddMissingParents(const Dump& dump, const std::map<std::string, std::string>& members,
-                       std::vector<std::string>* missing) {
-  Group lost("record is not in construct.json", "records are not in construct.json");
-  Group orphans("call in construct.json has no record", "calls in construct.json have no record");
+                       std::vector<Message>* missing) {
+  Group lost, orphans;
   // Level L1 has no modules to name; gradients of parameters are no calls.
   const bool has_parents = dump.level == Level::kL0 || dump.level == Level::kMix;
   for (const Record& record : dump.records) {
@@ -127,8 +126,10 @@ void AddMissingParents(const Dump& dump, const std::map<std::string, std::string
   for (const auto& [name, parent] : members) {
     if (!names.contains(name)) orphans.Add(name);
   }
-  lost.Say(missing);
-  orphans.Say(missing);
+  lost.Say(missing, "{} record is not in construct.json: {}"_t,
+           "{} records are not in construct.json: {}"_t);
+  orphans.Say(missing, "{} call in construct.json has no record: {}"_t,
+              "{} calls in construct.json have no record: {}"_t);
 }
 
 }  // namespace msprobe::dump

@@ -12,17 +12,17 @@
 namespace msprobe::dump {
 
 // Tensor files: named by an entry but absent or unreadable, unfinished, named by no entry.
-void AddMissingTensors(const Dump& dump, std::vector<std::string>* missing);
+void AddMissingTensors(const Dump& dump, std::vector<Message>* missing);
 
 // stack.json: records whose stack is not there, names of calls that have no record. `stack_keys` as
 // in dump_file.h; `listed`: the names that groups list; `groups`: by number.
 void AddMissingStacks(const Dump& dump, const std::vector<std::string_view>& stack_keys,
                       const std::unordered_set<std::string>& listed,
                       const std::map<std::string, std::string>& groups,
-                      std::vector<std::string>* missing);
+                      std::vector<Message>* missing);
 
 // construct.json: records that are not in it, names in it that have no record. `members`: by name.
 void AddMissingParents(const Dump& dump, const std::map<std::string, std::string>& members,
-                       std::vector<std::string>* missing);
+                       std::vector<Message>* missing);
 
 }  // namespace msprobe::dump

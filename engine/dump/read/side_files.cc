@@ -34,7 +34,7 @@ class SideFile {
     Result<MappedFile> opened = MappedFile::OpenBelow(dump_->folder, file_name_);
     if (!opened.ok() && opened.status().code() == ErrorCode::kNotFound) return Status::Ok();
     if (!opened.ok() && opened.status().code() == ErrorCode::kInvalidDump) {
-      dump_->AddNote(opened.status().message());  // a link, a device: the dump is read without it
+      dump_->AddNote(opened.status().AsMessage());  // a link, a device: the dump is read without it
       return Status::Ok();
     }
     MSPROBE_ASSIGN_OR_RETURN(MappedFile file, std::move(opened));
@@ -54,15 +54,14 @@ class SideFile {
     }
     json.Peek();  // skips blanks
     if (!json.failed() && json.offset() < file.bytes().size())
-      json.Fail("nothing after the document");
+      json.Fail("nothing after the document"_t);
     if (json.failed() && !json.truncated()) {
       return json.Error(path_).Hint(
-          fmt::format("the comparison does not need this file: mv {0} {0}.damaged", path_));
+          "the comparison does not need this file: mv {} {}.damaged"_t(path_, path_));
     }
     if (json.failed()) {
       dump_->complete = false;
-      dump_->AddNote(
-          fmt::format("{} has no closing brace, {} entries read", BaseName(path_), members));
+      dump_->AddNote("{} has no closing brace, {} entries read"_t(BaseName(path_), members));
     }
     dump_->files.push_back(std::move(file));
     arena_.Release(&dump_->arena);
@@ -165,7 +164,7 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
     // frames.
     for (size_t i = 0; json->NextItem(); ++i) {
       if (json->Peek() == '[') {
-        if (i > 1) json->Fail("a list of names and a list of frames, nothing after them");
+        if (i > 1) json->Fail("a list of names and a list of frames, nothing after them"_t);
         if (i == 0 && !by_names) {
           json->Skip();
         } else {

@@ -41,7 +41,7 @@ std::string ExistingTag(const std::string& path) {
     if (found.size() != 1) return path;
     const std::string existing = path.substr(0, start) + found[0] + path.substr(end);
     if (!Exists(existing)) return path;
-    Log(LogLevel::kWarning, fmt::format("there is no {}; {} is used instead", path, existing));
+    Log(LogLevel::kWarning, "there is no {}; {} is used instead"_t(path, existing));
     return existing;
   }
   return path;

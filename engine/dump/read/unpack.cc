@@ -55,14 +55,13 @@ Result<std::vector<UnpackedTensors>> UnpackTensors(const std::string& path,
   }
   if (packs.empty()) {
     return NotFound(path)
-        .Expected(
-            fmt::format("a pack of tensors, or a dump with {}/{}", kPackFolder, formats::kPackName))
-        .Hint("\"tensor_files\": \"packed\" in config.json makes a run write packs");
+        .Expected("a pack of tensors, or a dump with {}/{}"_t(std::string(kPackFolder),
+                                                              std::string(formats::kPackName)))
+        .Hint("\"tensor_files\": \"packed\" in config.json makes a run write packs"_t);
   }
   if (!output.empty() && packs.size() > 1) {
-    return InvalidArgument(
-               fmt::format("{} has {} packs, and files of one name in each", path, packs.size()))
-        .Hint("unpack one dump into a folder, or all of them without --output");
+    return InvalidArgument("{} has {} packs, and files of one name in each"_t(path, packs.size()))
+        .Hint("unpack one dump into a folder, or all of them without --output"_t);
   }
   std::vector<UnpackedTensors> all;
   for (const std::string& pack : packs) {

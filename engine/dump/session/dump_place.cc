@@ -27,7 +27,7 @@ Status CheckDumpPlace(const Config& config, std::optional<int> rank) {
   if (WritesNothing(config, rank)) return Status::Ok();
   Status status = CheckWritable(config.dump_path);
   if (status.ok()) return status;
-  return std::move(status).Hint("name another folder in \"dump_path\"");
+  return std::move(status).Hint("name another folder in \"dump_path\""_t);
 }
 
 }  // namespace msprobe::dump

@@ -32,20 +32,20 @@ bool WritesOver(const std::string& dump_path, const std::string& file) {
 
 Result<std::vector<DumpLocation>> CheckReference(std::string_view key, const std::string& path,
                                                  const std::string& dump_path) {
-  const std::string named = fmt::format("\"{}\" of the configuration names it", key);
+  const Message named = "\"{}\" of the configuration names it"_t(key);
   Result<std::vector<DumpLocation>> dumps = FindDumps(path);
   if (!dumps.ok()) return Status(dumps.status()).Hint(named);
   if (dumps->empty()) {
     return NotFound(path)
-        .Says("holds no dump")
-        .Expected("an earlier dump of this program: step0/rank0/dump.json in it")
+        .Says("holds no dump"_t)
+        .Expected("an earlier dump of this program: step0/rank0/dump.json in it"_t)
         .Hint(named);
   }
   if (WritesOver(dump_path, dumps->front().path)) {
     return Status(ErrorCode::kInvalidArgument)
         .At(path)
-        .Says("this run would write over the dump that it is compared with")
-        .Hint("choose another \"dump_path\"");
+        .Says("this run would write over the dump that it is compared with"_t)
+        .Hint("choose another \"dump_path\""_t);
   }
   return dumps;
 }
@@ -67,12 +67,13 @@ Result<std::optional<DumpLocation>> FindReference(const std::string& path, int64
   return location == nullptr ? std::nullopt : std::optional(*location);
 }
 
-std::string WhyNoReference(const std::string& path, int64_t step) {
+Message WhyNoReference(const std::string& path, int64_t step) {
   const Result<std::vector<DumpLocation>> dumps = DumpsOfStep(path, step);
-  if (!dumps.ok()) return dumps.status().message();
-  if (dumps->empty()) return fmt::format("{} holds no dump of this step", path);
-  return fmt::format("{} holds {} dump{} of this step and not exactly one of this rank", path,
-                     dumps->size(), dumps->size() == 1 ? "" : "s");
+  if (!dumps.ok()) return dumps.status().AsMessage();
+  if (dumps->empty()) return "{} holds no dump of this step"_t(path);
+  if (dumps->size() == 1)
+    return "{} holds 1 dump of this step and not exactly one of this rank"_t(path);
+  return "{} holds {} dumps of this step and not exactly one of this rank"_t(path, dumps->size());
 }
 
 }  // namespace msprobe::dump

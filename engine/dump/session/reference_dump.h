@@ -31,6 +31,6 @@ Result<std::vector<DumpLocation>> DumpsOfStep(const std::string& path, int64_t s
 Result<std::optional<DumpLocation>> FindReference(const std::string& path, int64_t step,
                                                   std::optional<int> rank);
 // Why FindReference found none: "runs/golden holds no dump of this step".
-std::string WhyNoReference(const std::string& path, int64_t step);
+Message WhyNoReference(const std::string& path, int64_t step);
 
 }  // namespace msprobe::dump

@@ -128,9 +128,9 @@ Status ReferenceSearch::Check(const std::string& path, const std::string& dump_p
   }
   return Status(ErrorCode::kInvalidArgument)
       .At(dumps.front().path)
-      .Expected("checksums of forward calls, to compare this run with")
-      .Found("none")
-      .Hint("record it with \"summary_mode\": \"md5\"");
+      .Expected("checksums of forward calls, to compare this run with"_t)
+      .Found("none"_t)
+      .Hint("record it with \"summary_mode\": \"md5\""_t);
 }
 
 Result<bool> ReferenceSearch::Begin(int64_t step, std::optional<int> rank) {
@@ -147,10 +147,10 @@ Result<bool> ReferenceSearch::Begin(int64_t step, std::optional<int> rank) {
     found_ = Load(dump);
   }
   if (!found_) {
+    Message why = location ? "{} has no checksums"_t(file_) : WhyNoReference(path_, step);
     Log(LogLevel::kWarning,
-        fmt::format(
-            "step {}{} is not compared: {}", step, rank ? fmt::format(", rank {}", *rank) : "",
-            !location ? WhyNoReference(path_, step) : fmt::format("{} has no checksums", file_)));
+        rank ? "step {}, rank {} is not compared: {}"_t(step, *rank, std::move(why))
+             : "step {} is not compared: {}"_t(step, std::move(why)));
   }
   return found_;
 }
@@ -201,16 +201,24 @@ Status ReferenceSearch::Write(const Entry& entry) {
   return Status::Ok();
 }
 
-std::string ReferenceSearch::Report() const {
-  static constexpr std::string_view kWords[] = {"equal", "different", "with other inputs",
-                                                "that cannot be compared", "without a partner"};
-  std::string text;
+Message ReferenceSearch::Report() const {
+  struct Sentence {
+    Message one;
+    Message::Format<1> many;
+  };
+  const Sentence sentences[] = {
+      {"1 call equal"_t, "{} calls equal"_t},
+      {"1 call different"_t, "{} calls different"_t},
+      {"1 call with other inputs"_t, "{} calls with other inputs"_t},
+      {"1 call that cannot be compared"_t, "{} calls that cannot be compared"_t},
+      {"1 call without a partner"_t, "{} calls without a partner"_t}};
+  std::vector<Message> parts;
   for (size_t i = 0; i < counts_.size(); ++i) {
-    if (counts_[i] == 0) continue;
-    text += text.empty() ? fmt::format("compared with {}: ", file_) : ", ";
-    text += fmt::format("{} {} {}", counts_[i], counts_[i] == 1 ? "call" : "calls", kWords[i]);
+    if (counts_[i] == 1) parts.push_back(sentences[i].one);
+    if (counts_[i] > 1) parts.push_back(sentences[i].many(counts_[i]));
   }
-  return text;
+  if (parts.empty()) return {};
+  return "compared with {}: {}"_t(file_, Message::Joined(std::move(parts), ", "));
 }
 
 }  // namespace msprobe::dump

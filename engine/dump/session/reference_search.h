@@ -48,7 +48,7 @@ class ReferenceSearch final : public EntrySink {
   Verdict verdict() const { return verdict_; }
   // "compared with golden/step0/rank0/dump.json: 12 calls equal, 1 different, ..."; "" when no call
   // was judged since Begin.
-  std::string Report() const;
+  Message Report() const;
 
  private:
   enum class Kind : uint8_t { kNone, kFingerprint, kCrc32, kXor };

@@ -21,7 +21,7 @@ Session::Session(Config config, std::string framework)
   configured_path_ = config_.dump_path;
   calls_.Configure(config_);
   disabled_ = IsDisabledByEnvironment();
-  if (disabled_) Log(LogLevel::kInfo, "MSPROBE_DISABLE is 1: nothing is recorded");
+  if (disabled_) Log(LogLevel::kInfo, "MSPROBE_DISABLE is 1: nothing is recorded"_t);
 }
 
 void Session::SayUnmet() {
@@ -30,16 +30,16 @@ void Session::SayUnmet() {
       std::exchange(said_unmet_, true))
     return;
   if (!extent_.collected && !extent_.recorded && !failed_start_.empty()) {
-    Log(LogLevel::kWarning, fmt::format("nothing was recorded: start() raised {}", failed_start_));
+    Log(LogLevel::kWarning, "nothing was recorded: start() raised {}"_t(failed_start_));
     return;
   }
   if (extent_.last_step < 0 && !extent_.recorded)
-    Log(LogLevel::kWarning, "nothing was recorded: start() was never called");
-  const std::vector<std::string> lines = UnmetRequests(config_, filter_, extent_);
-  for (const std::string& line : lines) Log(LogLevel::kWarning, line);
+    Log(LogLevel::kWarning, "nothing was recorded: start() was never called"_t);
+  const std::vector<Message> lines = UnmetRequests(config_, filter_, extent_);
+  for (const Message& line : lines) Log(LogLevel::kWarning, line);
   if (lines.empty() && extent_.collected && !extent_.recorded &&
       config_.task == Task::kOverflowCheck)
-    Log(LogLevel::kInfo, "no call made NaN or infinities: nothing was recorded");
+    Log(LogLevel::kInfo, "no call made NaN or infinities: nothing was recorded"_t);
 }
 
 bool Session::StepIsWanted() {
@@ -49,15 +49,15 @@ bool Session::StepIsWanted() {
   if (disabled_ || failed_ || concluded_ || !enabled()) return false;
   if (collecting_) return true;
   if (next_ && !std::exchange(said_later_, true)) {
-    Log(LogLevel::kInfo, fmt::format("step {} has begun: the new configuration applies from the "
-                                     "next step on, after step()",
-                                     step_));
+    Log(LogLevel::kInfo,
+        "step {} has begun: the new configuration applies from the "
+        "next step on, after step()"_t(step_));
   }
   if (config_.level == Level::kL2) return false;       // said when the configuration was read
   if (config_.task == Task::kGradProbe) return false;  // gradients are read at optimizer steps
   if (!filter_.WantsStep(step_)) {
     if (filter_.IsPastLastStep(step_) && !std::exchange(said_end_, true)) {
-      Log(LogLevel::kInfo, "all wanted steps are recorded; the run goes on without collection");
+      Log(LogLevel::kInfo, "all wanted steps are recorded; the run goes on without collection"_t);
     }
     return false;
   }
@@ -70,8 +70,8 @@ Result<bool> Session::Start(std::optional<int> rank) {
   extent_.rank = rank;
   if (!filter_.WantsRank(rank.value_or(-1))) return false;
   if (request_is_absent_) {
-    Log(LogLevel::kWarning, fmt::format("step {} is not collected: request {} has no tokens in it",
-                                        step_, Excerpt(config_.request_id)));
+    Log(LogLevel::kWarning, "step {} is not collected: request {} has no tokens in it"_t(
+                                step_, Excerpt(config_.request_id)));
     return false;
   }
   if (rank) SetLogRank(*rank);
@@ -103,7 +103,7 @@ void Session::ApplyTokens() {
   if (config_.request_id.empty()) {
     if (!std::exchange(said_no_request_, true))
       Log(LogLevel::kWarning,
-          "scheduled_tokens has no effect: the configuration has no request_id");
+          "scheduled_tokens has no effect: the configuration has no request_id"_t);
     return;
   }
   std::optional<SliceRule> rule = SliceOfRequest(*tokens_, config_.request_id);
@@ -313,13 +313,14 @@ bool Session::Store(const std::string& file_name, const TensorView& view) {
   return status.ok();
 }
 
-void Session::Conclude(std::string_view why) {
+void Session::Conclude(Message why) {
   if (!Stop().ok()) return;  // logged by Stop
   concluded_ = true;
   const bool ends = config_.pkl && config_.pkl->raises;
   Log(LogLevel::kInfo,
-      fmt::format("{}; {}", why,
-                  ends ? "the program ends, as requested" : "the run goes on without collection"));
+      Message::Joined({std::move(why), ends ? "the program ends, as requested"_t
+                                            : "the run goes on without collection"_t},
+                      "; "));
 }
 
 void Session::Fail(const Status& status) noexcept {
@@ -327,13 +328,14 @@ void Session::Fail(const Status& status) noexcept {
   ++epoch_;
   if (std::exchange(failed_, true)) return;
   try {
-    std::string line = "collection is off, the run goes on: " + status.message();
-    if (!status.hint().empty()) line += "; " + status.hint();
+    Message kept;
     if (files_.is_open())
-      line += fmt::format(
-          "; the records that were made until now are in {} (msprobe recover closes its files)",
+      kept = "the records that were made until now are in {} (msprobe recover closes its files)"_t(
           files_.folder());
-    Log(LogLevel::kError, line);
+    Log(LogLevel::kError,
+        Message::Joined({"collection is off, the run goes on: {}"_t(status.AsMessage()),
+                         status.HintAsMessage(), std::move(kept)},
+                        "; "));
     // The entries on the disk name tensor files that still wait in the queue.
     files_.DrainTensors();
   } catch (const std::exception&) {

@@ -160,7 +160,7 @@ class Session {
 
   // Everything wanted is recorded: closes the files as Stop does, logs `why`, and records nothing
   // more.
-  void Conclude(std::string_view why);
+  void Conclude(Message why);
   // Turns collection off for good and logs why, once. The files on disk stay as they are, without
   // their closing lines, so that readers know that they are incomplete.
   void Fail(const Status& status) noexcept;

@@ -60,13 +60,11 @@ Status StepFiles::Open(const Config& config, int64_t step, std::optional<int> ra
   if (!stages_.insert(folder_).second) {
     if (!std::exchange(said_stage_, true))
       Log(LogLevel::kWarning,
-          fmt::format("{} holds an earlier stage of this step: it is replaced; to keep it, set "
-                      "another dump_path for each stage, or call step() between them",
-                      folder_));
+          "{} holds an earlier stage of this step: it is replaced; to keep it, set "
+          "another dump_path for each stage, or call step() between them"_t(folder_));
   } else if (Exists(JoinPath(folder_, header.file_name)) && !std::exchange(said_replaces_, true)) {
     Log(LogLevel::kWarning,
-        fmt::format("{} holds an earlier dump: it is replaced; to keep it, use another dump_path",
-                    folder_));
+        "{} holds an earlier dump: it is replaced; to keep it, use another dump_path"_t(folder_));
   }
   MSPROBE_ASSIGN_OR_RETURN(writer_, DumpWriter::Create(folder_, header));
   if (store && tensors_ == nullptr)

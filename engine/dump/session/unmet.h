@@ -2,7 +2,7 @@
 // the end of the run, because a missing dump looks as if the program had computed nothing.
 //
 //   RunExtent extent;  // kept while the program runs
-//   for (const std::string& line : UnmetRequests(config, filter, extent))
+//   for (const Message& line : UnmetRequests(config, filter, extent))
 //     Log(LogLevel::kWarning, line);   // "step 5 was asked for, the run ended at step 3: ..."
 #pragma once
 
@@ -28,7 +28,7 @@ struct RunExtent {
 
 // Lines for the log; empty when everything was met, or no start was asked for. Ranks that the run
 // does not have are told by rank 0 alone; what a rank should have recorded, by that rank.
-std::vector<std::string> UnmetRequests(const Config& config, const Filter& filter,
-                                       const RunExtent& extent);
+std::vector<Message> UnmetRequests(const Config& config, const Filter& filter,
+                                   const RunExtent& extent);
 
 }  // namespace msprobe::dump

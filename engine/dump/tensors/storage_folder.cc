@@ -168,9 +168,9 @@ Status ViewStorage(const StorageName& name, std::string_view path, formats::Tens
   if (!tensor->view().IsContiguous() ||
       !formats::FitsStorage(tensor->dtype, name.shape, name.strides, name.offset, elements)) {
     return InvalidDump(path)
-        .Expected(fmt::format("a storage that holds shape {} with strides {} from {}",
-                              ShapeText(name.shape), ShapeText(name.strides), name.offset))
-        .Found(fmt::format("{} elements", elements));
+        .Expected("a storage that holds shape {} with strides {} from {}"_t(
+            ShapeText(name.shape), ShapeText(name.strides), name.offset))
+        .Found("{} elements"_t(elements));
   }
   tensor->data = static_cast<const char*>(tensor->data) +
                  static_cast<size_t>(name.offset) * DTypeSize(tensor->dtype);

@@ -102,11 +102,13 @@ uint64_t TensorDataSize(const Dump& dump, const Leaf& leaf) {
 
 Result<formats::TensorFile> ReadTensorData(const Dump& dump, const Leaf& leaf,
                                            formats::Verify verify) {
-  Result<formats::TensorFile> tensor = NotFound(dump.path).Says("has no tensor data for this row");
+  Result<formats::TensorFile> tensor =
+      NotFound(dump.path).Says("has no tensor data for this row"_t);
   if (!HasFile(leaf)) {
     if (HasTensorData(leaf)) tensor = ReadListed(dump, leaf);
   } else if (dump.tensor_folder.empty()) {
-    return NotFound(JoinPath(dump.folder, leaf.data_name)).Says("is in no folder of tensor files");
+    return NotFound(JoinPath(dump.folder, leaf.data_name))
+        .Says("is in no folder of tensor files"_t);
   } else if (dump.archives != nullptr && !leaf.value.empty()) {
     return dump.archives->Read(leaf.data_name, leaf.value);
   } else if (const formats::PackEntry* packed = FindPacked(dump, leaf)) {
@@ -216,23 +218,23 @@ uint64_t TensorArchives::SizeOf(std::string_view name, std::string_view item) co
 Result<formats::TensorFile> TensorArchives::Read(std::string_view name,
                                                  std::string_view item) const {
   const auto found = archives_.find(name);
-  if (found == archives_.end()) return Internal("a tensor of a file that is not open");
+  if (found == archives_.end()) return Internal("a tensor of a file that is not open"_t);
   const Archive& archive = *found->second;
   if (archive.pack) {
     const formats::PackEntry* entry = archive.pack->Find(item);
-    return entry == nullptr ? Internal("a tensor that its file does not hold")
+    return entry == nullptr ? Internal("a tensor that its file does not hold"_t)
                             : archive.pack->Read(*entry);
   }
   formats::TensorFile tensor;
   std::string_view pages;
   if (archive.safetensors) {
     const formats::SafetensorsEntry* entry = archive.safetensors->Find(item);
-    if (entry == nullptr) return Internal("a tensor that its file does not hold");
+    if (entry == nullptr) return Internal("a tensor that its file does not hold"_t);
     MSPROBE_ASSIGN_OR_RETURN(tensor, archive.safetensors->Read(*entry));
     pages = archive.bytes.substr(entry->offset, entry->size);
   } else {
     const formats::PtTensor* listed = archive.FindPt(item);
-    if (listed == nullptr) return Internal("a tensor that its file does not hold");
+    if (listed == nullptr) return Internal("a tensor that its file does not hold"_t);
     pages = listed->storage;
     if (listed->checksum) {
       Archive::Check& check = archive.checks.at(pages.data());
@@ -240,8 +242,8 @@ Result<formats::TensorFile> TensorArchives::Read(std::string_view name,
                      [&] { check.intact = formats::Crc32(pages) == *listed->checksum; });
       if (!check.intact) {
         return InvalidDump(archive.path, static_cast<uint64_t>(pages.data() - archive.bytes.data()))
-            .Expected(fmt::format("data with checksum {:08x}", *listed->checksum))
-            .Found("other data: the file is damaged");
+            .Expected("data with checksum {:08x}"_t(*listed->checksum))
+            .Found("other data: the file is damaged"_t);
       }
     }
     tensor = listed->tensor;

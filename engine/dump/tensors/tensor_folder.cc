@@ -161,8 +161,9 @@ Result<Dump> ReadTensorFolder(const std::string& path) {
     reader.ReadFiles(std::move(files));
   }
   if (!others.empty()) {
-    dump.note = fmt::format("{} {} no tensor and left out, the first: {}", others.size(),
-                            others.size() == 1 ? "file is" : "files are", others[0]);
+    dump.note = others.size() == 1 ? "1 file is no tensor and left out, the first: {}"_t(others[0])
+                                   : "{} files are no tensor and left out, the first: {}"_t(
+                                         others.size(), others[0]);
   }
   return dump;
 }

@@ -10,7 +10,7 @@ std::vector<std::string> CompiledPrograms(const std::string& folder) {
   const Result<Coverage> coverage = ReadCoverage(JoinPath(folder, kCoverageFile));
   if (!coverage.ok()) return programs;  // what it would tell is not needed to compare
   for (const Coverage::Api& module : coverage->modules_not_observed) {
-    if (module.reason == kRanCompiled) programs.push_back(module.name);
+    if (module.reason == RanCompiled()) programs.push_back(module.name);
   }
   return programs;
 }

@@ -8,9 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/message.h"
+
 namespace msprobe::dump {
 
-inline constexpr std::string_view kRanCompiled = "it ran compiled (mindspore.jit)";
+inline Message RanCompiled() { return "it ran compiled (mindspore.jit)"_t; }
 
 // "train_step (train.py:12)"; none where the folder has no coverage.json that can be read.
 std::vector<std::string> CompiledPrograms(const std::string& folder);

@@ -90,13 +90,13 @@ std::string TextOf(const formats::JsonValue& object, std::string_view name) {
                                                                               : std::string();
 }
 
-std::string CallLine(std::string_view what, const CallCounts& c) {
-  std::string line = fmt::format("{}: {} recorded", what, c.recorded);
-  if (c.nested > 0) line += fmt::format(", {} inside those", c.nested);
-  if (c.ignored > 0) line += fmt::format(", {} left out by the configuration", c.ignored);
-  if (c.traced > 0) line += fmt::format(", {} traced by a compiler", c.traced);
-  if (c.wrappers > 0) line += fmt::format(", {} by wrappers of compiled code", c.wrappers);
-  return line;
+Message CallLine(const Message& what, const CallCounts& c) {
+  std::vector<Message> parts = {"{}: {} recorded"_t(what, c.recorded)};
+  if (c.nested > 0) parts.push_back("{} inside those"_t(c.nested));
+  if (c.ignored > 0) parts.push_back("{} left out by the configuration"_t(c.ignored));
+  if (c.traced > 0) parts.push_back("{} traced by a compiler"_t(c.traced));
+  if (c.wrappers > 0) parts.push_back("{} by wrappers of compiled code"_t(c.wrappers));
+  return Message::Joined(std::move(parts), ", ");
 }
 
 }  // namespace
@@ -127,25 +127,25 @@ std::string CoverageJson(const Coverage& coverage) {
   json += coverage.counted ? fmt::format("\"operations\": {{{}, \"not_observed\": {}}},\n",
                                          operations.text(), coverage.not_observed_count())
                            : fmt::format("\"operations\": null,\n\"why_no_operations\": {},\n",
-                                         Text(coverage.why_not_counted));
+                                         Text(coverage.why_not_counted.English()));
   json += "\"not_observed\": [";
   for (const Coverage::Operation& operation : coverage.not_observed) {
     json += fmt::format("{}\n  {{\"operation\": {}, \"count\": {}, \"reason\": {}}}",
                         &operation == coverage.not_observed.data() ? "" : ",", Text(operation.name),
-                        operation.count, Text(operation.reason));
+                        operation.count, Text(operation.reason.English()));
   }
   json += "],\n\"apis_not_observed\": [";
   for (const Coverage::Api& api : coverage.apis_not_observed) {
     json += fmt::format("{}\n  {{\"api\": {}, \"reason\": {}}}",
                         &api == coverage.apis_not_observed.data() ? "" : ",", Text(api.name),
-                        Text(api.reason));
+                        Text(api.reason.English()));
   }
   if (!coverage.modules_not_observed.empty()) {
     json += "],\n\"modules_not_observed\": [";
     for (const Coverage::Api& module : coverage.modules_not_observed) {
       json += fmt::format("{}\n  {{\"module\": {}, \"reason\": {}}}",
                           &module == coverage.modules_not_observed.data() ? "" : ",",
-                          Text(module.name), Text(module.reason));
+                          Text(module.name), Text(module.reason.English()));
     }
   }
   if (!coverage.compiled.empty()) {
@@ -197,73 +197,74 @@ Result<Coverage> ReadCoverage(const std::string& path) {
   return coverage;
 }
 
-std::string CoverageSentence(const Coverage& coverage) {
-  std::string text;
-  const auto add = [&](int64_t count, std::string_view one, std::string_view many) {
-    if (count == 0) return;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, count == 1 ? one : many);
+Message CoverageSentence(const Coverage& coverage) {
+  std::vector<Message> counts;
+  const auto add = [&](int64_t count, const Message& one, const Message::Format<1>& many) {
+    if (count > 0) counts.push_back(count == 1 ? one : many(count));
   };
-  add(coverage.apis.recorded, "API call", "API calls");
-  add(coverage.modules.recorded, "module call", "module calls");
-  add(coverage.saves, "saved value", "saved values");
-  add(coverage.gradients, "gradient", "gradients");
-  if (text.empty()) text = "no call";
-  if (const int64_t unseen = coverage.not_observed_count(); unseen > 0) {
-    text += unseen == 1 ? "; 1 operation was not observed, coverage.json names it"
-                        : fmt::format("; {} operations were not observed, coverage.json lists them",
-                                      unseen);
-  }
+  add(coverage.apis.recorded, "1 API call"_t, "{} API calls"_t);
+  add(coverage.modules.recorded, "1 module call"_t, "{} module calls"_t);
+  add(coverage.saves, "1 saved value"_t, "{} saved values"_t);
+  add(coverage.gradients, "1 gradient"_t, "{} gradients"_t);
+  if (counts.empty()) counts.push_back("no call"_t);
+  std::vector<Message> parts = {Message::Joined(std::move(counts), ", ")};
+  const int64_t unseen = coverage.not_observed_count();
+  if (unseen == 1) parts.push_back("1 operation was not observed, coverage.json names it"_t);
+  if (unseen > 1)
+    parts.push_back("{} operations were not observed, coverage.json lists them"_t(unseen));
   if (coverage.compiled_regions > 0)
-    text += "; values inside the kernels of compiled code are not recorded";
-  return text;
+    parts.push_back("values inside the kernels of compiled code are not recorded"_t);
+  return Message::Joined(std::move(parts), "; ");
 }
 
-std::vector<std::string> CoverageLines(const Coverage& coverage, size_t most) {
-  std::vector<std::string> lines;
+std::vector<Message> CoverageLines(const Coverage& coverage, size_t most) {
+  std::vector<Message> lines;
+  const auto add = [&](std::vector<Message> parts) {
+    lines.push_back(Message::Joined(std::move(parts), ", "));
+  };
+  const auto if_any = [](int64_t count, const Message::Format<1>& text) {
+    return count > 0 ? text(count) : Message();
+  };
   const CallCounts &a = coverage.apis, &m = coverage.modules;
-  if (a.recorded + a.ignored + a.traced + a.wrappers > 0) lines.push_back(CallLine("API calls", a));
-  if (m.recorded + m.ignored + m.traced > 0) lines.push_back(CallLine("module calls", m));
+  if (a.recorded + a.ignored + a.traced + a.wrappers > 0)
+    lines.push_back(CallLine("API calls"_t, a));
+  if (m.recorded + m.ignored + m.traced > 0) lines.push_back(CallLine("module calls"_t, m));
   const int64_t saves = coverage.saves + coverage.saves_refused;
   if (saves > 0) {
-    lines.push_back(fmt::format("saved values: {} recorded", coverage.saves));
-    if (coverage.saves_refused > 0)
-      lines.back() += fmt::format(", {} refused", coverage.saves_refused);
+    add({"saved values: {} recorded"_t(coverage.saves),
+         if_any(coverage.saves_refused, "{} refused"_t)});
   }
   if (coverage.gradients + coverage.gradients_ignored + coverage.gradients_missing > 0) {
-    lines.push_back(fmt::format("{}: {} recorded",
-                                saves > 0 ? "gradients of saved values" : "gradients of calls",
-                                coverage.gradients));
-    if (coverage.gradients_ignored > 0)
-      lines.back() += fmt::format(", {} left out by the configuration", coverage.gradients_ignored);
-    if (coverage.gradients_missing > 0)
-      lines.back() += fmt::format(", {} never came", coverage.gradients_missing);
+    add({"{}: {} recorded"_t(saves > 0 ? "gradients of saved values"_t : "gradients of calls"_t,
+                             coverage.gradients),
+         if_any(coverage.gradients_ignored, "{} left out by the configuration"_t),
+         if_any(coverage.gradients_missing, "{} never came"_t)});
   }
   if (!coverage.counted) {
     if (!coverage.why_not_counted.empty())
-      lines.push_back("operations: not counted, " + coverage.why_not_counted);
+      lines.push_back("operations: not counted, {}"_t(coverage.why_not_counted));
     return lines;
   }
-  const int64_t unseen = coverage.not_observed_count();
-  lines.push_back(fmt::format(
-      "operations: {} inside recorded calls, {} of the backward pass{}, {} not observed",
-      coverage.recorded > 0
-          ? fmt::format("{} recorded, {} more", coverage.recorded, coverage.nested)
-          : fmt::format("{}", coverage.nested),
-      coverage.gradient,
-      coverage.ignored > 0 ? fmt::format(", {} left out by the configuration", coverage.ignored)
-                           : "",
-      unseen));
+  add({coverage.recorded > 0 ? "operations: {} recorded, {} more inside recorded calls"_t(
+                                   coverage.recorded, coverage.nested)
+                             : "operations: {} inside recorded calls"_t(coverage.nested),
+       "{} of the backward pass"_t(coverage.gradient),
+       if_any(coverage.ignored, "{} left out by the configuration"_t),
+       "{} not observed"_t(coverage.not_observed_count())});
   for (const Coverage::Operation& operation : coverage.not_observed) {
     if (most-- == 0) {
-      lines.push_back("  and others, see coverage.json");
+      lines.push_back("  and others, see coverage.json"_t);
       break;
     }
-    lines.push_back(fmt::format("  {} {}: {}", operation.count, operation.name, operation.reason));
+    lines.push_back(
+        fmt::format("  {} {}: {}", operation.count, operation.name, operation.reason.English()));
   }
   if (coverage.compiled_regions > 0) {
-    lines.push_back(fmt::format(
-        "compiled code was entered {} time{}: values inside its kernels are not recorded",
-        coverage.compiled_regions, coverage.compiled_regions == 1 ? "" : "s"));
+    lines.push_back(
+        coverage.compiled_regions == 1
+            ? "compiled code was entered 1 time: values inside its kernels are not recorded"_t
+            : "compiled code was entered {} times: values inside its kernels are not recorded"_t(
+                  coverage.compiled_regions));
   }
   return lines;
 }

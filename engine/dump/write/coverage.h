@@ -3,7 +3,7 @@
 //
 //   session.WriteBeside(kCoverageFile, CoverageJson(coverage));
 //   MSPROBE_ASSIGN_OR_RETURN(Coverage coverage, ReadCoverage("step0/rank0/coverage.json"));
-//   for (const std::string& line : CoverageLines(coverage, 5)) Print(line);
+//   for (const Message& line : CoverageLines(coverage, 5)) Print(line.Shown());
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,11 @@ struct Coverage {
   struct Operation {
     std::string name;  // "aten::view"
     int64_t count = 0;
-    std::string reason;
+    Message reason;
   };
   struct Api {
     std::string name;  // "Torch.foo"
-    std::string reason;
+    Message reason;
   };
 
   // Where compiled code was entered. What it computes has no records.
@@ -60,7 +60,7 @@ struct Coverage {
   // The operations that the framework's dispatcher ran. Each counts once, under the first of these
   // members that fits. Operations inside an unobserved one are part of it and not counted again.
   bool counted = false;
-  std::string why_not_counted;          // when not counted
+  Message why_not_counted;              // when not counted
   int64_t recorded = 0;                 // the operation of a recorded call itself
   int64_t nested = 0;                   // inside the operation of a recorded call
   int64_t gradient = 0;                 // run by the autograd engine
@@ -82,8 +82,8 @@ Result<Coverage> ReadCoverage(const std::string& path);
 
 // What was recorded, in one sentence for a person: "92 API calls, 23 module calls, 113 gradients; 5
 // operations were not observed, coverage.json lists them".
-std::string CoverageSentence(const Coverage& coverage);
+Message CoverageSentence(const Coverage& coverage);
 // More sentences, at most `most` kinds of operations that were not observed.
-std::vector<std::string> CoverageLines(const Coverage& coverage, size_t most);
+std::vector<Message> CoverageLines(const Coverage& coverage, size_t most);
 
 }  // namespace msprobe::dump

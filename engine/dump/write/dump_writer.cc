@@ -227,7 +227,7 @@ Status DumpWriter::Close() {
   if (first.ok() && dump_.file.is_open() && dump_.file.IsRemoved()) {
     return Status(ErrorCode::kIo)
         .At(dump_.file.path())
-        .Says("somebody removed this file while it was being written");
+        .Says("somebody removed this file while it was being written"_t);
   }
   return first;
 }

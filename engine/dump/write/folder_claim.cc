@@ -61,10 +61,9 @@ std::string ClaimFolder(const std::string& dump_path, const std::string& step,
     it->second = Ask(folder);
     if (!it->second.granted)
       Log(LogLevel::kWarning,
-          fmt::format("another process writes to {}; this one writes to {}. Ranks are known from "
-                      "init_process_group before start(), or from RANK and WORLD_SIZE; other runs "
-                      "need another dump_path",
-                      folder, other));
+          "another process writes to {}; this one writes to {}. Ranks are known from "
+          "init_process_group before start(), or from RANK and WORLD_SIZE; other runs "
+          "need another dump_path"_t(folder, other));
   }
   const std::string answer = it->second.granted ? name : other;
   if (is_new) ReleaseOldest(it->first);

@@ -29,7 +29,7 @@ int64_t WholeNumber(JsonCursor* json) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0 ||
       value > std::numeric_limits<int32_t>::max())
-    json->Fail("a number from 0 to 2147483647");
+    json->Fail("a number from 0 to 2147483647"_t);
   return value;
 }
 
@@ -69,7 +69,7 @@ ParallelLayout::Mesh ReadMesh(JsonCursor* json) {
   ForEachMember(json, [&](const JsonText& key) {
     std::string_view raw;
     if (key == "ranks") {
-      if (json->Peek() != '[') return json->Fail("'[' before the ranks of a mesh");
+      if (json->Peek() != '[') return json->Fail("'[' before the ranks of a mesh"_t);
       if (json->Raw(&raw)) mesh.ranks = raw;
     } else if (key == "names") {
       ForEachItem(json, [&] { mesh.names.push_back(TextOfNext(json)); });

@@ -23,7 +23,8 @@ constexpr int64_t kMaxAtOnce = 64 << 10;
 
 TensorQueue::~TensorQueue() {
   const bool told = told_;
-  if (const Status status = Drain(); !status.ok() && !told) Log(LogLevel::kError, status.message());
+  if (const Status status = Drain(); !status.ok() && !told)
+    Log(LogLevel::kError, status.AsMessage());
   {
     std::lock_guard lock(mutex_);
     quit_ = true;
@@ -223,7 +224,7 @@ Status TensorQueue::Write(const Job& job, bool* linked) {
       return job.pack->Add(BaseName(job.path), job.layout->dtype, job.layout->shape, data, linked);
     return WriteFile(job.path, job.layout, data, job.links.get(), nullptr, linked);
   } catch (const std::exception& error) {
-    return Internal(error.what());  // nothing else would catch it on this thread
+    return Internal(std::string(error.what()));  // nothing else would catch it on this thread
   }
 }
 
