@@ -52,13 +52,12 @@ Result<Rows> ReadRows(const std::string& path, std::string_view first_title, siz
           found.width = cells;
           if (line.cells[0] != first_title || (cells != older && cells != most)) {
             wrong = InvalidDump(path)
-                        .Expected(fmt::format("{} columns, the first {}", older, first_title))
-                        .Found(fmt::format("{}, the first {}", line.cells.size(),
-                                           Excerpt(line.cells[0])));
+                        .Expected("{} columns, the first {}"_t(older, first_title))
+                        .Found("{}, the first {}"_t(line.cells.size(), Excerpt(line.cells[0])));
           }
         } else if (cells + less < found.width || cells > found.width) {
           wrong = InvalidDump(path)
-                      .Expected(fmt::format("{} cells in row {}", found.width, line.number))
+                      .Expected("{} cells in row {}"_t(found.width, line.number))
                       .Found(std::to_string(line.cells.size()));
         } else {
           found.rows.emplace_back(line.cells.begin(), line.cells.end());
@@ -66,15 +65,15 @@ Result<Rows> ReadRows(const std::string& path, std::string_view first_title, siz
         return wrong.ok();
       }));
   if (!wrong.ok()) return wrong;
-  if (found.width == 0) return InvalidDump(path).Expected("a row of titles").Found("no row");
+  if (found.width == 0) return InvalidDump(path).Expected("a row of titles"_t).Found("no row"_t);
   return found;
 }
 
 Status Twice(const std::string& path, std::string_view name) {
   return InvalidDump(path)
-      .Expected("each name once")
-      .Found(fmt::format("{} twice", Excerpt(name, 100)))
-      .Hint("remove one of the rows, or begin anew without the file");
+      .Expected("each name once"_t)
+      .Found("{} twice"_t(Excerpt(name, 100)))
+      .Hint("remove one of the rows, or begin anew without the file"_t);
 }
 
 // Of the spellings of all generations. False: it is none.
@@ -115,8 +114,8 @@ Result<CheckedCall> EarlierCall(const std::string& path, const Row& result,
        {std::pair{kForward, &call.forward}, std::pair{kBackward, &call.backward}}) {
     if (!ReadVerdict(result[column], verdict)) {
       return InvalidDump(path)
-          .Expected("pass, warning, error, SKIP or a blank as verdict of " +
-                    Excerpt(call.name, 100))
+          .Expected(
+              "pass, warning, error, SKIP or a blank as verdict of {}"_t(Excerpt(call.name, 100)))
           .Found(Excerpt(result[column]));
     }
   }
@@ -157,14 +156,15 @@ Status CheckFiles::Open(const std::string& result_path, const std::string& detai
 
 Result<CheckFiles> CheckFiles::Create(const std::string& folder, std::string_view time, Rules rules,
                                       bool roundings) {
-  if (!IsTime(time)) return InvalidArgument().Expected("a time of 14 digits").Found(Excerpt(time));
+  if (!IsTime(time))
+    return InvalidArgument().Expected("a time of 14 digits"_t).Found(Excerpt(time));
   MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder));
   const auto path = [&](std::string_view start) {
     return JoinPath(folder, fmt::format("{}{}{}", start, time, kEnd));
   };
   const std::string result = path(kResultStart), details = path(kDetailsStart);
   for (const std::string& file : {result, details}) {
-    if (Exists(file)) return InvalidArgument(fmt::format("{} is already there", file));
+    if (Exists(file)) return InvalidArgument("{} is already there"_t(file));
   }
   CheckFiles files(rules, roundings);
   CheckCsv details_csv, result_csv;
@@ -190,7 +190,7 @@ Result<CheckFiles> CheckFiles::Resume(const std::string& result_path, Rules rule
       !IsTime(std::string_view(name).substr(kResultStart.size(),
                                             name.size() - kResultStart.size() - kEnd.size()))) {
     return InvalidArgument(result_path)
-        .Expected("accuracy_checking_result_ and a time of 14 digits")
+        .Expected("accuracy_checking_result_ and a time of 14 digits"_t)
         .Found(Excerpt(name, 80));
   }
   const std::string details_path = JoinPath(
@@ -205,7 +205,7 @@ Result<CheckFiles> CheckFiles::Resume(const std::string& result_path, Rules rule
   CheckFiles files(rules, result_rows.width == kResultColumns);
   if (details_rows.width != files.DetailsWidth()) {
     return InvalidDump(details_path)
-        .Expected(fmt::format("{} columns, as {} has", files.DetailsWidth(), result_path))
+        .Expected("{} columns, as {} has"_t(files.DetailsWidth(), result_path))
         .Found(std::to_string(details_rows.width));
   }
   std::set<std::string_view> outputs;
@@ -246,7 +246,7 @@ Result<CheckFiles> CheckFiles::Resume(const std::string& result_path, Rules rule
 }
 
 Status CheckFiles::Add(const CheckedCall& call) {
-  if (IsDone(call.name)) return InvalidArgument(fmt::format("{} is already checked", call.name));
+  if (IsDone(call.name)) return InvalidArgument("{} is already checked"_t(call.name));
   CheckCsv details(false), result(false);
   const auto add = [&](const std::vector<DetailsRow>& rows, std::string_view direction) {
     for (size_t i = 0; i < rows.size(); ++i) {

@@ -24,7 +24,7 @@ bool ReadVerdictName(formats::JsonCursor* json, Verdict* verdict) {
   std::string name;
   if (!ReadText(json, &name)) return false;
   const auto at = std::find(kVerdictNames.begin(), kVerdictNames.end(), name);
-  if (at == kVerdictNames.end()) return json->Fail("a verdict");
+  if (at == kVerdictNames.end()) return json->Fail("a verdict"_t);
   *verdict = static_cast<Verdict>(at - kVerdictNames.begin());
   return true;
 }
@@ -36,10 +36,10 @@ bool ReadRowsOfCall(formats::JsonCursor* json, std::vector<DetailsRow>* rows) {
     json->BeginArray();
     size_t cells = 0;
     for (std::string cell; json->NextItem() && ReadText(json, &cell); ++cells) {
-      if (cells == row.size()) return json->Fail("no more cells");
+      if (cells == row.size()) return json->Fail("no more cells"_t);
       row[cells] = std::move(cell);
     }
-    if (!json->failed() && cells != row.size()) return json->Fail("one cell for each column");
+    if (!json->failed() && cells != row.size()) return json->Fail("one cell for each column"_t);
   }
   return !json->failed();
 }
@@ -84,7 +84,7 @@ Result<CheckedCall> CheckedCallFromLine(std::string_view line) {
                      ReadRowsOfCall(&json, &call.forward_rows) && json.NextItem() &&
                      ReadRowsOfCall(&json, &call.backward_rows) && !json.NextItem();
   if (json.failed()) return json.Error(kWhere);
-  if (!whole) return InvalidDump(kWhere).Expected("six values").Found("fewer or more");
+  if (!whole) return InvalidDump(kWhere).Expected("six values"_t).Found("fewer or more"_t);
   return call;
 }
 

@@ -20,12 +20,13 @@ constexpr DetailsColumn kRequired[] = {kApiName,     kDeviceDtype,      kSmallVa
                                        kInfNan,      kRelativeFailures, kAbsoluteFailures, kMeanUlp,
                                        kUlpShare,    kThousandth};
 
-constexpr std::string_view kHint =
-    "msprobe run_ut -api_info dump.json -o FOLDER writes accuracy_checking_details_TIME.csv";
+Message Hint() {
+  return "msprobe run_ut -api_info dump.json -o FOLDER writes accuracy_checking_details_TIME.csv"_t;
+}
 
 // What to type in place of `path`: the newest details file of a folder, or the details file beside a
 // result file.
-std::string HintFor(const std::string& path) {
+Message HintFor(const std::string& path) {
   const std::string name = BaseName(path);
   const bool folder = IsDirectory(path);
   const std::string among = folder ? path : DirectoryName(path);
@@ -39,8 +40,7 @@ std::string HintFor(const std::string& path) {
       if (other.starts_with(wanted) && other.ends_with(".csv") && other > found) found = other;
     }
   }
-  return found.empty() ? std::string(kHint)
-                       : fmt::format("did you mean {}?", JoinPath(among, found));
+  return found.empty() ? Hint() : "did you mean {}?"_t(JoinPath(among, found));
 }
 
 bool IsMetric(size_t column) { return column >= kCosine && column <= kUlpShare; }
@@ -64,13 +64,13 @@ bool ParseMetric(std::string_view cell, double* value) {
 Result<DetailsTable> DetailsTable::Read(const std::string& path) {
   if (!Exists(path)) {
     return NotFound(path)
-        .Expected("the accuracy_checking_details_TIME.csv of a device")
-        .Hint(kHint);
+        .Expected("the accuracy_checking_details_TIME.csv of a device"_t)
+        .Hint(Hint());
   }
   if (IsDirectory(path)) {
     return InvalidDump(path)
-        .Expected("the accuracy_checking_details_TIME.csv of a device")
-        .Found("a folder")
+        .Expected("the accuracy_checking_details_TIME.csv of a device"_t)
+        .Found("a folder"_t)
         .Hint(HintFor(path));
   }
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
@@ -80,9 +80,9 @@ Result<DetailsTable> DetailsTable::Read(const std::string& path) {
 Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::string& path) {
   if (text.size() > std::numeric_limits<uint32_t>::max())
     return InvalidDump(path)
-        .Expected("a file of less than 4 GiB")
-        .Found("a larger one")
-        .Hint(kHint);
+        .Expected("a file of less than 4 GiB"_t)
+        .Found("a larger one"_t)
+        .Hint(Hint());
   DetailsTable table;
   table.rows_.reserve(text.size() / 200);  // bytes of a usual row
   table.text_.reserve(text.size());
@@ -100,9 +100,9 @@ Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::strin
     for (const DetailsColumn c : kRequired) {
       if (place[c] >= 0) continue;
       wrong = InvalidDump(path)
-                  .Expected(fmt::format("a column {}", kDetailsTitles[c]))
-                  .Found(fmt::format("{} column{}, the first {}", width, width == 1 ? "" : "s",
-                                     Excerpt(cells[0])))
+                  .Expected("a column {}"_t(kDetailsTitles[c]))
+                  .Found(width == 1 ? "1 column, the first {}"_t(Excerpt(cells[0]))
+                                    : "{} columns, the first {}"_t(width, Excerpt(cells[0])))
                   .Hint(HintFor(path));
       return;
     }
@@ -110,9 +110,9 @@ Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::strin
   const auto add = [&](const formats::TableLine& line) {
     if (line.cells.size() != width) {
       wrong = InvalidDump(path)
-                  .Expected(fmt::format("{} cells in row {}, as in row 1", width, line.number))
-                  .Found(fmt::format("{}; the file may be cut", line.cells.size()))
-                  .Hint(kHint);
+                  .Expected("{} cells in row {}, as in row 1"_t(width, line.number))
+                  .Found("{}; the file may be cut"_t(line.cells.size()))
+                  .Hint(Hint());
       return;
     }
     auto& starts = table.rows_.emplace_back();
@@ -123,8 +123,7 @@ Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::strin
       double value = 0;
       if (IsMetric(c) && !IsBlankCell(cell) && !ParseMetric(cell, &value)) {
         wrong = InvalidDump(path)
-                    .Expected(fmt::format("a number in row {}, column {}", line.number,
-                                          kDetailsTitles[c]))
+                    .Expected("a number in row {}, column {}"_t(line.number, kDetailsTitles[c]))
                     .Found(Excerpt(cell));
         return;
       }
@@ -137,16 +136,17 @@ Result<DetailsTable> DetailsTable::Parse(std::string_view text, const std::strin
     return wrong.ok();
   }));
   if (!wrong.ok()) return wrong;
-  if (width == 0) return InvalidDump(path).Expected("a details file").Found("no row").Hint(kHint);
+  if (width == 0)
+    return InvalidDump(path).Expected("a details file"_t).Found("no row"_t).Hint(Hint());
   table.places_.assign(std::bit_ceil(2 * table.rows() + 2), 0);
   for (size_t row = 0; row < table.rows(); ++row) {
     const std::string_view name = table.cell(row, kApiName);
     uint32_t& entry = table.places_[table.PlaceOf(name)];
     if (entry != 0) {
       return InvalidDump(path)
-          .Expected("each API Name once")
-          .Found(fmt::format("{} again in row {}", Excerpt(name, 100), row + 2))
-          .Hint("remove one of the rows, or run the pre-check again");
+          .Expected("each API Name once"_t)
+          .Found("{} again in row {}"_t(Excerpt(name, 100), row + 2))
+          .Hint("remove one of the rows, or run the pre-check again"_t);
     }
     entry = static_cast<uint32_t>(row + 1);
   }

@@ -172,8 +172,9 @@ class Joiner {
     out_.only_npu = static_cast<int64_t>(npu_.rows()) - common;
     out_.only_gpu = static_cast<int64_t>(gpu_.rows()) - common;
     if (common == 0 && npu_.rows() + gpu_.rows() > 0) {
-      return InvalidArgument("the two details files have no API Name in common")
-          .Hint("both must come from one dump: msprobe run_ut -api_info dump.json on each device");
+      return InvalidArgument("the two details files have no API Name in common"_t)
+          .Hint(
+              "both must come from one dump: msprobe run_ut -api_info dump.json on each device"_t);
     }
     JudgeRows();
     for (size_t g = 0; g < gpu_.rows(); ++g) {

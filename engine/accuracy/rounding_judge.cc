@@ -173,7 +173,7 @@ Status RoundingJudge::AddMoved(const TensorView& moved) {
   const std::vector<double> values = Doubles(moved);
   if (values.size() != exact_.size()) {
     return InvalidArgument()
-        .Expected(fmt::format("{} elements", exact_.size()))
+        .Expected("{} elements"_t(exact_.size()))
         .Found(std::to_string(values.size()));
   }
   if (squares_.empty()) squares_.assign(exact_.size(), 0);
@@ -202,7 +202,7 @@ Status RoundingJudge::FindCause(const TensorView& result, const TensorView& exac
   const std::vector<double> made = Doubles(result), truth = Doubles(exact);
   if (made.size() != exact_.size() || truth.size() != exact_.size()) {
     return InvalidArgument()
-        .Expected(fmt::format("{} elements", exact_.size()))
+        .Expected("{} elements"_t(exact_.size()))
         .Found(std::to_string(made.size()));
   }
   const FloatFormat format = *FormatOf(dtype_);

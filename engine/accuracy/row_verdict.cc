@@ -14,17 +14,20 @@ namespace {
 constexpr std::string_view kEmptyMetric = "ERROR: Input data is an empty string";
 
 struct BenchmarkMetric {
-  const char* name;
+  Message (*name)();
   DetailsColumn metric;
   ComparedColumn ratio;
   double RatioLimits::*limit;
 };
 constexpr BenchmarkMetric kBenchmarkMetrics[] = {
-    {"share of wrong small values", kSmallValue, kSmallValueRatio, &RatioLimits::small_value},
-    {"RMSE", kRmse, kRmseRatio, &RatioLimits::rmse},
-    {"largest relative error", kMaxRelative, kMaxRelativeRatio, &RatioLimits::max_relative},
-    {"mean relative error", kMeanRelative, kMeanRelativeRatio, &RatioLimits::mean_relative},
-    {"error balance", kBalance, kBalanceRatio, &RatioLimits::balance},
+    {[] { return "share of wrong small values"_t; }, kSmallValue, kSmallValueRatio,
+     &RatioLimits::small_value},
+    {[] { return Message(std::string("RMSE")); }, kRmse, kRmseRatio, &RatioLimits::rmse},
+    {[] { return "largest relative error"_t; }, kMaxRelative, kMaxRelativeRatio,
+     &RatioLimits::max_relative},
+    {[] { return "mean relative error"_t; }, kMeanRelative, kMeanRelativeRatio,
+     &RatioLimits::mean_relative},
+    {[] { return "error balance"_t; }, kBalance, kBalanceRatio, &RatioLimits::balance},
 };
 
 }  // namespace
@@ -160,10 +163,9 @@ void RowJudge::Benchmark(const Sides& sides, std::string_view api, ComparedRow* 
         (v != Verdict::kPass && v == result->verdict && ratio.value > of_reason)) {
       of_reason = consistent ? ratio.value : std::numeric_limits<double>::infinity();
       const RatioLimits& limits = v == Verdict::kError ? error : warning;
-      result->reason = !consistent
-                           ? fmt::format("the {} is NaN or infinite on one side", m.name)
-                           : fmt::format("the {} is {:.3g} times the reference's, limit {:g}",
-                                         m.name, ratio.value, limits.*m.limit);
+      result->reason = !consistent ? "the {} is NaN or infinite on one side"_t(m.name())
+                                   : "the {} is {:.3g} times the reference's, limit {:g}"_t(
+                                         m.name(), ratio.value, limits.*m.limit);
     }
     result->verdict = std::max(result->verdict, v);
     if (ratio.value > result->worst_ratio) result->worst_ratio = ratio.value;
@@ -175,28 +177,28 @@ void RowJudge::Failures(const Sides& sides, bool balanced, ComparedRow* row, Row
   const struct {
     DetailsColumn metric;
     ComparedColumn column;
-    const char* what;
-  } failures[] = {{kInfNan, kComparedInfNan, "elements are NaN or infinite on one side"},
+    Message::Format<1> reason;
+  } failures[] = {{kInfNan, kComparedInfNan,
+                   "{:.3g} of the elements are NaN or infinite on one side, limit 0"_t},
                   {kRelativeFailures, kComparedRelativeFailures,
-                   "normal values have too large a relative error"},
+                   "{:.3g} of the normal values have too large a relative error, limit 0"_t},
                   {kAbsoluteFailures, kComparedAbsoluteFailures,
-                   "small values have too large an absolute error"}};
+                   "{:.3g} of the small values have too large an absolute error, limit 0"_t}};
   // msprobe 8 and 26 forgot the line ends of the absolute standard, and doubled those of the
   // accumulative one.
   const std::string_view end = !old() || rules_ == Rules::k1 ? "\n" : balanced ? "\n\n" : "";
   std::string& message = (*row)[kComparedMessage];
   result->verdict = Verdict::kPass;
-  const auto fail = [&](std::string_view title, const std::string& reason) {
+  const auto fail = [&](std::string_view title, Message reason) {
     result->verdict = Verdict::kError;
     message += fmt::format("ERROR: {}超过阈值{}", title, end);
-    result->reason += (result->reason.empty() ? "" : "; ") + reason;
+    result->reason = Message::Joined({std::move(result->reason), std::move(reason)}, "; ");
   };
   for (const auto& f : failures) {
     const double share = sides.npu.Number(sides.n, f.metric);
     (*row)[f.column] = Spell(share);
     (*row)[f.column + 1] = NameOf(share == 0 ? Verdict::kPass : Verdict::kError);
-    if (share != 0)
-      fail(kDetailsTitles[f.metric], fmt::format("{:.3g} of the {}, limit 0", share, f.what));
+    if (share != 0) fail(kDetailsTitles[f.metric], f.reason(share));
   }
   if (balanced) {
     const std::string_view dtype = sides.npu.cell(sides.n, kDeviceDtype);
@@ -206,8 +208,7 @@ void RowJudge::Failures(const Sides& sides, bool balanced, ComparedRow* row, Row
     (*row)[kBalanceRatio] = Spell(balance);
     (*row)[kBalanceRatio + 1] = NameOf(good ? Verdict::kPass : Verdict::kError);
     if (!good) {
-      fail(kDetailsTitles[kBalance],
-           fmt::format("the error balance is {:.3g}, limit {:g}", balance, limit));
+      fail(kDetailsTitles[kBalance], "the error balance is {:.3g}, limit {:g}"_t(balance, limit));
     }
     if (old() && message.ends_with("\n\n")) message.pop_back();
   }
@@ -241,11 +242,11 @@ void RowJudge::Ulp(const Sides& sides, ComparedRow* row, RowVerdict* result) {
   if (consistent || !old() || rules_ == Rules::k1) (*row)[kUlpVerdict] = NameOf(verdict);
   result->verdict = verdict;
   if (verdict == Verdict::kError) {
-    result->reason = fmt::format(
-        "{:.3g} of the elements have a large ULP error, limit {:g}; {:.3g} on the "
-        "reference",
-        share, dtype == "torch.float32" ? limits.ulp_share : limits.ulp_share_half,
-        Metric(sides.gpu, sides.g, kUlpShare));
+    const double limit = dtype == "torch.float32" ? limits.ulp_share : limits.ulp_share_half;
+    result->reason = Message::Joined(
+        {"{:.3g} of the elements have a large ULP error, limit {:g}"_t(share, limit),
+         "{:.3g} on the reference"_t(Metric(sides.gpu, sides.g, kUlpShare))},
+        "; ");
   }
 }
 
@@ -275,8 +276,8 @@ RowVerdict RowJudge::JudgeBy(const Sides& sides, Standard standard, std::string_
     case Standard::kBinary:
       copied(kUnequal, kComparedUnequal, sides.npu.Number(sides.n, kUnequal) == 0, "超过阈值");
       if (result.verdict == Verdict::kError) {
-        result.reason = fmt::format("{:.3g} of the elements differ from the golden ones, limit 0",
-                                    sides.npu.Number(sides.n, kUnequal));
+        result.reason = "{:.3g} of the elements differ from the golden ones, limit 0"_t(
+            sides.npu.Number(sides.n, kUnequal));
       }
       break;
     case Standard::kThousandth:
@@ -284,8 +285,7 @@ RowVerdict RowJudge::JudgeBy(const Sides& sides, Standard standard, std::string_
              sides.npu.Number(sides.n, kThousandth) >= standards_.second_check().thousandth_share,
              "不达标");
       if (result.verdict == Verdict::kError) {
-        result.reason = fmt::format(
-            "{:.6g} of the elements have a relative error below 0.001, limit {:g}",
+        result.reason = "{:.6g} of the elements have a relative error below 0.001, limit {:g}"_t(
             sides.npu.Number(sides.n, kThousandth), standards_.second_check().thousandth_share);
       }
       break;

@@ -35,7 +35,7 @@ struct RowVerdict {
   Verdict verdict = Verdict::kSkip;
   Standard standard = Standard::kNone;
   double worst_ratio = 0;  // of the benchmark metrics that are judged; 0: none
-  std::string reason;      // in English, of errors and warnings; "": see the message
+  Message reason;          // of errors and warnings; empty: see the message
   bool failed = false;     // the older tools could not judge the row: a metric is missing
 };
 

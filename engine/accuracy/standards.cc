@@ -26,7 +26,7 @@ bool IsLargeFloat(std::string_view dtype) {
   return dtype == "torch.float64" || dtype == "torch.complex64" || dtype == "torch.complex128";
 }
 
-constexpr std::string_view kHintWithout = "without --standards the limits of this program hold";
+Message HintWithout() { return "without --standards the limits of this program hold"_t; }
 
 // Fills a Standards from YAML; the first error stops.
 class StandardsReader {
@@ -65,33 +65,33 @@ class StandardsReader {
     const YAML::Node rules = Map(root, "rules");
     const char* const names[] = {"default", "1.0", "8", "26"};
     for (size_t i = 0; i < s.rules_.size(); ++i) s.rules_[i] = RulesOf(Map(rules, names[i]));
-    if (!status_.ok()) return std::move(status_).Hint(kHintWithout);
+    if (!status_.ok()) return std::move(status_).Hint(HintWithout());
     return s;
   }
 
  private:
-  void Fail(const YAML::Node& node, const std::string& expected) {
-    if (status_.ok()) status_ = formats::WrongYaml(path_, node.Mark(), expected.c_str());
+  void Fail(const YAML::Node& node, Message expected) {
+    if (status_.ok()) status_ = formats::WrongYaml(path_, node.Mark(), std::move(expected));
   }
   YAML::Node Child(const YAML::Node& parent, const char* key) {
     if (!status_.ok() || !parent.IsMap() || !parent[key]) {
-      Fail(parent, std::string("the key ") + key);
+      Fail(parent, "the key {}"_t(std::string_view(key)));
       return {};
     }
     return parent[key];
   }
   YAML::Node Map(const YAML::Node& parent, const char* key) {
     const YAML::Node node = Child(parent, key);
-    if (status_.ok() && !node.IsMap()) Fail(node, std::string("keys below ") + key);
+    if (status_.ok() && !node.IsMap()) Fail(node, "keys below {}"_t(std::string_view(key)));
     return node;
   }
   Standards::Names NamesOf(const YAML::Node& parent, const char* key) {
     Standards::Names names;
     const YAML::Node node = Child(parent, key);
     if (!status_.ok()) return names;
-    if (!node.IsSequence()) Fail(node, std::string("a list of names of APIs after ") + key);
+    if (!node.IsSequence()) Fail(node, "a list of names of APIs after {}"_t(std::string_view(key)));
     for (const YAML::Node& name : node) {
-      if (!name.IsScalar()) Fail(name, "the name of an API");
+      if (!name.IsScalar()) Fail(name, "the name of an API"_t);
       names.insert(name.Scalar());
     }
     return names;
@@ -106,7 +106,7 @@ class StandardsReader {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (power) value = std::exp2(value);
     if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-      Fail(node, std::string("a number or a power of two (2^-10) after ") + key);
+      Fail(node, "a number or a power of two (2^-10) after {}"_t(std::string_view(key)));
     return value;
   }
   DTypeTable Table(const YAML::Node& parent, const char* key) {
@@ -152,7 +152,7 @@ Result<Rules> RulesFromName(std::string_view name) {
   if (name == "1.0") return Rules::k1;
   if (name == "8") return Rules::k8;
   if (name == "26") return Rules::k26;
-  return InvalidArgument().Expected("1.0, 8 or 26, a generation of msprobe").Found(Excerpt(name));
+  return InvalidArgument().Expected("1.0, 8 or 26, a generation of msprobe"_t).Found(Excerpt(name));
 }
 
 std::string_view AlgorithmName(Standard standard) {
@@ -198,7 +198,7 @@ const Standards& Standards::Shipped() {
 
 Result<Standards> Standards::Read(const std::string& path) {
   if (!Exists(path)) {
-    return NotFound(path).Expected("a file of standards and limits (YAML)").Hint(kHintWithout);
+    return NotFound(path).Expected("a file of standards and limits (YAML)"_t).Hint(HintWithout());
   }
   MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   return Parse(file.bytes(), path);
@@ -208,7 +208,9 @@ Result<Standards> Standards::Parse(std::string_view text, const std::string& pat
   try {
     return StandardsReader(path).Read(YAML::Load(std::string(text)));
   } catch (const YAML::Exception& error) {
-    return formats::WrongYaml(path, error.mark, "YAML").Found(error.msg).Hint(kHintWithout);
+    return formats::WrongYaml(path, error.mark, std::string("YAML"))
+        .Found(error.msg)
+        .Hint(HintWithout());
   }
 }
 

@@ -48,11 +48,11 @@ void AppendValues(std::string* out, const RankAnomaly& rank) {
   AppendList(out, rank.values, [&](const WrongValue& value) {
     *out += "{\"name\": ";
     AppendJsonString(out, value.name);
-    AppendMember(out, "kinds", KindsWord(value.kinds));
+    AppendMember(out, "kinds", KindsWord(value.kinds).English());
     AppendCount(out, "nan", value.nan);
     AppendCount(out, "infinite", value.infinite);
     AppendCount(out, "elements", value.elements);
-    AppendMember(out, "text", value.text);
+    AppendMember(out, "text", value.text.English());
     *out += '}';
   });
 }
@@ -66,14 +66,14 @@ std::string_view KindOf(const FirstAnomalies& found, size_t origin) {
 void AppendOrigin(std::string* out, const FirstAnomalies& found, size_t origin) {
   const RankAnomaly& rank = found.RankOf(origin);
   *out += "{\"rank\": ";
-  AppendJsonString(out, rank.label);
+  AppendJsonString(out, rank.label.English());
   AppendMember(out, "op_name", rank.name);
   AppendMember(out, "kind", KindOf(found, origin));
   AppendMember(out, "source_line", rank.source_line);
   *out += ", \"values\": ";
   AppendValues(out, rank);
-  AppendMember(out, "why", DescribeWhy(found, origin));
-  AppendMember(out, "note", rank.note);
+  AppendMember(out, "why", DescribeWhy(found, origin).English());
+  AppendMember(out, "note", rank.note.English());
   *out += ", \"reached\": ";
   AppendRanks(out, found.found.origins[origin].reached);
   *out += '}';
@@ -89,43 +89,35 @@ std::vector<size_t> Others(const FirstAnomalies& found) {
   return others;
 }
 
-std::string KindsMade(const RankAnomaly& rank) {
+ValueKinds KindsMade(const RankAnomaly& rank) {
   ValueKinds kinds, outputs;
   for (const WrongValue& value : rank.values) {
     kinds.Add(value.kinds);
     if (value.is_output) outputs.Add(value.kinds);
   }
-  return std::string(KindsWord(outputs.any() ? outputs : kinds));
+  return outputs.any() ? outputs : kinds;
 }
 
 constexpr int kLabelColumns = 10;
 
-// `text` stays as it is: names, source lines.
-void AppendLine(std::string* out, std::string_view label, std::string_view text) {
-  const std::string shown = Translated(std::string(label));
+void AppendLine(std::string* out, const Message& label, const Message& text) {
+  const std::string shown = label.Shown();
   const int missing = std::max(0, kLabelColumns - DisplayWidth(shown));
-  *out += fmt::format("  {}{}  {}\n", shown, std::string(static_cast<size_t>(missing), ' '), text);
-}
-
-void AppendSentence(std::string* out, std::string_view label, std::string text) {
-  AppendLine(out, label, Translated(std::move(text)));
+  *out += fmt::format("  {}{}  {}\n", shown, std::string(static_cast<size_t>(missing), ' '),
+                      text.Shown());
 }
 
 void AppendOriginLines(std::string* out, const FirstAnomalies& found, size_t origin) {
   const RankAnomaly& rank = found.RankOf(origin);
-  AppendLine(out, "rank", rank.label);
-  AppendLine(out, "operation", rank.name);
-  if (!rank.source_line.empty()) AppendLine(out, "source", rank.source_line);
+  AppendLine(out, "rank"_t, rank.label);
+  AppendLine(out, "operation"_t, "{}"_t(rank.name));
+  if (!rank.source_line.empty()) AppendLine(out, "source"_t, "{}"_t(rank.source_line));
   if (rank.source_line.empty() && !rank.parents.empty())
-    AppendLine(out, "module", rank.parents.back());
+    AppendLine(out, "module"_t, "{}"_t(rank.parents.back()));
   for (const WrongValue& value : rank.values)
-    AppendLine(out, value.label, fmt::format("{} ({})", Translated(value.text), value.type));
-  AppendSentence(out, "why first", DescribeWhy(found, origin));
-  if (!rank.note.empty()) AppendSentence(out, "note", rank.note);
-}
-
-std::string Count(size_t n, std::string_view one, std::string_view many) {
-  return fmt::format("{} {}", n, n == 1 ? one : many);
+    AppendLine(out, value.label, "{} ({})"_t(value.text, value.type));
+  AppendLine(out, "why first"_t, DescribeWhy(found, origin));
+  if (!rank.note.empty()) AppendLine(out, "note"_t, rank.note);
 }
 
 }  // namespace
@@ -146,14 +138,14 @@ std::string AnomalyFile(const FirstAnomalies& found) {
     AppendMember(&out, "source_line", rank.source_line);
     out += ", \"values\": ";
     AppendValues(&out, rank);
-    AppendMember(&out, "why", DescribeWhy(found, origin));
+    AppendMember(&out, "why", DescribeWhy(found, origin).English());
     out += "}]";
   }
   return out + "}\n";
 }
 
 std::string AnomalyJson(const FirstAnomalies& found, const AnomalySearch& search,
-                        std::span<const std::string> notes, const std::string& file) {
+                        std::span<const Message> notes, const std::string& file) {
   const std::vector<size_t> others = Others(found);
   std::string out = fmt::format("{{\"verdict\": \"{}\"", !found.answer.empty() ? "found"
                                                          : search.complete     ? "none"
@@ -180,49 +172,57 @@ std::string AnomalyJson(const FirstAnomalies& found, const AnomalySearch& search
   });
   out +=
       fmt::format(", \"steps\": {}, \"ranks\": {}, \"notes\": ", search.steps, found.ranks.size());
-  AppendTexts(&out, notes);
+  AppendList(&out, notes, [&](const Message& note) { AppendJsonString(&out, note.English()); });
   AppendMember(&out, "file", file);
   return out + "}\n";
 }
 
 std::string AnomalyText(const FirstAnomalies& found, const AnomalySearch& search) {
-  const std::string steps = search.all_steps == 1 ? ""
-                            : found.answer.empty()
-                                ? Count(search.all_steps, "step, ", "steps, ")
-                                : fmt::format("{} of {} steps, up to the first that has one; ",
-                                              search.steps, search.all_steps);
-  const std::string looked =
-      fmt::format("{}{}, {}", steps, Count(found.ranks.size(), "rank", "ranks"),
-                  Count(static_cast<size_t>(search.entries), "entry", "entries"));
-  const std::string_view unread = search.complete ? "" : "; not every rank could be read";
-  if (found.answer.empty()) {
-    return Translated(fmt::format("msprobe {}: no NaN or infinity begins in what was read ({}){}\n",
-                                  search.verb, looked, unread));
+  const bool none = found.answer.empty();
+  Message steps;
+  if (search.all_steps != 1) {
+    steps = none ? "{} steps"_t(search.all_steps)
+                 : "{} of {} steps, up to the first that has one"_t(search.steps, search.all_steps);
+  }
+  const size_t ranks = found.ranks.size();
+  const Message counts =
+      Message::Joined({ranks == 1 ? "1 rank"_t : "{} ranks"_t(ranks),
+                       search.entries == 1 ? "1 entry"_t : "{} entries"_t(search.entries)},
+                      ", ");
+  const Message looked = Message::Joined({steps, counts}, none ? ", " : "; ");
+  const Message unread = search.complete ? Message() : "not every rank could be read"_t;
+  if (none) {
+    return Message::Joined({"msprobe {}: no NaN or infinity begins in what was read ({})"_t(
+                                search.verb, looked),
+                            unread},
+                           "; ")
+               .Shown() +
+           '\n';
   }
   const RankAnomaly& rank = found.RankOf(found.answer[0]);
-  const std::string kinds = KindsMade(rank);
-  const std::string_view begins = kinds == "NaN and Inf" ? "begin" : "begins";
-  std::string out = Translated(fmt::format("msprobe {}: {} {} on {}, {}\n", search.verb, kinds,
-                                           begins, rank.label, rank.name));
+  const ValueKinds kinds = KindsMade(rank);
+  const auto headline = kinds.nan && kinds.infinite() ? "msprobe {}: {} begin on {}, {}"_t
+                                                      : "msprobe {}: {} begins on {}, {}"_t;
+  std::string out = headline(search.verb, KindsWord(kinds), rank.label, rank.name).Shown() + '\n';
   for (size_t i = 0; i < found.answer.size(); ++i) {
     if (i == kMostLines) {
-      AppendSentence(&out, "", fmt::format("and on {} more", found.answer.size() - i));
+      AppendLine(&out, {}, "and on {} more"_t(found.answer.size() - i));
       break;
     }
     if (i > 0) out += '\n';
     AppendOriginLines(&out, found, found.answer[i]);
   }
-  const std::vector<std::string> travel = DescribeTravel(found);
+  const std::vector<Message> travel = DescribeTravel(found);
   for (size_t i = 0; i < travel.size() && i < kMostLines; ++i)
-    AppendSentence(&out, i == 0 ? "spread" : "", travel[i]);
+    AppendLine(&out, i == 0 ? "spread"_t : Message(), travel[i]);
   if (travel.size() > kMostLines)
-    AppendSentence(&out, "", fmt::format("and {} more exchanges", travel.size() - kMostLines));
+    AppendLine(&out, {}, "and {} more exchanges"_t(travel.size() - kMostLines));
   const std::vector<size_t> others = Others(found);
   for (size_t i = 0; i < others.size() && i < kMostLines; ++i) {
     const RankAnomaly& other = found.RankOf(others[i]);
-    AppendLine(&out, i == 0 ? "later also" : "", fmt::format("{}, {}", other.label, other.name));
+    AppendLine(&out, i == 0 ? "later also"_t : Message(), "{}, {}"_t(other.label, other.name));
   }
-  AppendSentence(&out, "read", fmt::format("{}{}", looked, unread));
+  AppendLine(&out, "read"_t, Message::Joined({looked, unread}, "; "));
   return out;
 }
 

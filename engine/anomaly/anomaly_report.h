@@ -35,7 +35,7 @@ std::string AnomalyFile(const FirstAnomalies& found);
 // [...], "steps": 3, "ranks": 2, "notes": [...], "file": "..."}; verdict "none" when nothing was found, "unknown" when a rank
 // could not be read. `file`: what was written, or "".
 std::string AnomalyJson(const FirstAnomalies& found, const AnomalySearch& search,
-                        std::span<const std::string> notes, const std::string& file);
+                        std::span<const Message> notes, const std::string& file);
 
 // For a terminal: some lines when an anomaly was found, one line when there is none.
 std::string AnomalyText(const FirstAnomalies& found, const AnomalySearch& search);

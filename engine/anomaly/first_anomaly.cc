@@ -8,27 +8,28 @@
 namespace msprobe::anomaly {
 namespace {
 
-std::string Ranks(std::span<const int32_t> ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", compare::RankList(ranks));
+Message Ranks(std::span<const int32_t> ranks) {
+  const Message list(compare::RankList(ranks));
+  return ranks.size() == 1 ? "rank {}"_t(list) : "ranks {}"_t(list);
 }
 
 // The kinds of numbers that rank `rank` holds in its first call with such a number.
-std::string_view KindsOn(const FirstAnomalies& found, int32_t rank) {
+Message KindsOn(const FirstAnomalies& found, int32_t rank) {
   for (const RankAnomaly& each : found.ranks) {
     if (each.trace.rank != rank) continue;
     ValueKinds kinds;
     for (const WrongValue& value : each.values) kinds.Add(value.kinds);
     return KindsWord(kinds);
   }
-  return "";
+  return {};
 }
 
-std::string DescribeExchange(const compare::RankOrigin& origin) {
+Message DescribeExchange(const compare::RankOrigin& origin) {
   if (!origin.not_known.empty()) {
-    return fmt::format("it came with this exchange; what {} gave is not recorded here",
-                       Ranks(origin.not_known));
+    return "it came with this exchange; what {} gave is not recorded here"_t(
+        Ranks(origin.not_known));
   }
-  return "every rank gave finite numbers to this exchange, and its result is not finite";
+  return "every rank gave finite numbers to this exchange, and its result is not finite"_t;
 }
 
 }  // namespace
@@ -71,36 +72,38 @@ std::string_view PhaseName(Phase phase) {
   return kNames[static_cast<size_t>(phase)];
 }
 
-std::string DescribeWhy(const FirstAnomalies& found, size_t index) {
+Message DescribeWhy(const FirstAnomalies& found, size_t index) {
   const compare::RankOrigin& origin = found.found.origins[index];
   const RankAnomaly& rank = found.RankOf(index);
   if (origin.in_exchange) return DescribeExchange(origin);
   if (rank.trace.from_outside) {
-    return fmt::format(
-        "no call made it of finite inputs: it came with {}, from data, a weight or a call that is "
-        "not recorded",
-        rank.values.empty() ? "the call" : rank.values[0].label);
+    return "no call made it of finite inputs: it came with {}, from data, a weight or a call that "
+           "is "
+           "not recorded"_t(rank.values.empty() ? "the call"_t : Message(rank.values[0].label));
   }
   bool clean = true;
   for (const WrongValue& value : rank.values) clean &= value.is_output;
-  std::string text = clean ? "its inputs are finite" : "its inputs hold infinities, but no NaN";
+  const Message text =
+      clean ? "its inputs are finite"_t : "its inputs hold infinities, but no NaN"_t;
   if (rank.trace.exchanges.empty()) return text;
   if (origin.exchanges_before == 0)
-    return text + ", and its rank had exchanged nothing with other ranks before";
-  return text + fmt::format(", and no NaN or infinity came with the {} before it",
-                            origin.exchanges_before == 1
-                                ? "exchange"
-                                : fmt::format("{} exchanges", origin.exchanges_before));
+    return "{}, and its rank had exchanged nothing with other ranks before"_t(text);
+  if (origin.exchanges_before == 1)
+    return "{}, and no NaN or infinity came with the exchange before it"_t(text);
+  return "{}, and no NaN or infinity came with the {} exchanges before it"_t(
+      text, origin.exchanges_before);
 }
 
-std::vector<std::string> DescribeTravel(const FirstAnomalies& found) {
-  std::vector<std::string> lines;
+std::vector<Message> DescribeTravel(const FirstAnomalies& found) {
+  std::vector<Message> lines;
   for (const compare::RankHop& hop : found.found.hops) {
     if (hop.from.empty()) continue;
-    std::string line = fmt::format("{} sent {} to {} in {}", Ranks(hop.from),
-                                   KindsOn(found, hop.to[0]), Ranks(hop.to), hop.name);
-    if (!hop.source_line.empty()) line += fmt::format(" ({})", hop.source_line);
-    lines.push_back(std::move(line));
+    const Message kinds = KindsOn(found, hop.to[0]);
+    lines.push_back(
+        hop.source_line.empty()
+            ? "{} sent {} to {} in {}"_t(Ranks(hop.from), kinds, Ranks(hop.to), hop.name)
+            : "{} sent {} to {} in {} ({})"_t(Ranks(hop.from), kinds, Ranks(hop.to), hop.name,
+                                              hop.source_line));
   }
   return lines;
 }

@@ -3,7 +3,7 @@
 //
 //   FirstAnomalies found = FindFirstAnomalies(std::move(ranks));      // rank_anomaly.h
 //   for (const size_t i : found.answer)
-//     Print("{}: {}", found.RankOf(i).label, found.RankOf(i).name);
+//     Print("{}: {}", found.RankOf(i).label.Shown(), found.RankOf(i).name);
 #pragma once
 
 #include <cstdint>
@@ -40,10 +40,10 @@ FirstAnomalies FindFirstAnomalies(std::vector<RankAnomaly> ranks);
 std::string_view PhaseName(Phase phase);
 
 // Why origin `origin` is where the numbers begin: a sentence for the reader.
-std::string DescribeWhy(const FirstAnomalies& found, size_t origin);
+Message DescribeWhy(const FirstAnomalies& found, size_t origin);
 
 // "rank 1 sent NaN to ranks 0, 2 in Distributed.all_reduce.0.forward (train.py:9 in f: ...)", for
 // each exchange that brought a rank its first such number, in their order.
-std::vector<std::string> DescribeTravel(const FirstAnomalies& found);
+std::vector<Message> DescribeTravel(const FirstAnomalies& found);
 
 }  // namespace msprobe::anomaly

@@ -203,12 +203,11 @@ class Scan {
     DescribeValues(record);
     found_.entry = EntryText(record);
     if (KindsOfCall(dump_, record).reads_unwritten) {
-      found_.note = "one of its inputs is memory that nobody has written (torch.empty)";
+      found_.note = "one of its inputs is memory that nobody has written (torch.empty)"_t;
     } else if (outside_nan_ >= 0 && outside_nan_ < first && made_ == first) {
-      found_.note = fmt::format(
+      found_.note =
           "before it, NaN was in a value that no recorded call made, in {}; none of it is in the "
-          "inputs of this call",
-          dump_.records[outside_nan_].name.view());
+          "inputs of this call"_t(dump_.records[outside_nan_].name.view());
     }
   }
 
@@ -309,7 +308,7 @@ RankAnomaly FindRankAnomaly(const Dump& dump, int32_t rank) {
   RankAnomaly found = Scan(dump, rank).Run(rank);
   const std::string folder = BaseName(dump.folder);
   const bool process = rank < 0 && NumberAfter(folder, "proc") >= 0;
-  found.label = process ? folder : fmt::format("rank {}", std::max(rank, 0));
+  found.label = process ? folder : "rank {}"_t(std::max(rank, 0));
   found.key = process ? folder : fmt::format("rank_{}", std::max(rank, 0));
   return found;
 }

@@ -23,13 +23,13 @@ struct WrongValue {
   bool is_output = false;
   ValueKinds kinds;
   int64_t elements = -1, nan = -1, infinite = -1;  // -1: the dump does not say
-  std::string text;                                // "3 of 16 elements are NaN"
+  Message text;                                    // "3 of 16 elements are NaN"
   std::string type;                                // "torch.float32 [4, 4]"
 };
 
 struct RankAnomaly {
-  std::string label;  // "rank 3"; "proc123" when the rank is not known
-  std::string key;    // "rank_3", "proc123": its member in the file
+  Message label;    // "rank 3"; "proc123" when the rank is not known
+  std::string key;  // "rank_3", "proc123": its member in the file
   // `pair` of its exchanges and `first` are indices of records. `received` and `from_outside` say how
   // the number of record `first` came to this rank; when both are unset, that call made it.
   compare::RankTrace trace;
@@ -46,7 +46,7 @@ struct RankAnomaly {
   std::vector<WrongValue> values;
   std::string entry;  // its JSON in the dump; "" when the dump is of another form
   // What else the reader must know: "one of its inputs is memory that nobody has written".
-  std::string note;
+  Message note;
 };
 
 // A call is an anomaly when no input has NaN or infinity and an output has, or when it makes NaN and

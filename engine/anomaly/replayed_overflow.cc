@@ -15,11 +15,13 @@ ValueKinds KindsOfStats(const kernels::Stats& stats) {
   return {stats.nan > 0, stats.pos_inf > 0, stats.neg_inf > 0};
 }
 
-std::string_view Joined(std::string_view former, std::string_view word) {
+std::string Joined(const std::string& former, const std::string& word) {
   return former.empty() || former == word ? word : word.empty() ? former : "NaN and Inf";
 }
 
-std::string_view Spelled(std::string_view word) { return word.empty() ? "finite" : word; }
+Message Spelled(Message word) { return word.empty() ? "finite"_t : word; }
+
+std::string English(const Message& text) { return text.English(); }
 
 // The texts of a line, in its order.
 template <typename Call, typename Visit>
@@ -38,12 +40,12 @@ std::string_view VerdictName(OverflowVerdict verdict) {
 void ReplayedDirection::Add(int64_t place, const kernels::Stats& on_device,
                             const kernels::Stats& in_reference) {
   const ValueKinds a = KindsOfStats(on_device), b = KindsOfStats(in_reference);
-  const std::string_view one = KindsWord(a), other = KindsWord(b);
-  device = Joined(device, one);
-  reference = Joined(reference, other);
+  const Message one = KindsWord(a), other = KindsWord(b);
+  device = Joined(device, one.English());
+  reference = Joined(reference, other.English());
   if (a.any() != b.any() && differs.empty()) {
-    differs = fmt::format("output.{}: {} on the device, {} in the reference", place, Spelled(one),
-                          Spelled(other));
+    differs =
+        "output.{}: {} on the device, {} in the reference"_t(place, Spelled(one), Spelled(other));
   }
   ++outputs;
 }
@@ -59,9 +61,9 @@ OverflowVerdict VerdictOf(const ReplayedCall& call, const ReplayedDirection& dir
 
 std::string ToLine(const ReplayedCall& call) {
   std::string line = fmt::format("[{}, {}", call.forward.outputs, call.backward.outputs);
-  ForEachText(&call, [&](const std::string* text) {
+  ForEachText(&call, [&](const auto* text) {
     line += ", ";
-    AppendJsonString(&line, *text);
+    AppendJsonString(&line, English(*text));
   });
   return line + "]";
 }
@@ -76,14 +78,16 @@ Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
     whole = whole && json.NextItem() && json.Number(&number);
     if (whole) std::from_chars(number.data(), number.data() + number.size(), *count);
   }
-  ForEachText(&call, [&](std::string* text) {
+  ForEachText(&call, [&](auto* text) {
     formats::JsonText read;
     whole = whole && json.NextItem() && json.String(&read);
-    if (whole) formats::AppendJsonText(text, read);
+    std::string plain;
+    if (whole) formats::AppendJsonText(&plain, read);
+    *text = std::move(plain);
   });
   whole = whole && !json.NextItem();
   if (json.failed()) return json.Error(kWhere);
-  if (!whole) return InvalidDump(kWhere).Expected("eleven values").Found("fewer or more");
+  if (!whole) return InvalidDump(kWhere).Expected("eleven values"_t).Found("fewer or more"_t);
   return call;
 }
 

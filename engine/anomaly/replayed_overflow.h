@@ -35,7 +35,7 @@ std::string_view VerdictName(OverflowVerdict verdict);
 struct ReplayedDirection {
   int64_t outputs = 0;            // that both sides have
   std::string device, reference;  // "NaN", "Inf", "NaN and Inf", ""
-  std::string differs;            // "output.1: NaN on the device, finite in the reference"; ""
+  Message differs;                // "output.1: NaN on the device, finite in the reference"; empty
 
   // `place`: of the output among those of the call, from 0; some have no tensor.
   void Add(int64_t place, const kernels::Stats& on_device, const kernels::Stats& in_reference);
@@ -43,8 +43,8 @@ struct ReplayedDirection {
 
 struct ReplayedCall {
   std::string name;  // "Torch.exp.0"
-  std::string why;   // why it was not executed; ""
-  std::string note;  // what else there is to say
+  Message why;       // why it was not executed; empty
+  Message note;      // what else there is to say
   ReplayedDirection forward, backward;
 };
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 namespace msprobe::anomaly {
 namespace {
@@ -20,22 +22,21 @@ bool AddStatistic(std::string_view text, double value, ValueKinds* kinds) {
 }
 
 // "3 of 16 elements are NaN". `count` -1: how many is not known; `all`: it is every element.
-std::string Share(int64_t count, int64_t elements, bool all, std::string_view what) {
-  if (elements == 1) return fmt::format("the only element is {}", what);
+Message Share(int64_t count, int64_t elements, bool all, const Message& what) {
+  if (elements == 1) return "the only element is {}"_t(what);
   if (all || (count > 0 && count == elements)) {
-    return elements > 0 ? fmt::format("all {} elements are {}", elements, what)
-                        : fmt::format("all elements are {}", what);
+    return elements > 0 ? "all {} elements are {}"_t(elements, what)
+                        : "all elements are {}"_t(what);
   }
   if (count < 0) {
-    return elements > 0 ? fmt::format("some of {} elements are {}", elements, what)
-                        : fmt::format("some elements are {}", what);
+    return elements > 0 ? "some of {} elements are {}"_t(elements, what)
+                        : "some elements are {}"_t(what);
   }
   if (count == 1) {
-    return elements > 0 ? fmt::format("1 of {} elements is {}", elements, what)
-                        : fmt::format("1 element is {}", what);
+    return elements > 0 ? "1 of {} elements is {}"_t(elements, what) : "1 element is {}"_t(what);
   }
-  return elements > 0 ? fmt::format("{} of {} elements are {}", count, elements, what)
-                      : fmt::format("{} elements are {}", count, what);
+  return elements > 0 ? "{} of {} elements are {}"_t(count, elements, what)
+                      : "{} elements are {}"_t(count, what);
 }
 
 }  // namespace
@@ -54,30 +55,30 @@ ValueKinds KindsOf(const Leaf& leaf) {
   return kinds;
 }
 
-std::string_view KindsWord(const ValueKinds& kinds) {
-  return kinds.nan && kinds.infinite() ? "NaN and Inf"
-         : kinds.nan                   ? "NaN"
-         : kinds.infinite()            ? "Inf"
-                                       : "";
+Message KindsWord(const ValueKinds& kinds) {
+  if (kinds.nan && kinds.infinite()) return "NaN and Inf"_t;
+  return std::string(kinds.nan ? "NaN" : kinds.infinite() ? "Inf" : "");
 }
 
-std::string DescribeNonfinite(const Leaf& leaf) {
+Message DescribeNonfinite(const Leaf& leaf) {
   const ValueKinds kinds = KindsOf(leaf);
-  if (!kinds.any()) return "";
-  if (leaf.kind != LeafKind::kTensor) return fmt::format("the value is {}", leaf.value.view());
+  if (!kinds.any()) return {};
+  if (leaf.kind != LeafKind::kTensor) return "the value is {}"_t(leaf.value.view());
   const int64_t elements = leaf.shape.elements();
   const ElementCounts& counts = *leaf.counts;
   const bool counted = counts.nan >= 0 && counts.pos_inf >= 0 && counts.neg_inf >= 0;
-  std::string text;
-  if (kinds.nan) text = Share(counted ? counts.nan : -1, elements, false, "NaN");
+  std::vector<Message> parts;
+  if (kinds.nan)
+    parts.push_back(Share(counted ? counts.nan : -1, elements, false, std::string("NaN")));
   if (kinds.infinite()) {
     // Without counts: Max and Min are the same infinity, so that every element is.
     const bool all = !counted && !kinds.nan && leaf.max_value == leaf.min_value;
-    const std::string_view sign = !kinds.neg_inf ? "Inf" : !kinds.pos_inf ? "-Inf" : "Inf or -Inf";
-    text += text.empty() ? "" : "; ";
-    text += Share(counted ? counts.pos_inf + counts.neg_inf : -1, elements, all, sign);
+    const Message sign = kinds.neg_inf && kinds.pos_inf
+                             ? "Inf or -Inf"_t
+                             : std::string(kinds.neg_inf ? "-Inf" : "Inf");
+    parts.push_back(Share(counted ? counts.pos_inf + counts.neg_inf : -1, elements, all, sign));
   }
-  return text;
+  return Message::Joined(std::move(parts), "; ");
 }
 
 }  // namespace msprobe::anomaly

@@ -1,7 +1,8 @@
 // Which non-finite numbers a recorded value holds, from its counts or its statistics.
 //
 //   const ValueKinds kinds = KindsOf(leaf);
-//   if (kinds.any()) Print("{}: {}", leaf.name, DescribeNonfinite(leaf));   // "3 of 16 elements are NaN"
+//   // "3 of 16 elements are NaN"
+//   if (kinds.any()) Print("{}: {}", leaf.name, DescribeNonfinite(leaf).Shown());
 //   KindsWord(kinds);                                                       // "NaN and Inf"
 #pragma once
 
@@ -29,10 +30,10 @@ struct ValueKinds {
 ValueKinds KindsOf(const Leaf& leaf);
 
 // "NaN", "Inf", "NaN and Inf", "".
-std::string_view KindsWord(const ValueKinds& kinds);
+Message KindsWord(const ValueKinds& kinds);
 
 // How many of its elements are NaN and infinite, as far as the dump says it: "3 of 16 elements are
 // NaN", "all 16 elements are Inf", "some of 16 elements are Inf"; of a plain value "the value is inf".
-std::string DescribeNonfinite(const Leaf& leaf);
+Message DescribeNonfinite(const Leaf& leaf);
 
 }  // namespace msprobe::anomaly

@@ -49,8 +49,8 @@ Status CheckParts(const std::string& checkpoint, const CheckpointTensor& tensor,
   }
   if (placed == bytes) return Status::Ok();
   return InvalidDump(checkpoint)
-      .Expected(fmt::format("all {} bytes of {}", bytes, Excerpt(tensor.name)))
-      .Found(fmt::format("parts of {} bytes", placed));
+      .Expected("all {} bytes of {}"_t(bytes, Excerpt(tensor.name)))
+      .Found("parts of {} bytes"_t(placed));
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ Result<formats::TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) con
     MSPROBE_ASSIGN_OR_RETURN(formats::TensorFile whole, ReadPiece(tensor.parts[0].piece));
     if (whole.shape == tensor.shape) return whole;
     return InvalidDump(*tensor.parts[0].piece.file)
-        .Expected(fmt::format("{} of shape {}", Excerpt(tensor.name), ShapeText(tensor.shape)))
+        .Expected("{} of shape {}"_t(Excerpt(tensor.name), ShapeText(tensor.shape)))
         .Found(ShapeText(whole.shape));
   }
   const size_t element = DTypeSize(tensor.dtype);
@@ -86,16 +86,15 @@ Result<formats::TensorFile> Checkpoint::Read(const CheckpointTensor& tensor) con
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
   const std::shared_ptr<char[]> whole(new (std::nothrow) char[size]());
   if (whole == nullptr) {
-    return Unsupported(
-        fmt::format("not enough memory for the {} bytes of {}", bytes, Excerpt(tensor.name)));
+    return Unsupported("not enough memory for the {} bytes of {}"_t(bytes, Excerpt(tensor.name)));
   }
   std::vector<char> block;
   for (const CheckpointTensor::Part& part : tensor.parts) {
     MSPROBE_ASSIGN_OR_RETURN(const formats::TensorFile piece, ReadPiece(part.piece));
     if (piece.dtype != tensor.dtype || piece.shape != part.piece.shape) {
       return InvalidDump(*part.piece.file)
-          .Expected(fmt::format("{} {} as a share of {}", DTypeShortName(tensor.dtype),
-                                ShapeText(part.piece.shape), Excerpt(tensor.name)))
+          .Expected("{} {} as a share of {}"_t(DTypeShortName(tensor.dtype),
+                                               ShapeText(part.piece.shape), Excerpt(tensor.name)))
           .Found(fmt::format("{} {}", DTypeShortName(piece.dtype), ShapeText(piece.shape)));
     }
     const TensorView view = piece.view();
@@ -144,7 +143,7 @@ Status CheckpointBuilder::AddFiles(const std::vector<std::string>& paths) {
     if (status.ok()) {
       ++read;
     } else if (paths.size() > 1) {
-      out_.notes_.push_back(status.message());
+      out_.notes_.push_back(status.AsMessage());
     }
     if (!status.ok()) last = std::move(status);
   }
@@ -172,29 +171,30 @@ Status CheckpointBuilder::AddIndexed(const std::string& folder, const std::strin
     }
   }
   if (json.failed()) return json.Error(path);
-  if (files.empty()) return InvalidDump(path).Expected("\"weight_map\" with a file").Found("none");
+  if (files.empty())
+    return InvalidDump(path).Expected("\"weight_map\" with a file"_t).Found("none"_t);
   for (const std::string& name : files) {
     if (name.find('/') != std::string::npos || name == "..") {
-      return InvalidDump(path).Expected("files beside it").Found(Excerpt(name));
+      return InvalidDump(path).Expected("files beside it"_t).Found(Excerpt(name));
     }
     MSPROBE_RETURN_IF_ERROR(AddFile(JoinPath(folder, name)));
   }
   for (const CheckpointTensor& tensor : out_.tensors_) names.erase(tensor.name);
   if (!names.empty()) {
-    out_.notes_.push_back(fmt::format("{} names {} tensors that no file has, the first being {}",
-                                      path, names.size(), Excerpt(*names.begin())));
+    out_.notes_.push_back("{} names {} tensors that no file has, the first being {}"_t(
+        path, names.size(), Excerpt(*names.begin())));
   }
-  return Finish(fmt::format("{} of {} files", index_name, files.size()));
+  return Finish("{} of {} files"_t(index_name, files.size()));
 }
 
-Status CheckpointBuilder::Finish(std::string layout) {
+Status CheckpointBuilder::Finish(Message layout) {
   out_.layout_ = std::move(layout);
   if (out_.tensors_.empty()) {
     return InvalidArgument()
         .At(out_.path_)
-        .Expected("a checkpoint with tensors")
-        .Found("none in it")
-        .Hint("pass the file or folder that holds the model's state_dict");
+        .Expected("a checkpoint with tensors"_t)
+        .Found("none in it"_t)
+        .Hint("pass the file or folder that holds the model's state_dict"_t);
   }
   // Makes names unique: {"a.b": t} and {"a": {"b": t}} both give the name a.b.
   std::unordered_set<std::string> taken;
@@ -215,13 +215,15 @@ Result<Checkpoint> Checkpoint::Open(const std::string& path) {
     case CheckpointLayout::Kind::kNone:
       return InvalidArgument()
           .At(path)
-          .Expected("a checkpoint: .pt, .bin, .pth or .safetensors, or a folder of them")
-          .Found(IsDirectory(path) ? "a folder without one" : "another file");
+          .Expected("a checkpoint: .pt, .bin, .pth or .safetensors, or a folder of them"_t)
+          .Found(IsDirectory(path) ? "a folder without one"_t : "another file"_t);
     case CheckpointLayout::Kind::kFiles:
       MSPROBE_RETURN_IF_ERROR(builder.AddFiles(layout.files));
-      MSPROBE_RETURN_IF_ERROR(
-          builder.Finish(fmt::format("{} file{}", layout.files.size() - out.notes_.size(),
-                                     layout.files.size() - out.notes_.size() == 1 ? "" : "s")));
+      if (const size_t count = layout.files.size() - out.notes_.size(); count == 1) {
+        MSPROBE_RETURN_IF_ERROR(builder.Finish("1 file"_t));
+      } else {
+        MSPROBE_RETURN_IF_ERROR(builder.Finish("{} files"_t(count)));
+      }
       break;
     case CheckpointLayout::Kind::kIndexed:
       MSPROBE_RETURN_IF_ERROR(builder.AddIndexed(layout.folder, layout.files[0]));

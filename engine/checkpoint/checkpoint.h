@@ -55,9 +55,9 @@ class Checkpoint {
   static Result<Checkpoint> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  const std::string& layout() const { return layout_; }  // "safetensors, 3 files"
+  const Message& layout() const { return layout_; }  // "safetensors, 3 files"
   // Files that were passed over, and why.
-  const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<Message>& notes() const { return notes_; }
   const std::vector<CheckpointTensor>& tensors() const {
     return tensors_;
   }  // no name is there twice
@@ -73,8 +73,9 @@ class Checkpoint {
 
  private:
   friend class CheckpointBuilder;
-  std::string path_, layout_;
-  std::vector<std::string> notes_;
+  std::string path_;
+  Message layout_;
+  std::vector<Message> notes_;
   std::vector<CheckpointTensor> tensors_;
 };
 
@@ -95,7 +96,7 @@ class CheckpointBuilder {
   Status AddMegatron(const std::string& folder);     // megatron.cc
   Status AddDistributed(const std::string& folder);  // distributed.cc
   void Add(CheckpointTensor tensor);
-  Status Finish(std::string layout);
+  Status Finish(Message layout);
 
  private:
   Checkpoint& out_;

@@ -101,8 +101,8 @@ PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
   const std::string& wrapper = is_target ? of_target : of_golden;
   if (!wrapper.empty()) {
     Unwrap(wrapper, is_target ? &wanted : &out.golden);
-    out.notes.push_back(fmt::format("names of the {} are compared without {} in front",
-                                    is_target ? "target" : "golden", wrapper));
+    out.notes.push_back("names of the {} are compared without {} in front"_t(
+        is_target ? "target"_t : "golden"_t, wrapper));
   }
   out.notes.insert(out.notes.end(), mapping.notes.begin(), mapping.notes.end());
 

@@ -19,12 +19,12 @@ struct PairedNames {
   // tensors of the target alone follow.
   std::vector<std::pair<int32_t, int32_t>> pairs;
   std::vector<char> mapped;  // for each target tensor: whether the mapping gives it another name
-  std::vector<std::string> notes;
+  std::vector<Message> notes;
 };
 PairedNames PairNames(const Checkpoint& target, const Checkpoint& golden,
                       const ParameterMapping& mapping = {});
 
 // Describes one row of a comparison of checkpoints: "1.5 against 1.25 at [2, 0]; relative L2 ...".
-std::string WorstElement(const compare::Comparison& comparison, size_t row);
+Message WorstElement(const compare::Comparison& comparison, size_t row);
 
 }  // namespace msprobe::checkpoint

@@ -26,37 +26,36 @@ std::string_view NameOf(const compare::Comparison& c, const compare::Row& row) {
 }
 
 // Up to kNamed rows, a line each, and how many more there are.
-void AppendRows(const compare::Comparison& c, std::string_view title,
-                const std::vector<size_t>& rows, const std::function<std::string(size_t)>& text,
-                std::string* out) {
+void AppendRows(const compare::Comparison& c, const Message& title, const std::vector<size_t>& rows,
+                const std::function<Message(size_t)>& text, std::string* out) {
   if (rows.empty()) return;
-  *out += fmt::format("\n{} ({})\n", Translated(std::string(title)), rows.size());
+  *out += fmt::format("\n{} ({})\n", title.Shown(), rows.size());
   for (size_t i = 0; i < std::min(rows.size(), kNamed); ++i) {
-    const std::string said = text(rows[i]);
+    const std::string said = compare::Clean(text(rows[i]).Shown());
     *out += fmt::format("  {}{}{}\n", compare::Clean(NameOf(c, c.rows[rows[i]])),
-                        said.empty() ? "" : ": ", Translated(said));
+                        said.empty() ? "" : ": ", said);
   }
-  if (rows.size() > kNamed)
-    *out += "  " + Translated(fmt::format("and {} more", rows.size() - kNamed)) + '\n';
+  if (rows.size() > kNamed) *out += "  " + "and {} more"_t(rows.size() - kNamed).Shown() + '\n';
 }
 
 // "verdict differs: 4 equal, 1 only in the golden": what there is none of is not said.
-std::string Verdict(const compare::Summary& s) {
-  const std::pair<int64_t, std::string_view> counts[] = {
-      {s.rows[0], "equal"},
-      {s.rows[1], "within rounding"},
-      {s.rows[2], s.rows[2] == 1 ? "differs" : "differ"},
-      {s.rows[3] - s.target_only_rows - s.golden_only_rows, "could not be judged"},
-      {s.target_only_rows, "only in the target"},
-      {s.golden_only_rows, "only in the golden"}};
-  std::string text;
-  for (const auto& [count, what] : counts) {
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+Message Verdict(const compare::Summary& s) {
+  const std::pair<int64_t, Message::Format<1>> counts[] = {
+      {s.rows[0], "{} equal"_t},
+      {s.rows[1], "{} within rounding"_t},
+      {s.rows[2], s.rows[2] == 1 ? "{} differs"_t : "{} differ"_t},
+      {s.rows[3] - s.target_only_rows - s.golden_only_rows, "{} could not be judged"_t},
+      {s.target_only_rows, "{} only in the target"_t},
+      {s.golden_only_rows, "{} only in the golden"_t}};
+  std::vector<Message> parts;
+  for (const auto& [count, text] : counts) {
+    if (count > 0) parts.push_back(text(count));
   }
+  if (parts.empty()) parts.push_back("no tensor"_t);
   const bool noise = s.verdict == compare::RunVerdict::kNoise;
-  return fmt::format("verdict {}: {}",
-                     noise ? "within rounding" : compare::RunVerdictName(s.verdict),
-                     text.empty() ? "no tensor" : text);
+  return "verdict {}: {}"_t(
+      noise ? "within rounding"_t : Message(compare::RunVerdictName(s.verdict)),
+      Message::Joined(std::move(parts), ", "));
 }
 
 }  // namespace
@@ -70,11 +69,11 @@ std::string CheckpointReport(const compare::Comparison& c) {
   std::string out;
   for (const bool is_target : {true, false}) {
     const Dump& side = is_target ? c.target : c.golden;
-    out += fmt::format("{}  {} ({}), {}\n", Translated(is_target ? "target" : "golden"), side.path,
-                       Translated(std::string(side.DialectName())),
-                       Translated(fmt::format("{} tensors", side.leaves.size())));
+    out +=
+        fmt::format("{}  {} ({}), {}\n", (is_target ? "target"_t : "golden"_t).Shown(), side.path,
+                    side.DialectName().Shown(), "{} tensors"_t(side.leaves.size()).Shown());
   }
-  out += Translated(Verdict(summary));
+  out += Verdict(summary).Shown();
   out += '\n';
   std::vector<size_t> differing, unknown, target_only, golden_only;
   for (size_t i = 0; i < c.rows.size(); ++i) {
@@ -92,38 +91,38 @@ std::string CheckpointReport(const compare::Comparison& c) {
     return !c.notes.empty() && !c.notes[row].empty();
   });
   if (reordered > 0)
-    out +=
-        Translated(fmt::format("{} of {} that differ have the golden's elements in another order",
-                               reordered, differing.size())) +
-        '\n';
+    out += "{} of {} that differ have the golden's elements in another order"_t(reordered,
+                                                                                differing.size())
+               .Shown() +
+           '\n';
   if (c.first.row >= 0) {
     const Leaf& leaf = c.golden.leaves[c.rows[c.first.row].golden];
     const Leaf& target = c.target.leaves[c.rows[c.first.row].target];
-    const std::string dtypes = leaf.dtype == target.dtype
-                                   ? std::string(leaf.dtype.view())
-                                   : fmt::format("{} {}", target.dtype.view(),
-                                                 TranslatedAround("against {}", leaf.dtype.view()));
-    out += '\n' + TranslatedAround("worst parameter: {}", compare::Clean(leaf.name)) +
-           fmt::format(" ({}, {})\n  {}\n", dtypes, leaf.shape.view(), c.first.why.Shown());
+    const std::string dtypes =
+        leaf.dtype == target.dtype
+            ? std::string(leaf.dtype.view())
+            : "{} against {}"_t(target.dtype.view(), leaf.dtype.view()).Shown();
+    out +=
+        '\n' + "worst parameter: {}"_t(compare::Clean(leaf.name)).Shown() +
+        fmt::format(" ({}, {})\n  {}\n", dtypes, leaf.shape.view(), c.first.why.Shown());
   }
   std::stable_sort(differing.begin(), differing.end(), [&](size_t a, size_t b) {
     return c.measures[a].severity > c.measures[b].severity;
   });
   std::erase(differing, static_cast<size_t>(c.first.row));
   AppendRows(
-      c, "also differ, the worst first", differing,
+      c, "also differ, the worst first"_t, differing,
       [&](size_t row) { return WorstElement(c, row); }, &out);
   AppendRows(
-      c, "could not be compared", unknown,
+      c, "could not be compared"_t, unknown,
       [&](size_t row) {
         const bool noted = !c.notes.empty() && !c.notes[row].empty();
-        return noted ? compare::Clean(c.notes[row])
-                     : compare::ReasonText(c.measures[row].reason).English();
+        return noted ? Message(c.notes[row]) : compare::ReasonText(c.measures[row].reason);
       },
       &out);
-  const auto nothing = [](size_t) { return std::string(); };
-  AppendRows(c, "only in the target", target_only, nothing, &out);
-  AppendRows(c, "only in the golden", golden_only, nothing, &out);
+  const auto nothing = [](size_t) { return Message(); };
+  AppendRows(c, "only in the target"_t, target_only, nothing, &out);
+  AppendRows(c, "only in the golden"_t, golden_only, nothing, &out);
   for (const Message& note : c.not_observed)
     out += '\n' + compare::Clean("note: {}"_t(note).Shown()) + '\n';
   return out;

@@ -125,7 +125,7 @@ void NoteReorderings(const Checkpoint& target, const Checkpoint& golden,
                                       theirs = golden.Read(g);
     // Both have been read before; a file that has changed since has no order to tell.
     if (ours.ok() && theirs.ok())
-      c->notes[row] = DescribeReordering(ours->view(), theirs->view(), g.name);
+      c->notes[row] = DescribeReordering(ours->view(), theirs->view(), g.name).English();
   };
   pool.ParallelFor(small.size(), [&](size_t i) { note(small[i]); });
   for (const size_t row : large) note(row);
@@ -156,28 +156,34 @@ void NameTheWorst(compare::Comparison* c) {
 
 }  // namespace
 
-std::string WorstElement(const compare::Comparison& c, size_t row) {
+Message WorstElement(const compare::Comparison& c, size_t row) {
   const compare::Measure& m = c.measures[row];
   const bool noted = m.verdict == compare::RowVerdict::kDiffers && !c.notes.empty();
-  const std::string note = noted && !c.notes[row].empty() ? "; " + c.notes[row] : "";
+  const Message note = noted ? Message(c.notes[row]) : Message();
   if (m.reason == compare::Reason::kShapeDiffers) {
-    return fmt::format("shape {} against {}{}", c.target.leaves[c.rows[row].target].shape.view(),
-                       c.golden.leaves[c.rows[row].golden].shape.view(), note);
+    Message shapes = "shape {} against {}"_t(c.target.leaves[c.rows[row].target].shape.view(),
+                                             c.golden.leaves[c.rows[row].golden].shape.view());
+    return Message::Joined({std::move(shapes), note}, "; ");
   }
-  if (m.tensor < 0) return compare::ReasonText(m.reason).English();
+  if (m.tensor < 0) return compare::ReasonText(m.reason);
   const kernels::Diff& d = c.diffs[m.tensor];
-  std::string text;
+  Message worst;
   if (d.worst_index >= 0) {
-    text =
-        fmt::format("{:.9g} against {:.9g} at {}", d.worst_target, d.worst_golden,
-                    compare::IndexText(d.worst_index, c.target.leaves[c.rows[row].target].shape));
+    worst = "{:.9g} against {:.9g} at {}"_t(
+        d.worst_target, d.worst_golden,
+        compare::IndexText(d.worst_index, c.target.leaves[c.rows[row].target].shape));
   }
   if (d.nonfinite_mismatch > 0) {
-    return text + fmt::format("; {} of {} elements NaN or infinite on one side, or of another sign",
-                              d.nonfinite_mismatch, d.count);
+    return Message::Joined(
+        {std::move(worst), "{} of {} elements NaN or infinite on one side, or of another sign"_t(
+                               d.nonfinite_mismatch, d.count)},
+        "; ");
   }
-  return text + fmt::format("; relative L2 {:.3g}, cosine {:.6g}, {} of {} elements differ{}",
-                            d.relative_l2, d.cosine, d.unequal, d.count, note);
+  return Message::Joined({std::move(worst),
+                          "relative L2 {:.3g}, cosine {:.6g}, {} of {} elements differ"_t(
+                              d.relative_l2, d.cosine, d.unequal, d.count),
+                          note},
+                         "; ");
 }
 
 compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
@@ -192,7 +198,8 @@ compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoin
   c.golden = Listed(golden, names.golden);
   c.not_observed.assign(names.notes.begin(), names.notes.end());
   for (const Checkpoint* side : {&target, &golden}) {
-    for (const std::string& note : side->notes()) c.not_observed.push_back("passed over: " + note);
+    for (const Message& note : side->notes())
+      c.not_observed.push_back("passed over: {}"_t(note));
   }
   for (const auto& [t, g] : names.pairs) {
     const compare::Match match = t < 0             ? compare::Match::kGoldenOnly
@@ -204,9 +211,9 @@ compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoin
     c.rows.push_back({t, g, match, confidence});
   }
   ThreadPool& pool = options.pool != nullptr ? *options.pool : ThreadPool::Default();
-  for (const auto& [side, name] : {std::pair{&target, "target"}, {&golden, "golden"}}) {
-    if (std::string text = DifferingReplicas(*side, name, options, pool); !text.empty())
-      c.not_observed.push_back(std::move(text));
+  for (const auto& [side, name] : {std::pair{&target, "target"_t}, {&golden, "golden"_t}}) {
+    if (const Message text = DifferingReplicas(*side, name, options, pool); !text.empty())
+      c.not_observed.push_back(text);
   }
   c.forward_of.assign(c.pairs.size(), -1);
   MeasureParameters(target, golden, options, pool, &c);

@@ -25,7 +25,7 @@ class MetadataReader {
     std::vector<CheckpointTensor> tensors;
     const formats::PickleNode* state = Field(tree_.root(), "state_dict_metadata");
     if (state == nullptr || state->kind != formats::PickleKind::kDict)
-      return Fail(tree_.root(), "state_dict_metadata");
+      return Fail(tree_.root(), std::string("state_dict_metadata"));
     for (size_t i = 0; i + 1 < state->items.size(); i += 2) {
       const formats::PickleNode &name = tree_[state->items[i]], &value = tree_[state->items[i + 1]];
       const formats::PickleNode* chunks = Field(value, "chunks");
@@ -47,10 +47,10 @@ class MetadataReader {
     int64_t offset = 0, length = 0;
   };
 
-  Status Fail(const formats::PickleNode& at, std::string_view expected) const {
+  Status Fail(const formats::PickleNode& at, const Message& expected) const {
     return InvalidDump(path_, at.offset)
-        .Expected(fmt::format("{} as torch.distributed.checkpoint writes it", expected))
-        .Found("another value");
+        .Expected("{} as torch.distributed.checkpoint writes it"_t(expected))
+        .Found("another value"_t);
   }
 
   // A field of an object (its state is a dict), or nullptr.
@@ -88,7 +88,7 @@ class MetadataReader {
   Status ReadStorage() {
     const formats::PickleNode* storage = Field(tree_.root(), "storage_data");
     if (storage == nullptr || storage->kind != formats::PickleKind::kDict)
-      return Fail(tree_.root(), "storage_data");
+      return Fail(tree_.root(), std::string("storage_data"));
     for (size_t i = 0; i + 1 < storage->items.size(); i += 2) {
       const formats::PickleNode &key = tree_[storage->items[i]],
                                 &value = tree_[storage->items[i + 1]];
@@ -98,7 +98,7 @@ class MetadataReader {
       if (name == nullptr || file == nullptr || offset == nullptr || length == nullptr ||
           file->text.find('/') != std::string_view::npos || file->text == ".." ||
           offset->integer < 0 || length->integer <= 0) {
-        return Fail(value, "the place of a tensor");
+        return Fail(value, "the place of a tensor"_t);
       }
       Extents begin;
       if (at != nullptr && at->kind != formats::PickleKind::kNone) {
@@ -116,9 +116,9 @@ class MetadataReader {
     bool inside = at.size() == tensor->shape.size() && extents.size() == at.size();
     for (size_t d = 0; inside && d < at.size(); ++d)
       inside = at[d] <= tensor->shape[d] && extents[d] <= tensor->shape[d] - at[d];
-    if (!inside) return Fail(chunk, "a part inside its tensor");
+    if (!inside) return Fail(chunk, "a part inside its tensor"_t);
     const auto found = places_.find({tensor->name, at});
-    if (found == places_.end()) return Fail(chunk, "a part with a place in a file");
+    if (found == places_.end()) return Fail(chunk, "a part with a place in a file"_t);
     const Place& place = found->second;
     CheckpointTensor::Part part;
     part.piece.name = tensor->name;
@@ -157,7 +157,7 @@ Status CheckpointBuilder::AddDistributed(const std::string& folder) {
   MetadataReader reader(tree, folder, path);
   MSPROBE_ASSIGN_OR_RETURN(std::vector<CheckpointTensor> tensors, reader.Read());
   for (CheckpointTensor& tensor : tensors) Add(std::move(tensor));
-  return Finish("torch.distributed.checkpoint");
+  return Finish(std::string("torch.distributed.checkpoint"));
 }
 
 }  // namespace msprobe::checkpoint

@@ -44,13 +44,13 @@ Result<std::string> LatestIteration(const std::string& folder, const std::string
     int64_t iteration = -1;
     const auto end = std::from_chars(text.data(), text.data() + text.size(), iteration);
     if (end.ec != std::errc() || end.ptr != text.data() + text.size() || iteration < 0) {
-      return InvalidDump(tracker).Expected("a number of steps, or release").Found(Excerpt(text));
+      return InvalidDump(tracker).Expected("a number of steps, or release"_t).Found(Excerpt(text));
     }
     name = fmt::format("iter_{:07d}", iteration);
   }
   std::string latest = JoinPath(folder, name);
   if (IsDirectory(latest)) return latest;
-  return InvalidDump(tracker).Expected("a folder " + latest).Found("none of that name");
+  return InvalidDump(tracker).Expected("a folder {}"_t(latest)).Found("none of that name"_t);
 }
 
 bool HasMegatronRanks(const std::vector<std::string>& names) {
@@ -61,7 +61,7 @@ bool HasMegatronRanks(const std::vector<std::string>& names) {
 }  // namespace
 
 Result<CheckpointLayout> FindLayout(const std::string& path) {
-  if (!Exists(path)) return NotFound(path).Expected("a checkpoint: a file or a folder");
+  if (!Exists(path)) return NotFound(path).Expected("a checkpoint: a file or a folder"_t);
   CheckpointLayout out{.folder = path};
   if (!IsDirectory(path)) {
     if (HasAnyEnd(path, {".json", ".pkl", ".npy", ".npz", ".zip"})) return out;

@@ -160,16 +160,15 @@ Status Join(std::string name, std::vector<TensorPiece> shares, CheckpointTensor*
     if (expected.size() == first.size()) expected[dimension] = first[dimension];
     if (share.dtype != out->dtype || expected != first) {
       return InvalidDump(*share.file)
-          .Expected(fmt::format("a share of {} as {} {}", Excerpt(out->name),
-                                DTypeShortName(out->dtype), ShapeText(first)))
+          .Expected("a share of {} as {} {}"_t(Excerpt(out->name), DTypeShortName(out->dtype),
+                                               ShapeText(first)))
           .Found(fmt::format("{} {}", DTypeShortName(share.dtype), ShapeText(share.shape)));
     }
     std::vector<int64_t> at(first.size(), 0);
     at[dimension] = begin;
     if (__builtin_add_overflow(begin, share.shape[dimension], &begin)) {
       return InvalidDump(*share.file)
-          .Expected(
-              fmt::format("shares of {} that are less than 2^63 together", Excerpt(out->name)))
+          .Expected("shares of {} that are less than 2^63 together"_t(Excerpt(out->name)))
           .Found(ShapeText(share.shape));
     }
     out->parts.push_back({std::move(share), std::move(at)});
@@ -192,7 +191,7 @@ Result<std::vector<RankFolder>> FindRanks(const std::string& folder) {
     std::optional<RankFolder> rank = ParseRank(folder, name);
     if (!rank) {
       return InvalidDump(JoinPath(folder, name))
-          .Expected("mp_rank_ and the tensor, pipeline and expert rank, as mp_rank_00_000_000")
+          .Expected("mp_rank_ and the tensor, pipeline and expert rank, as mp_rank_00_000_000"_t)
           .Found(Excerpt(name));
     }
     ranks.push_back(std::move(*rank));
@@ -209,7 +208,7 @@ Status ReadRank(RankFolder rank, Arguments* arguments, std::vector<Share>* share
   }
   if (file.empty()) {
     return NotFound(JoinPath(rank.path, "model_optim_rng.pt"))
-        .Expected("the share of each rank, to join them");
+        .Expected("the share of each rank, to join them"_t);
   }
   std::vector<TensorPiece> pieces;
   MSPROBE_RETURN_IF_ERROR(ListPieces(file, &pieces, arguments));
@@ -297,7 +296,7 @@ Status CheckpointBuilder::AddMegatron(const std::string& folder) {
     MSPROBE_RETURN_IF_ERROR(ReadRank(std::move(rank), &arguments, &shares, this));
   NumberThrough(&shares);
   MSPROBE_RETURN_IF_ERROR(JoinShares(std::move(shares), this));
-  return Finish(fmt::format("Megatron, {} rank{}", ranks.size(), ranks.size() == 1 ? "" : "s"));
+  return Finish(ranks.size() == 1 ? "Megatron, 1 rank"_t : "Megatron, {} ranks"_t(ranks.size()));
 }
 
 }  // namespace msprobe::checkpoint

@@ -42,9 +42,9 @@ bool ApplyCells(const compare::NamePairs& cells, std::string* name) {
 Result<ParameterMapping> BuildParameterMapping(const compare::MappingRequest& request,
                                                const Checkpoint& target) {
   if (request.api_file || request.layer_file) {
-    return Unsupported(request.api_file ? "-am pairs calls, and a checkpoint has none"
-                                        : "-lm needs classes, and a checkpoint has none")
-        .Hint("for parameters: --rename 's/from/to/', -cm FILE or -dm FILE");
+    return Unsupported(request.api_file ? "-am pairs calls, and a checkpoint has none"_t
+                                        : "-lm needs classes, and a checkpoint has none"_t)
+        .Hint("for parameters: --rename 's/from/to/', -cm FILE or -dm FILE"_t);
   }
   compare::NamePairs whole, cells;
   std::vector<compare::Rename> renames;
@@ -78,12 +78,12 @@ Result<ParameterMapping> BuildParameterMapping(const compare::MappingRequest& re
     if (name != tensor.name) out.names.emplace(tensor.name, std::move(name));
   }
   if (!whole.empty() && whole_hits == 0)
-    out.notes.push_back("the data mapping names nothing in the target");
+    out.notes.push_back("the data mapping names nothing in the target"_t);
   if (!cells.empty() && cell_hits == 0)
-    out.notes.push_back("the cell mapping names nothing in the target");
+    out.notes.push_back("the cell mapping names nothing in the target"_t);
   for (size_t i = 0; i < renames.size(); ++i) {
     if (rename_hits[i] == 0) {
-      out.notes.push_back("--rename " + renames[i].expression() + " changes no name of the target");
+      out.notes.push_back("--rename {} changes no name of the target"_t(renames[i].expression()));
     }
   }
   return out;

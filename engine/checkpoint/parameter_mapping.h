@@ -18,7 +18,7 @@ namespace msprobe::checkpoint {
 
 struct ParameterMapping {
   std::map<std::string, std::string> names;  // target's name -> golden's name, where they differ
-  std::vector<std::string> notes;            // parts of the request that fit no name of the target
+  std::vector<Message> notes;                // parts of the request that fit no name of the target
 };
 
 // A data mapping names whole parameters and wins over all else. Of a cell mapping, a key that is

@@ -115,14 +115,11 @@ bool IsArranged(const TensorView& target, const TensorView& golden, const Arrang
   });
 }
 
-std::string UnitOf(const TensorView& view, int d) {
-  if (view.ndim == 1) return "element";
-  if (view.ndim == 2) return d == 0 ? "row" : "column";
-  return fmt::format("slice along dimension {}", d);
-}
-
-std::string Plural(const std::string& unit) {
-  return unit.starts_with("slice") ? "slices" + unit.substr(5) : unit + "s";
+SliceUnit UnitOf(const TensorView& view, int d) {
+  if (view.ndim == 1) return {"element"_t, "elements"_t};
+  if (view.ndim == 2 && d == 0) return {"row"_t, "rows"_t};
+  if (view.ndim == 2) return {"column"_t, "columns"_t};
+  return {"slice along dimension {}"_t(d), "slices along dimension {}"_t(d)};
 }
 
 bool IsAttention(std::string_view name) {
@@ -143,19 +140,20 @@ class Finder {
   Finder(const TensorView& target, const TensorView& golden, std::string_view name)
       : t_(target), g_(golden), attention_(IsAttention(name)) {}
 
-  std::string Run() {
+  Message Run() {
     if (t_.dtype != g_.dtype || t_.numel() != g_.numel() || t_.numel() < 2 || IsTooLarge(t_) ||
         IsTooLarge(g_))
-      return "";
-    if (std::string text = OtherShape(); !text.empty()) return text;
-    if (t_.ndim != g_.ndim) return "";
+      return {};
+    if (Message text = OtherShape(); !text.empty()) return text;
+    if (t_.ndim != g_.ndim) return {};
     std::vector<int> same(t_.ndim);
     std::iota(same.begin(), same.end(), 0);
     if (HasAxes(same)) {
-      if (std::string text = OtherSlices(same, ""); !text.empty()) return text;
+      if (Message text = OtherSlices(same); !text.empty()) return text;
     }
-    if (t_.ndim == 2 && HasAxes({1, 0})) return OtherSlices({1, 0}, "transposed, and ");
-    return "";
+    if (t_.ndim != 2 || !HasAxes({1, 0})) return {};
+    Message text = OtherSlices({1, 0});
+    return text.empty() ? text : "transposed, and {}"_t(std::move(text));
   }
 
  private:
@@ -167,7 +165,7 @@ class Finder {
   }
 
   // The dimensions are exchanged, or the elements stand in the same order under another shape.
-  std::string OtherShape() const {
+  Message OtherShape() const {
     if (t_.ndim == g_.ndim && t_.ndim > 1 && t_.ndim <= 4) {
       std::vector<int> axis(t_.ndim);
       std::iota(axis.begin(), axis.end(), 0);
@@ -175,14 +173,13 @@ class Finder {
         if (!HasAxes(axis) ||
             !IsArranged(t_, g_, {axis, std::vector<std::vector<int64_t>>(axis.size())}))
           continue;
-        if (t_.ndim == 2) return "the same elements, transposed";
+        if (t_.ndim == 2) return "the same elements, transposed"_t;
         std::string order;
         for (const int a : axis) order += fmt::format("{}{}", order.empty() ? "" : ", ", a);
-        return fmt::format("the same elements, with the golden's dimensions in the order {}",
-                           order);
+        return "the same elements, with the golden's dimensions in the order {}"_t(order);
       }
     }
-    if (std::equal(t_.shape, t_.shape + t_.ndim, g_.shape, g_.shape + g_.ndim)) return "";
+    if (std::equal(t_.shape, t_.shape + t_.ndim, g_.shape, g_.shape + g_.ndim)) return {};
     const size_t bytes = static_cast<size_t>(t_.numel()) * DTypeSize(t_.dtype);
     std::vector<char> rooms[2];
     const auto in_order = [&](const TensorView& view, std::vector<char>* room) -> const void* {
@@ -192,40 +189,46 @@ class Finder {
       return room->data();
     };
     const bool same = std::memcmp(in_order(t_, &rooms[0]), in_order(g_, &rooms[1]), bytes) == 0;
-    return same ? "the same elements under another shape" : "";
+    return same ? "the same elements under another shape"_t : Message();
   }
 
-  std::string OtherSlices(const std::vector<int>& axis, std::string_view before) {
+  Message OtherSlices(const std::vector<int>& axis) {
     if (ours_.empty()) ours_ = PrintsOf(t_, false), theirs_ = PrintsOf(g_, false);
     Arrangement a{axis, std::vector<std::vector<int64_t>>(axis.size())};
     for (int d = 0; d < t_.ndim; ++d) {
       const std::optional<SliceOrder> order = OrderOf(ours_[d], theirs_[axis[d]]);
       if (!order) continue;
       a.from[d] = order->from;
-      if (IsArranged(t_, g_, a)) return Describe(d, *order, before);
+      if (IsArranged(t_, g_, a)) return Describe(d, *order);
       a.from[d].clear();
     }
-    return t_.ndim == 2 ? RowsAndColumns(std::move(a), before) : "";
+    return t_.ndim == 2 ? RowsAndColumns(std::move(a)) : Message();
   }
 
   // Both at once: what is in a row is known by its elements in any order; then the columns follow.
-  std::string RowsAndColumns(Arrangement a, std::string_view before) {
+  Message RowsAndColumns(Arrangement a) {
     if (sums_.empty()) sums_ = PrintsOf(t_, true), their_sums_ = PrintsOf(g_, true);
-    std::string text;
+    std::vector<Message> texts;
     for (int d = 0; d < 2; ++d) {
       const std::optional<SliceOrder> order = OrderOf(sums_[d], their_sums_[a.axis[d]]);
-      if (!order) return "";
+      if (!order) return {};
       a.from[d] = order->from;
-      text += (d == 0 ? std::string(before) : "; ") + Describe(d, *order, "");
+      texts.push_back(Describe(d, *order));
     }
-    return IsArranged(t_, g_, a) ? text : "";
+    return IsArranged(t_, g_, a) ? Message::Joined(std::move(texts), "; ") : Message();
   }
 
-  std::string Describe(int d, const SliceOrder& order, std::string_view before) const {
-    const std::string unit = UnitOf(t_, d);
-    return fmt::format("{}the {} are in another order: {} ({} of {} moved)", before, Plural(unit),
-                       DescribeOrder(order.pattern, unit, attention_), order.moved,
-                       order.from.size());
+  Message Describe(int d, const SliceOrder& order) const {
+    Message text = DescribeOrder(order.pattern, UnitOf(t_, d), attention_);
+    const size_t all = order.from.size();
+    if (t_.ndim > 2) {
+      return "the slices along dimension {} are in another order: {} ({} of {} moved)"_t(
+          d, std::move(text), order.moved, all);
+    }
+    return (t_.ndim == 1 ? "the elements are in another order: {} ({} of {} moved)"_t
+            : d == 0     ? "the rows are in another order: {} ({} of {} moved)"_t
+                     : "the columns are in another order: {} ({} of {} moved)"_t)(std::move(text),
+                                                                                  order.moved, all);
   }
 
   const TensorView &t_, &g_;
@@ -235,8 +238,8 @@ class Finder {
 
 }  // namespace
 
-std::string DescribeReordering(const TensorView& target, const TensorView& golden,
-                               std::string_view name) {
+Message DescribeReordering(const TensorView& target, const TensorView& golden,
+                           std::string_view name) {
   return Finder(target, golden, name).Run();
 }
 

@@ -1,7 +1,7 @@
 // Whether a tensor has the elements of another one in another order: its rows, columns or heads are
 // moved, or it is transposed. The usual faults of converted checkpoints.
 //
-//   const std::string text = DescribeReordering(ours.view(), theirs.view(), "h.0.attn.qkv.weight");
+//   const Message text = DescribeReordering(ours.view(), theirs.view(), "h.0.attn.qkv.weight");
 //   // "the rows are in another order: q, k, v of each head together in place of all q, all k, all v
 //   //  (368 of 384 rows moved)"
 #pragma once
@@ -14,11 +14,11 @@
 
 namespace msprobe::checkpoint {
 
-// "": there is no such order, or another element differs as well. Found by fingerprints of slices, and
+// Empty: there is no such order, or another element differs as well. Found by fingerprints of slices, and
 // verified bit by bit. `name` tells whether three parts are queries, keys and values. Tensors of one
 // dtype, of any strides; shapes may differ. Time: near linear in the number of elements.
-std::string DescribeReordering(const TensorView& target, const TensorView& golden,
-                               std::string_view name);
+Message DescribeReordering(const TensorView& target, const TensorView& golden,
+                           std::string_view name);
 
 // Whether the two may have the same elements, as far as their difference tells: the same norm. Most
 // weights that differ do not.

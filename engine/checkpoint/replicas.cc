@@ -12,35 +12,35 @@ namespace {
 
 std::string RankOf(const TensorPiece& piece) { return BaseName(DirectoryName(*piece.file)); }
 
-// How a replica differs from the piece that stands for the tensor; "" when both are equal.
-std::string Difference(const TensorPiece& taken, const TensorPiece& replica) {
+// How a replica differs from the piece that stands for the tensor; empty when both are equal.
+Message Difference(const TensorPiece& taken, const TensorPiece& replica) {
   const Result<formats::TensorFile> a = ReadPiece(replica), b = ReadPiece(taken);
   // A piece that cannot be read is reported in the row of its tensor; a replica is reported here.
-  if (!b.ok()) return "";
-  if (!a.ok()) return a.status().message();
+  if (!b.ok()) return {};
+  if (!a.ok()) return a.status().AsMessage();
   if (a->shape != b->shape) {
-    return fmt::format("shape {} against {}", ShapeText(a->shape), ShapeText(b->shape));
+    return "shape {} against {}"_t(ShapeText(a->shape), ShapeText(b->shape));
   }
   const Result<kernels::Diff> diff = kernels::ComputeDiff(a->view(), b->view());
-  if (!diff.ok()) return diff.status().message();
-  if (diff->unequal == 0) return "";
-  return fmt::format("{} of {} elements differ, {:.9g} against {:.9g}", diff->unequal, diff->count,
-                     diff->worst_target, diff->worst_golden);
+  if (!diff.ok()) return diff.status().AsMessage();
+  if (diff->unequal == 0) return {};
+  return "{} of {} elements differ, {:.9g} against {:.9g}"_t(
+      diff->unequal, diff->count, diff->worst_target, diff->worst_golden);
 }
 
 }  // namespace
 
-std::string DifferingReplicas(const Checkpoint& checkpoint, std::string_view side,
-                              const compare::CompareOptions& options, ThreadPool& pool) {
+Message DifferingReplicas(const Checkpoint& checkpoint, const Message& side,
+                          const compare::CompareOptions& options, ThreadPool& pool) {
   const std::vector<CheckpointTensor>& tensors = checkpoint.tensors();
-  std::vector<std::string> found(tensors.size());
+  std::vector<Message> found(tensors.size());
   const auto look = [&](size_t i) {
     for (const CheckpointTensor::Replica& replica : tensors[i].replicas) {
       const TensorPiece& taken = tensors[i].parts[replica.part].piece;
-      const std::string difference = Difference(taken, replica.piece);
+      Message difference = Difference(taken, replica.piece);
       if (difference.empty()) continue;
-      found[i] = fmt::format("{} ({} against {}: {})", tensors[i].name, RankOf(replica.piece),
-                             RankOf(taken), difference);
+      found[i] = "{} ({} against {}: {})"_t(tensors[i].name, RankOf(replica.piece), RankOf(taken),
+                                            std::move(difference));
       break;
     }
   };
@@ -59,24 +59,29 @@ std::string DifferingReplicas(const Checkpoint& checkpoint, std::string_view sid
   pool.ParallelFor(small.size(), [&](size_t i) { look(small[i]); });
   for (const size_t i : large) look(i);
   size_t count = 0;
-  const std::string* first = nullptr;
-  for (const std::string& text : found) {
+  const Message* first = nullptr;
+  for (const Message& text : found) {
     if (text.empty()) continue;
     if (first == nullptr) first = &text;
     ++count;
   }
-  const std::string unseen =
-      passed == 0
-          ? ""
-          : fmt::format(
-                "{} parameter{} of the {} could not be compared between ranks: two replicas "
-                "need more memory than is allowed",
-                passed, passed == 1 ? "" : "s", side);
+  Message unseen;
+  if (passed == 1) {
+    unseen =
+        "1 parameter of the {} could not be compared between ranks: two replicas need more "
+        "memory than is allowed"_t(side);
+  } else if (passed > 1) {
+    unseen =
+        "{} parameters of the {} could not be compared between ranks: two replicas need more "
+        "memory than is allowed"_t(passed, side);
+  }
   if (first == nullptr) return unseen;
-  return fmt::format("{} parameter{} of the {} {} not the same on all ranks that hold {}{}", count,
-                     count == 1 ? "" : "s", side, count == 1 ? "is" : "are",
-                     count == 1 ? "it: " : "them, the first: ", *first) +
-         (unseen.empty() ? "" : "; " + unseen);
+  Message differ =
+      count == 1
+          ? "1 parameter of the {} is not the same on all ranks that hold it: {}"_t(side, *first)
+          : "{} parameters of the {} are not the same on all ranks that hold them, the first: {}"_t(
+                count, side, *first);
+  return Message::Joined({std::move(differ), std::move(unseen)}, "; ");
 }
 
 }  // namespace msprobe::checkpoint

@@ -1,8 +1,8 @@
 // Replicas: parts of the model of which each rank saves its own copy, such as the norms of a
 // tensor-parallel model. All copies should be equal.
 //
-//   const std::string text = DifferingReplicas(checkpoint, "target", {}, pool);
-//   if (!text.empty()) Print(text);
+//   const Message text = DifferingReplicas(checkpoint, "target"_t, {}, pool);
+//   if (!text.empty()) Print(text.Shown());
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@
 namespace msprobe::checkpoint {
 
 // "3 parameters of the target are not the same on all ranks that hold them, the first: NAME
-// (mp_rank_01 against mp_rank_00: ...)"; "" when all are equal. Each thread has one pair in memory
+// (mp_rank_01 against mp_rank_00: ...)"; empty when all are equal. Each thread has one pair in memory
 // at a time. Pairs beyond options.max_pair_bytes are not read; the sentence says how many.
-std::string DifferingReplicas(const Checkpoint& checkpoint, std::string_view side,
-                              const compare::CompareOptions& options, ThreadPool& pool);
+Message DifferingReplicas(const Checkpoint& checkpoint, const Message& side,
+                          const compare::CompareOptions& options, ThreadPool& pool);
 
 }  // namespace msprobe::checkpoint

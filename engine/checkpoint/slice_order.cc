@@ -171,32 +171,30 @@ class Search {
   std::vector<int64_t> back_;
 };
 
-std::string Counted(int64_t n, std::string_view unit) {
-  return fmt::format("{} {}{}", n, unit, n == 1 ? "" : "s");
+Message Counted(int64_t n, const SliceUnit& unit) {
+  return "{} {}"_t(n, n == 1 ? unit.one : unit.many);
 }
 
-std::string DescribeParts(const OrderPattern& p, std::string_view unit, bool is_attention) {
+Message DescribeParts(const OrderPattern& p, const SliceUnit& unit, bool is_attention) {
   const bool separated = p.kind == Kind::kSeparated;
-  const auto of = [&](std::string_view together, std::string_view apart) {
-    return fmt::format("{} in place of {}", separated ? apart : together,
-                       separated ? together : apart);
+  const auto of = [&](const Message& together, const Message& apart) {
+    return "{} in place of {}"_t(separated ? apart : together, separated ? together : apart);
   };
   if (p.parts == 3 && is_attention && p.within == 1) {
     if (p.first_part > 1)
-      return of(fmt::format("{} heads of q, then k, v of each group together", p.first_part),
-                "all q, all k, all v");
-    return of("q, k, v of each head together", "all q, all k, all v");
+      return of("{} heads of q, then k, v of each group together"_t(p.first_part),
+                "all q, all k, all v"_t);
+    return of("q, k, v of each head together"_t, "all q, all k, all v"_t);
   }
   if (p.within > 1)
-    return fmt::format("in each of {} groups of {}: {}", p.within,
-                       Counted(p.parts * p.groups * p.block, unit),
-                       of("the two halves interleaved", "one half after the other"));
+    return "in each of {} groups of {}: {}"_t(
+        p.within, Counted(p.parts * p.groups * p.block, unit),
+        of("the two halves interleaved"_t, "one half after the other"_t));
   if (p.first_part > 1)
-    return of(fmt::format("groups of {} blocks of {}, interleaved", p.first_part + 2,
-                          Counted(p.block, unit)),
-              "three parts one after the other");
-  return of(fmt::format("{} parts interleaved, {} at a time", p.parts, Counted(p.block, unit)),
-            "one part after the other");
+    return of("groups of {} blocks of {}, interleaved"_t(p.first_part + 2, Counted(p.block, unit)),
+              "three parts one after the other"_t);
+  return of("{} parts interleaved, {} at a time"_t(p.parts, Counted(p.block, unit)),
+            "one part after the other"_t);
 }
 
 }  // namespace
@@ -210,24 +208,24 @@ std::optional<SliceOrder> OrderOf(Prints target, Prints golden) {
   return Search(target, golden).Run();
 }
 
-std::string DescribeOrder(const OrderPattern& p, std::string_view unit, bool is_attention) {
+Message DescribeOrder(const OrderPattern& p, const SliceUnit& unit, bool is_attention) {
   switch (p.kind) {
     case Kind::kInterleaved:
     case Kind::kSeparated:
       return DescribeParts(p, unit, is_attention);
     case Kind::kExchanged:
-      return fmt::format("{0} x {0} blocks of {1}, transposed", p.parts, Counted(p.block, unit));
+      return "{} x {} blocks of {}, transposed"_t(p.parts, p.parts, Counted(p.block, unit));
     case Kind::kReversed:
-      return "reversed";
+      return "reversed"_t;
     case Kind::kRolled:
-      return p.parts == 2 ? "the two halves are exchanged"
-                          : fmt::format("rolled, beginning with {} {}", unit, p.shift);
+      return p.parts == 2 ? "the two halves are exchanged"_t
+                          : "rolled, beginning with {} {}"_t(unit.one, p.shift);
     case Kind::kBlocks:
-      return fmt::format("blocks of {} (such as heads) are moved", Counted(p.block, unit));
+      return "blocks of {} (such as heads) are moved"_t(Counted(p.block, unit));
     case Kind::kIrregular:
       break;
   }
-  return "in no regular order";
+  return "in no regular order"_t;
 }
 
 }  // namespace msprobe::checkpoint

@@ -1,7 +1,7 @@
 // In which order the slices of one tensor stand in another, and what that order is called.
 //
 //   const std::optional<SliceOrder> order = OrderOf(target_prints, golden_prints);
-//   if (order) Print(DescribeOrder(order->pattern, "row", true));
+//   if (order) Print(DescribeOrder(order->pattern, {"row"_t, "rows"_t}, true).English());
 //   // "q, k, v of each head together in place of all q, all k, all v"
 //
 // Slices are known by fingerprints. Time: near linear in their number.
@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "engine/base/message.h"
 
 namespace msprobe::checkpoint {
 
@@ -46,7 +48,12 @@ struct SliceOrder {
 std::optional<SliceOrder> OrderOf(std::span<const uint64_t> target,
                                   std::span<const uint64_t> golden);
 
-// "reversed". `unit`: "row". `is_attention`: three parts are queries, keys and values.
-std::string DescribeOrder(const OrderPattern& pattern, std::string_view unit, bool is_attention);
+// What one slice and several slices are called: "row", "rows".
+struct SliceUnit {
+  Message one, many;
+};
+
+// "reversed". `is_attention`: three parts are queries, keys and values.
+Message DescribeOrder(const OrderPattern& pattern, const SliceUnit& unit, bool is_attention);
 
 }  // namespace msprobe::checkpoint

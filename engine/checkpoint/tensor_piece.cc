@@ -121,7 +121,7 @@ Result<formats::TensorFile> ReadPiece(const TensorPiece& piece) {
         formats::ReadPt(std::move(mapped), {.offset = piece.offset, .size = piece.archive_size}));
     if (file.tensors.size() != 1) {
       return InvalidDump(path, piece.offset)
-          .Expected(fmt::format("one tensor, {}", Excerpt(piece.name)))
+          .Expected("one tensor, {}"_t(Excerpt(piece.name)))
           .Found(fmt::format("{}", file.tensors.size()));
     }
     return std::move(file.tensors[0].tensor);
@@ -132,9 +132,8 @@ Result<formats::TensorFile> ReadPiece(const TensorPiece& piece) {
   const bool there = piece.offset <= bytes.size() && reach <= bytes.size() - piece.offset;
   if (!there || (piece.check && piece.check->offset + piece.check->size > bytes.size())) {
     return InvalidDump(path, piece.offset)
-        .Expected(
-            fmt::format("the elements of {}, as when the file was opened", Excerpt(piece.name)))
-        .Found(fmt::format("a file of {} bytes", bytes.size()));
+        .Expected("the elements of {}, as when the file was opened"_t(Excerpt(piece.name)))
+        .Found("a file of {} bytes"_t(bytes.size()));
   }
   if (piece.check) {
     StorageCheck& check = *piece.check;
@@ -143,9 +142,9 @@ Result<formats::TensorFile> ReadPiece(const TensorPiece& piece) {
     });
     if (!check.intact) {
       return InvalidDump(path, check.offset)
-          .Says(fmt::format("the elements of {} do not have the checksum that was stored with them",
-                            Excerpt(piece.name)))
-          .Hint("the file is damaged: copy it again");
+          .Says("the elements of {} do not have the checksum that was stored with them"_t(
+              Excerpt(piece.name)))
+          .Hint("the file is damaged: copy it again"_t);
     }
   }
   if (piece.held) return *piece.held;
@@ -157,8 +156,7 @@ Result<formats::TensorFile> ReadPiece(const TensorPiece& piece) {
   // A file may have data at any offset; elements in memory must be aligned.
   if (piece.offset % DTypeSize(piece.dtype) != 0) {
     const std::shared_ptr<char[]> copy(new (std::nothrow) char[reach]);
-    if (copy == nullptr)
-      return Unsupported(fmt::format("{}: not enough memory for {} bytes", path, reach));
+    if (copy == nullptr) return Unsupported("{}: not enough memory for {} bytes"_t(path, reach));
     CopyAndForget(bytes.substr(piece.offset, reach), copy.get());
     tensor.data = copy.get();
     tensor.owner = copy;

@@ -22,18 +22,23 @@ struct PairedRank {
 };
 
 // "1, 2, 5 and 12 more"
-std::string NumbersText(const std::vector<int64_t>& numbers) {
+Message NumbersText(const std::vector<int64_t>& numbers) {
   constexpr size_t kMost = 8;
   const size_t shown = std::min(kMost, numbers.size());
-  std::string text = fmt::format(
+  const std::string text = fmt::format(
       "{}", fmt::join(numbers.begin(), numbers.begin() + static_cast<long>(shown), ", "));
-  if (numbers.size() > shown) text += fmt::format(" and {} more", numbers.size() - shown);
-  return text;
+  return numbers.size() > shown ? "{} and {} more"_t(text, numbers.size() - shown) : text;
 }
+
+// "ranks 1, 2 only in the target; not compared".
+struct OnlyInOne {
+  Message::Format<2> one, many;
+  Message label;  // in front
+};
 
 // The numbers of both lists; a note about each number that only one has.
 std::vector<int64_t> Common(const std::vector<int64_t>& target, const std::vector<int64_t>& golden,
-                            std::string_view what, std::vector<std::string>* notes) {
+                            const OnlyInOne& what, std::vector<Message>* notes) {
   std::vector<int64_t> both, only[2];
   std::set_intersection(target.begin(), target.end(), golden.begin(), golden.end(),
                         std::back_inserter(both));
@@ -43,9 +48,10 @@ std::vector<int64_t> Common(const std::vector<int64_t>& target, const std::vecto
                       std::back_inserter(only[1]));
   for (const size_t side : {0, 1}) {
     if (only[side].empty() || both.empty()) continue;
-    notes->push_back(fmt::format("{}{} {} only in the {}; not compared", what,
-                                 only[side].size() == 1 ? "" : "s", NumbersText(only[side]),
-                                 side == 0 ? "target" : "golden"));
+    notes->push_back(Message::Joined(
+        {what.label, (only[side].size() == 1 ? what.one : what.many)(
+                         NumbersText(only[side]), side == 0 ? "target"_t : "golden"_t)},
+        ": "));
   }
   return both;
 }
@@ -60,7 +66,7 @@ Result<std::vector<int64_t>> RanksOf(const std::string& folder) {
 
 Status CheckFolder(const std::string& path) {
   if (IsDirectory(path)) return Status::Ok();
-  return NotFound(path).Expected("the dump_path of a run with task grad_probe");
+  return NotFound(path).Expected("the dump_path of a run with task grad_probe"_t);
 }
 
 // Whether the folder has tables but no directions: level L0.
@@ -74,45 +80,47 @@ Status NoCommonStep(const std::string& target, const std::string& golden,
   for (const auto& [folder, steps] : {std::pair(target, of_target), std::pair(golden, of_golden)}) {
     if (!steps.empty()) continue;
     return InvalidDump(folder)
-        .Expected("directions of gradients, in grad_directions_<step>.npz or step<N>/*.npy")
-        .Found(HasOnlyTables(folder) ? "tables only" : "none")
-        .Hint("record both runs with task grad_probe and grad_level \"L1\" or \"L2\"");
+        .Expected("directions of gradients, in grad_directions_<step>.npz or step<N>/*.npy"_t)
+        .Found(HasOnlyTables(folder) ? "tables only"_t : "none"_t)
+        .Hint("record both runs with task grad_probe and grad_level \"L1\" or \"L2\""_t);
   }
   return InvalidDump(target)
-      .Expected(fmt::format("a step that {} has, too: {}", golden, NumbersText(of_golden)))
-      .Found(fmt::format("steps {}", NumbersText(of_target)));
+      .Expected("a step that {} has, too: {}"_t(golden, NumbersText(of_golden)))
+      .Found("steps {}"_t(NumbersText(of_target)));
 }
 
 Result<std::vector<PairedRank>> PairRanks(const std::string& target, const std::string& golden,
-                                          std::vector<std::string>* notes) {
+                                          std::vector<Message>* notes) {
   MSPROBE_RETURN_IF_ERROR(CheckFolder(target));
   MSPROBE_RETURN_IF_ERROR(CheckFolder(golden));
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<int64_t> of_target, RanksOf(target));
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<int64_t> of_golden, RanksOf(golden));
   std::vector<PairedRank> pairs;
-  for (const int64_t rank : Common(of_target, of_golden, "rank", notes)) {
+  const OnlyInOne of_ranks = {
+      "rank {} only in the {}; not compared"_t, "ranks {} only in the {}; not compared"_t, {}};
+  for (const int64_t rank : Common(of_target, of_golden, of_ranks, notes)) {
     const std::string name = fmt::format("rank{}", rank);
     pairs.push_back(
-        {rank,
-         {JoinPath(target, name), JoinPath(golden, name), fmt::format("rank {}: ", rank)},
-         {}});
+        {rank, {JoinPath(target, name), JoinPath(golden, name), "rank {}"_t(rank)}, {}});
   }
   if (of_target.empty() && of_golden.empty()) {
-    pairs.push_back({-1, {target, golden, ""}, {}});
+    pairs.push_back({-1, {target, golden, {}}, {}});
   } else if (pairs.empty()) {
     return InvalidDump(target)
-        .Expected(fmt::format("a rank that {} has, too: {}", golden,
-                              of_golden.empty() ? "none" : NumbersText(of_golden)))
-        .Found(of_target.empty() ? "no folder of a rank" : "ranks " + NumbersText(of_target));
+        .Expected("a rank that {} has, too: {}"_t(
+            golden, of_golden.empty() ? "none"_t : NumbersText(of_golden)))
+        .Found(of_target.empty() ? "no folder of a rank"_t : "ranks {}"_t(NumbersText(of_target)));
   }
   Status none;
   for (PairedRank& pair : pairs) {
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<int64_t> a, StepsOf(pair.folders.target));
     MSPROBE_ASSIGN_OR_RETURN(const std::vector<int64_t> b, StepsOf(pair.folders.golden));
-    pair.steps = Common(a, b, pair.folders.label + "step", notes);
+    const OnlyInOne of_steps = {"step {} only in the {}; not compared"_t,
+                                "steps {} only in the {}; not compared"_t, pair.folders.label};
+    pair.steps = Common(a, b, of_steps, notes);
     if (!pair.steps.empty()) continue;
     Status error = NoCommonStep(pair.folders.target, pair.folders.golden, a, b);
-    notes->push_back(error.message());
+    notes->push_back(error.AsMessage());
     if (none.ok()) none = std::move(error);
   }
   std::erase_if(pairs, [](const PairedRank& pair) { return pair.steps.empty(); });
@@ -147,7 +155,7 @@ class Sum {
   }
 
   // Without the cells to which a rank of the parameter did not contribute.
-  SimilarityTable Finish(std::vector<std::string>* notes) {
+  SimilarityTable Finish(std::vector<Message>* notes) {
     const size_t steps = table_.steps().size();
     size_t dropped = 0;
     for (size_t row = 0; row < table_.parameters().size(); ++row) {
@@ -160,9 +168,12 @@ class Sum {
       }
     }
     if (dropped > 0) {
-      notes->push_back(fmt::format(
-          "{} of the table of all ranks {} empty: a rank of the parameter lacks the step",
-          dropped == 1 ? "1 cell" : fmt::format("{} cells", dropped), dropped == 1 ? "is" : "are"));
+      notes->push_back(
+          dropped == 1
+              ? "1 cell of the table of all ranks is empty: a rank of the parameter lacks the "
+                "step"_t
+              : "{} cells of the table of all ranks are empty: a rank of the parameter lacks the "
+                "step"_t(dropped));
     }
     return std::move(table_);
   }
@@ -191,37 +202,39 @@ std::optional<GradientNorms> NormsOf(const RankFolders& folders, const GradientF
   return GradientNorms{a->norm, b->norm};
 }
 
-void Append(std::vector<std::string>* to, std::vector<std::string> more) {
+void Append(std::vector<Message>* to, std::vector<Message> more) {
   std::move(more.begin(), more.end(), std::back_inserter(*to));
 }
 
 constexpr FallRule kAnyDifference{
     .lowest_first = 1, .largest_drop = 0, .rounding = 0, .joined = -1};
 
-// A sentence on the gradients whose directions are not judged; "": there are none.
-std::string RoundingNote(const SimilarityTable& table, const FallRule& rule,
-                         const std::string& label) {
-  const std::vector<std::string> names = OnlyRounding(table, rule);
-  if (names.empty()) return "";
-  return fmt::format(
-      "{}gradients as small as the rounding of the terms that they sum up, as where mathematics "
-      "makes "
-      "them zero: {}{}; their directions are not judged",
-      label, names[0], names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "");
+// "fc.bias", "fc.bias and 3 more".
+Message FirstOf(const std::vector<std::string>& names) {
+  return names.size() > 1 ? "{} and {} more"_t(names[0], names.size() - 1) : names[0];
 }
 
-// A sentence on those of which nothing is known; "": there are none.
-std::string UnknownNote(const std::vector<std::string>& names) {
-  if (names.empty()) return "";
-  return fmt::format(
-      "unknown: the directions of {}{} differ, and rounding may explain it: their gradients are as "
-      "small as the rounding of others, as where mathematics makes them zero (all in front of a "
-      "norm "
-      "whose result is averaged), or the backward pass computed in bfloat16 or float16, which "
-      "turns "
-      "small elements of every gradient. Next: record both runs at level L1 and type msprobe "
-      "compare, which knows the terms of each sum",
-      names[0], names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "");
+// A sentence on the gradients whose directions are not judged; empty: there are none.
+Message RoundingNote(const SimilarityTable& table, const FallRule& rule, const Message& label) {
+  const std::vector<std::string> names = OnlyRounding(table, rule);
+  if (names.empty()) return {};
+  return Message::Joined({label,
+                          "gradients as small as the rounding of the terms that they sum up, as "
+                          "where mathematics makes "
+                          "them zero: {}; their directions are not judged"_t(FirstOf(names))},
+                         ": ");
+}
+
+// A sentence on those of which nothing is known; empty: there are none.
+Message UnknownNote(const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  return "unknown: the directions of {} differ, and rounding may explain it: their gradients are "
+         "as "
+         "small as the rounding of others, as where mathematics makes them zero (all in front of a "
+         "norm whose result is averaged), or the backward pass computed in bfloat16 or float16, "
+         "which turns small elements of every gradient. Next: record both runs at level L1 and "
+         "type "
+         "msprobe compare, which knows the terms of each sum"_t(FirstOf(names));
 }
 
 // Replaces `first`, which `rank_of_first` has, by what another rank has in an earlier step.
@@ -273,7 +286,7 @@ Result<GradientComparison> CompareGradients(const std::string& target, const std
     if (TakeEarlier(rank.fall, result.ranks.size(), &result.fall, &result.fall_rank))
       result.fall_norms = NormsOf(pair.folders, *rank.fall);
     result.ranks.push_back(std::move(rank));
-    if (std::string note = RoundingNote(table, options.rule, pair.folders.label); !note.empty())
+    if (Message note = RoundingNote(table, options.rule, pair.folders.label); !note.empty())
       result.notes.push_back(std::move(note));
     for (std::string& name : MayBeRounding(table, options.rule)) {
       std::vector<std::string>& known = result.may_be_rounding;
@@ -282,7 +295,7 @@ Result<GradientComparison> CompareGradients(const std::string& target, const std
     }
     sum.Add(table);
   }
-  if (std::string note = UnknownNote(result.may_be_rounding); !note.empty())
+  if (Message note = UnknownNote(result.may_be_rounding); !note.empty())
     result.notes.push_back(std::move(note));
   result.all = sum.Finish(&result.notes);
   if (pairs.size() > 1) {

@@ -52,9 +52,9 @@ struct GradientComparison {
   // Parameters of any rank whose directions differ and may be rounding (MayBeRounding), in the order of
   // ranks, each once. Without a fall and with such parameters the answer is unknown.
   std::vector<std::string> may_be_rounding;
-  std::vector<std::string> notes;   // what is missing on a side, NaN: a sentence each
-  std::vector<std::string> errors;  // files that could not be read; the others were compared
-  std::vector<std::string> files;   // the tables that were written
+  std::vector<Message> notes;      // what is missing on a side, NaN: a sentence each
+  std::vector<Message> errors;     // files that could not be read; the others were compared
+  std::vector<std::string> files;  // the tables that were written
 };
 
 // What a comparison answers, from the worst to the best.

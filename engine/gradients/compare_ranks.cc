@@ -16,7 +16,6 @@
 namespace msprobe::gradients {
 namespace {
 
-constexpr std::string_view kSides[] = {"target", "golden"};
 constexpr size_t kMostErrors = 5;  // that are said of a rank, one by one
 
 // What a work item found: some or all parameters of a step.
@@ -96,11 +95,10 @@ Found CompareStep(const RankFolders& folders, int64_t step, size_t part, size_t 
       continue;
     }
     if (!SameShape(row.shape, partner->shape)) {
-      found.errors.push_back(
-          InvalidDump(folders.target)
-              .Expected(fmt::format("shape {} of {} in step {}, as in the golden",
-                                    ShapeText(partner->shape), Excerpt(row.parameter, 200), step))
-              .Found(ShapeText(row.shape)));
+      found.errors.push_back(InvalidDump(folders.target)
+                                 .Expected("shape {} of {} in step {}, as in the golden"_t(
+                                     ShapeText(partner->shape), Excerpt(row.parameter, 200), step))
+                                 .Found(ShapeText(row.shape)));
       continue;
     }
     const Result<Directions> a = target->Read(row), b = golden->Read(*partner);
@@ -117,20 +115,24 @@ Found CompareStep(const RankFolders& folders, int64_t step, size_t part, size_t 
   return found;
 }
 
-std::string OnlyText(const RankFolders& folders, std::string_view side, const Repeated& only) {
+Message OnlyText(const Message& side, const Repeated& only) {
   const size_t others = only.parameters.size() - 1;
-  return fmt::format(
-      "{}only the {} has a gradient of {} (in step {}){}; not compared", folders.label, side,
-      only.parameter, only.step,
-      others == 0 ? ""
-                  : fmt::format(" and of {} other parameter{}", others, others == 1 ? "" : "s"));
+  if (others == 0)
+    return "only the {} has a gradient of {} (in step {}); not compared"_t(side, only.parameter,
+                                                                           only.step);
+  if (others == 1)
+    return "only the {} has a gradient of {} (in step {}) and of 1 other parameter; not compared"_t(
+        side, only.parameter, only.step);
+  return "only the {} has a gradient of {} (in step {}) and of {} other parameters; not compared"_t(
+      side, only.parameter, only.step, others);
 }
 
-std::string NanText(const RankFolders& folders, std::string_view side, const Repeated& nan) {
-  return fmt::format(
-      "{}NaN in {} gradient{} of the {}, first of {} in step {}; NaN counts as not "
-      "positive",
-      folders.label, nan.times, nan.times == 1 ? "" : "s", side, nan.parameter, nan.step);
+Message NanText(const Message& side, const Repeated& nan) {
+  if (nan.times == 1)
+    return "NaN in 1 gradient of the {}, first of {} in step {}; NaN counts as not positive"_t(
+        side, nan.parameter, nan.step);
+  return "NaN in {} gradients of the {}, first of {} in step {}; NaN counts as not positive"_t(
+      nan.times, side, nan.parameter, nan.step);
 }
 
 // The sentences about a rank, of what its steps found one after another.
@@ -142,16 +144,18 @@ class Findings {
       nan_[side].Add(found.nan_in[side], step);
     }
     for (const Status& error : found.errors)
-      if (++errors_ <= kMostErrors) said_.errors.push_back(error.message());
+      if (++errors_ <= kMostErrors) said_.errors.push_back(error.AsMessage());
   }
   RankFindings Finish(const RankFolders& folders) {
+    const auto note = [&](std::vector<Message>* to, Message text) {
+      to->push_back(Message::Joined({folders.label, std::move(text)}, ": "));
+    };
+    const Message sides[] = {"target"_t, "golden"_t};
     for (size_t side = 0; side < 2; ++side) {
-      if (only_[side].times > 0)
-        said_.notes.push_back(OnlyText(folders, kSides[side], only_[side]));
-      if (nan_[side].times > 0) said_.notes.push_back(NanText(folders, kSides[side], nan_[side]));
+      if (only_[side].times > 0) note(&said_.notes, OnlyText(sides[side], only_[side]));
+      if (nan_[side].times > 0) note(&said_.notes, NanText(sides[side], nan_[side]));
     }
-    if (errors_ > kMostErrors)
-      said_.errors.push_back(fmt::format("{}{} more errors", folders.label, errors_ - kMostErrors));
+    if (errors_ > kMostErrors) note(&said_.errors, "{} more errors"_t(errors_ - kMostErrors));
     return std::move(said_);
   }
 

@@ -15,11 +15,11 @@ namespace msprobe::gradients {
 
 struct RankFolders {
   std::string target, golden;
-  std::string label;  // in front of each sentence: "rank 3: ", or ""
+  Message label;  // in front of each sentence: "rank 3", or none
 };
 
 struct RankFindings {
-  std::vector<std::string> notes, errors;  // sentences
+  std::vector<Message> notes, errors;  // sentences
 };
 
 // Fills the table for its steps, which both folders have. `step_done` is called once for each step, by

@@ -222,17 +222,19 @@ std::optional<GradientFall> FirstFall(const SimilarityTable& table, const FallRu
     const Fallen* named = &fallen.back();
     GradientFall fall{.step = table.steps()[step]};
     if (fallen.size() == 1) {
-      fall.why = "no other parameter falls in this step";
+      fall.why = "no other parameter falls in this step"_t;
     } else if (named->row != found.last_compared) {
       fall.why =
-          "the parameters after it in the model do not fall: the backward pass was right up to it";
+          "the parameters after it in the model do not fall: the backward pass was right up to it"_t;
     } else {
       // The later one of two that fall as much: the backward pass reaches it first.
       for (const Fallen& other : fallen)
         if (other.depth > named->depth) named = &other;
-      fall.why =
-          "it falls most; the last parameter of the model falls, too, so the error may be in "
-          "the forward pass, the loss or the data";
+      fall.why = Message::Joined(
+          {"it falls most"_t,
+           "the last parameter of the model falls, too, so the error may be in the forward pass, "
+           "the loss or the data"_t},
+          "; ");
     }
     const Similarity& cell = table.At(named->row, step);
     fall.parameter = table.parameters()[named->row];

@@ -54,7 +54,7 @@ struct GradientFall {
   // Elements with another direction, and all elements; -1: not known.
   int64_t changed = 0, count = 0;
   std::vector<std::string> others;  // which also fall in this step, in the order of the table
-  std::string why;                  // this parameter and no other: a sentence
+  Message why;                      // this parameter and no other: a sentence
 };
 
 // The parameters whose gradients are rounding in a step in which their directions differ: in the order

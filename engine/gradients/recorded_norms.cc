@@ -53,7 +53,7 @@ Result<Recording> FindRecording(const std::string& path) {
   std::sort(found.steps.begin(), found.steps.end());
   found.steps.erase(std::unique(found.steps.begin(), found.steps.end()), found.steps.end());
   if (!found.steps.empty()) return found;
-  return NotFound(path).Expected("the dump_path of a run with task grad_probe");
+  return NotFound(path).Expected("the dump_path of a run with task grad_probe"_t);
 }
 
 NormFindings ReadNorms(const Recording& recording,
@@ -69,7 +69,7 @@ NormFindings ReadNorms(const Recording& recording,
       if (!Exists(GradientTablePath(folder, in_step))) continue;
       const Result<std::vector<GradientRow>> rows = ReadGradientTable(folder, in_step);
       if (!rows.ok()) {
-        if (++errors <= kMostErrorsOfNorms) found.errors.push_back(rows.status().message());
+        if (++errors <= kMostErrorsOfNorms) found.errors.push_back(rows.status().AsMessage());
         continue;
       }
       for (const GradientRow& row : *rows) {
@@ -87,7 +87,7 @@ NormFindings ReadNorms(const Recording& recording,
     }
   }
   if (errors > kMostErrorsOfNorms)
-    found.errors.push_back(fmt::format("{} more errors", errors - kMostErrorsOfNorms));
+    found.errors.push_back("{} more errors"_t(errors - kMostErrorsOfNorms));
   found.parameters = parameters.size();
   return found;
 }

@@ -47,7 +47,7 @@ struct NormFindings {
   std::optional<NamedNorm> first_not_finite;
   size_t not_finite_beside = 0;  // other gradients of that rank in that step
   std::optional<NamedNorm> largest;
-  std::vector<std::string> errors;  // tables that could not be read; the others were
+  std::vector<Message> errors;  // tables that could not be read; the others were
 };
 
 // Reads one table after another; `sink` gets each row.

@@ -74,16 +74,16 @@ Result<std::vector<GradientRow>> ReadRows(const std::string& path) {
       columns = FindColumns(line.cells);
       return columns.has_value();
     }
-    const auto refuse = [&](std::string_view expected, std::string_view found) {
+    const auto refuse = [&](Message expected, Message found) {
       wrong = InvalidDump(path)
-                  .Expected(fmt::format("{} in row {}", expected, line.number))
-                  .Found(found);
+                  .Expected("{} in row {}"_t(std::move(expected), line.number))
+                  .Found(std::move(found));
       return false;
     };
     if (line.cells.size() != columns->all)
-      return refuse(fmt::format("{} cells", columns->all), fmt::format("{}", line.cells.size()));
+      return refuse("{} cells"_t(columns->all), fmt::format("{}", line.cells.size()));
     const std::optional<std::vector<int64_t>> shape = ParseShape(line.cells[columns->shape]);
-    if (!shape) return refuse("a shape as [16, 8]", Excerpt(line.cells[columns->shape]));
+    if (!shape) return refuse("a shape as [16, 8]"_t, Excerpt(line.cells[columns->shape]));
     GradientRow row{.parameter = std::string(line.cells[columns->name]), .shape = *shape};
     row.norm = ToNumber(line.cells[columns->norm]);
     const bool empty = std::find(shape->begin(), shape->end(), 0) != shape->end();
@@ -97,8 +97,8 @@ Result<std::vector<GradientRow>> ReadRows(const std::string& path) {
   if (!wrong.ok()) return wrong;
   if (!columns) {
     return InvalidDump(path)
-        .Expected("a table of gradients, with the columns param_name, max, norm and shape")
-        .Found("another table");
+        .Expected("a table of gradients, with the columns param_name, max, norm and shape"_t)
+        .Found("another table"_t);
   }
   return rows;
 }
@@ -218,17 +218,15 @@ Result<Directions> RecordedStep::Read(const GradientRow& row) const {
   }
   const std::string name = DirectionFile(folder_, row.parameter);
   if (name.empty()) {
-    return InvalidDump(folder_).Expected(
-        fmt::format("a file {}", Excerpt(row.parameter + ".npy", 200)));
+    return InvalidDump(folder_).Expected("a file {}"_t(Excerpt(row.parameter + ".npy", 200)));
   }
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::OpenBelow(folder_, name));
   const std::string path = file.path();
   MSPROBE_ASSIGN_OR_RETURN(formats::TensorFile tensor, formats::ReadNpy(std::move(file)));
   if (tensor.dtype != DType::kBool || tensor.shape != row.shape) {
     return InvalidDump(path)
-        .Expected(fmt::format("booleans of shape {}", ShapeText(row.shape)))
-        .Found(
-            fmt::format("{} of shape {}", DTypeShortName(tensor.dtype), ShapeText(tensor.shape)));
+        .Expected("booleans of shape {}"_t(ShapeText(row.shape)))
+        .Found("{} of shape {}"_t(DTypeShortName(tensor.dtype), ShapeText(tensor.shape)));
   }
   const TensorView view = tensor.view();
   if (view.IsContiguous()) {

@@ -22,16 +22,16 @@ bool IsWhole(std::string_view cell, Number* number) {
   return error == std::errc() && end == cell.data() + cell.size();
 }
 
-// The steps of the first row; "": they are right.
-std::string StepsIn(std::span<const std::string_view> cells, std::vector<int64_t>* steps) {
-  if (cells.empty() || cells[0] != kSteps) return "\"step\" and numbers of steps in row 1";
+// What the first row should have; empty: it is right.
+Message StepsIn(std::span<const std::string_view> cells, std::vector<int64_t>* steps) {
+  if (cells.empty() || cells[0] != kSteps) return "\"step\" and numbers of steps in row 1"_t;
   for (const std::string_view cell : cells.subspan(1)) {
     if (!IsWhole(cell, &steps->emplace_back()) || steps->back() < 0)
-      return "numbers of steps in row 1";
+      return "numbers of steps in row 1"_t;
     if (steps->size() > 1 && steps->back() <= (*steps)[steps->size() - 2])
-      return "ascending numbers of steps in row 1";
+      return "ascending numbers of steps in row 1"_t;
   }
-  return steps->empty() ? "numbers of steps in row 1" : "";
+  return steps->empty() ? "numbers of steps in row 1"_t : Message();
 }
 
 // A cell of a table; nullopt: neither empty nor a share.
@@ -99,24 +99,23 @@ Result<SimilarityTable> SimilarityTable::Read(const std::string& path,
   std::vector<std::pair<std::string, std::vector<Similarity>>> rows;
   std::vector<int64_t> steps;
   Status wrong;
-  const auto refuse = [&](const std::string& expected, std::string_view found) {
-    wrong = InvalidDump(path).Expected(expected).Found(found);
+  const auto refuse = [&](Message expected, Message found) {
+    wrong = InvalidDump(path).Expected(std::move(expected)).Found(std::move(found));
     return false;
   };
   const auto sink = [&](const formats::TableLine& line) {
     if (steps.empty()) {
-      const std::string expected = StepsIn(line.cells, &steps);
-      return expected.empty() || refuse(expected, "another table");
+      Message expected = StepsIn(line.cells, &steps);
+      return expected.empty() || refuse(std::move(expected), "another table"_t);
     }
     if (line.cells.size() != steps.size() + 1) {
-      return refuse(fmt::format("{} cells in row {}", steps.size() + 1, line.number),
+      return refuse("{} cells in row {}"_t(steps.size() + 1, line.number),
                     fmt::format("{}", line.cells.size()));
     }
     auto& [name, cells] = rows.emplace_back(line.cells[0], std::vector<Similarity>());
     for (const std::string_view cell : line.cells.subspan(1)) {
       const std::optional<Similarity> similarity = StatedIn(cell);
-      if (!similarity)
-        return refuse(fmt::format("a share from 0 to 1 in row {}", line.number), Excerpt(cell));
+      if (!similarity) return refuse("a share from 0 to 1 in row {}"_t(line.number), Excerpt(cell));
       cells.push_back(*similarity);
     }
     return true;
@@ -125,8 +124,8 @@ Result<SimilarityTable> SimilarityTable::Read(const std::string& path,
   if (!wrong.ok()) return wrong;
   if (rows.empty() || rows.back().first != kSummary) {
     return InvalidDump(path)
-        .Expected("a last row \"summary\"")
-        .Found(rows.empty() ? "no row" : "the end of the file");
+        .Expected("a last row \"summary\""_t)
+        .Found(rows.empty() ? "no row"_t : "the end of the file"_t);
   }
   *summary = std::move(rows.back().second);
   rows.pop_back();

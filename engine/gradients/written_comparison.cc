@@ -77,7 +77,7 @@ Result<GradientComparison> ReadWrittenComparison(const std::string& path, const 
     RankSimilarity rank{.rank = of_rank.rank};
     Result<SimilarityTable> table = SimilarityTable::Read(of_rank.path, &rank.summary);
     if (!table.ok()) {
-      result.errors.push_back(table.status().message());
+      result.errors.push_back(table.status().AsMessage());
       if (first_error.ok()) first_error = table.status();
       continue;
     }
@@ -94,7 +94,7 @@ Result<GradientComparison> ReadWrittenComparison(const std::string& path, const 
   }
   if (tables.empty()) {
     if (!first_error.ok()) return first_error;
-    return NotFound(path).Expected("similarities.csv, or folders rank0, rank1, ... with it");
+    return NotFound(path).Expected("similarities.csv, or folders rank0, rank1, ... with it"_t);
   }
   const std::string of_all = JoinPath(path, kTable);
   if (tables.size() == 1) {
@@ -108,11 +108,11 @@ Result<GradientComparison> ReadWrittenComparison(const std::string& path, const 
       result.all = std::move(*all);
       return result;
     }
-    result.errors.push_back(all.status().message());
+    result.errors.push_back(all.status().AsMessage());
   }
   result.notes.push_back(
       "there is no table of all ranks: of each parameter the lowest similarity "
-      "of any rank is shown");
+      "of any rank is shown"_t);
   result.all = LowestOf(tables);
   return result;
 }

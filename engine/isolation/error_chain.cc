@@ -126,13 +126,13 @@ class Search {
     ErrorHop hop{.pair = pair, .name = std::string(compare::EntryName(c_, pair))};
     hop.source_line = compare::SourceLineOf(c_, pair);
     if (!c_.pairs[pair].matched()) {
-      hop.error = c_.pairs[pair].target >= 0 ? "only the target makes this call"
-                                             : "only the golden makes this call";
+      hop.error = c_.pairs[pair].target >= 0 ? "only the target makes this call"_t
+                                             : "only the golden makes this call"_t;
       return hop;
     }
     const compare::CallSummary call = compare::SummarizeCall(c_, pair);
     if (call.out.worst_row >= 0)
-      hop.error = compare::DescribeError(c_, call.out.worst_row).English();
+      hop.error = compare::DescribeError(c_, call.out.worst_row);
     return hop;
   }
 
@@ -173,21 +173,19 @@ Result<int32_t> FindCall(const Comparison& c, std::string_view text) {
 
 ErrorChain ChainTo(const Comparison& c, int32_t pair) {
   if (!Differs(c, pair)) {
-    return {.note = fmt::format("{} agrees in both runs: no error came there",
-                                compare::EntryName(c, pair))};
+    return {.note = "{} agrees in both runs: no error came there"_t(compare::EntryName(c, pair))};
   }
   ErrorChain chain = Search(c).Run(pair);
   if (chain.from_first) return chain;
   if (c.first.pair < 0) {
-    chain.note = "no first divergence was found";
+    chain.note = "no first divergence was found"_t;
   } else if (c.first.pair > pair) {
-    chain.note = fmt::format("the first divergence, {}, comes after it",
-                             compare::EntryName(c, c.first.pair));
+    chain.note = "the first divergence, {}, comes after it"_t(compare::EntryName(c, c.first.pair));
   } else {
-    chain.note = fmt::format(
+    chain.note =
         "between {} and {} no recorded value links the calls: an operation that was not recorded, "
-        "or one that writes in place",
-        compare::EntryName(c, c.first.pair), chain.hops.front().name);
+        "or one that writes in place"_t(compare::EntryName(c, c.first.pair),
+                                        chain.hops.front().name);
   }
   return chain;
 }

@@ -2,7 +2,7 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(const int32_t pair, FindCall(comparison, "loss"));
 //   const ErrorChain chain = ChainTo(comparison, pair);
-//   for (const ErrorHop& hop : chain.hops) Print("{}: {}", hop.name, hop.error);
+//   for (const ErrorHop& hop : chain.hops) Print("{}: {}", hop.name, hop.error.Shown());
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct ErrorHop {
   int32_t pair = -1;        // index into Comparison::pairs
   std::string name;         // of the entry
   std::string source_line;  // "train.py:41 in forward: y = F.gelu(x)"; "" where not recorded
-  std::string error;        // of its worst result: "norm of output.0 is off by 4.8%"
+  Message error;            // of its worst result: "norm of output.0 is off by 4.8%"
   std::string from;  // the value by which the error came: "input.0"; "" at the first hop, and
                      // where the hop before is its forward call
 };
@@ -27,7 +27,7 @@ struct ErrorHop {
 struct ErrorChain {
   std::vector<ErrorHop> hops;  // the first one made the error, or is as far back as links lead
   bool from_first = false;     // the first hop is the first divergence
-  std::string note;            // what the chain does not show; ""
+  Message note;                // what the chain does not show; empty
 };
 
 // The pair that `text` names (engine/model/named_calls.h). Errors: those of OneCallNamed.

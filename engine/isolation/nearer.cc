@@ -68,44 +68,49 @@ const OutputError* At(const ReplayedCall& call, std::string_view place) {
   return nullptr;
 }
 
-std::string Described(const OutputError& output) {
+Message Described(const OutputError& output) {
   const ErrorOf& error = Judged(output);
-  if (error.nonfinite > 0) {
-    return fmt::format("{} element{} NaN or infinite where float64 is not, or the reverse",
-                       error.nonfinite, error.nonfinite == 1 ? " is" : "s are");
+  if (error.nonfinite == 1)
+    return "1 element is NaN or infinite where float64 is not, or the reverse"_t;
+  if (error.nonfinite > 1) {
+    return "{} elements are NaN or infinite where float64 is not, or the reverse"_t(
+        error.nonfinite);
   }
-  const std::string off =
-      fmt::format("off by {:.2g} relative, {:.2g} at most", error.relative, error.max_abs);
+  Message off = "off by {:.2g} relative, {:.2g} at most"_t(error.relative, error.max_abs);
   if (output.rounding.kind != accuracy::RoundingVerdict::Kind::kError) return off;
-  return fmt::format("{}, {:.3g} roundings at element {} where {:.3g} are explained", off,
-                     output.rounding.error, output.rounding.worst, output.rounding.bound);
+  return "{}, {:.3g} roundings at element {} where {:.3g} are explained"_t(
+      std::move(off), output.rounding.error, output.rounding.worst, output.rounding.bound);
 }
 
-// What explains an error that the dtype alone does not; "" where it does, or nothing does.
-std::string Explanation(const OutputError& output) {
-  if (!IsExact(output) || Size(Judged(output)) <= kRoundings * Epsilon(output.dtype)) return "";
-  return "; rounding of its inputs and of its sums explains it";
+// What explains an error that the dtype alone does not; empty where it does, or nothing does.
+Message Explanation(const OutputError& output) {
+  if (!IsExact(output) || Size(Judged(output)) <= kRoundings * Epsilon(output.dtype)) return {};
+  return "rounding of its inputs and of its sums explains it"_t;
 }
 
 NearerVerdict OneSide(const ReplayedCall& call) {
   const OutputError& worst = *Worst(call);
   if (!worst.has_recorded) {
     return {Nearer::kUnknown,
-            fmt::format("executed here, {} is {}; the dump has no elements of the recorded result, "
-                        "so nothing is said of it",
-                        worst.place, Described(worst))};
+            Message::Joined(
+                {"executed here, {} is {}"_t(worst.place, Described(worst)),
+                 "the dump has no elements of the recorded result, so nothing is said of it"_t},
+                "; ")};
   }
   if (IsExact(worst)) {
     return {Nearer::kTarget,
-            fmt::format("the recorded result is as exact as {} allows: {} is {}{}", worst.dtype,
-                        worst.place, Described(worst), Explanation(worst))};
+            Message::Joined({"the recorded result is as exact as {} allows: {} is {}"_t(
+                                 worst.dtype, worst.place, Described(worst)),
+                             Explanation(worst)},
+                            "; ")};
   }
-  const bool same = worst.recorded_unlike_again == 0;
   return {Nearer::kNeither,
-          fmt::format("the recorded result is far from float64: {} is {}; executed here, the call "
-                      "{}",
-                      worst.place, Described(worst),
-                      same ? "gives the same bits" : "does not give this result")};
+          Message::Joined(
+              {"the recorded result is far from float64: {} is {}"_t(worst.place, Described(worst)),
+               worst.recorded_unlike_again == 0
+                   ? "executed here, the call gives the same bits"_t
+                   : "executed here, the call does not give this result"_t},
+              "; ")};
 }
 
 template <typename Visit>
@@ -146,7 +151,8 @@ std::string ToLine(const ReplayedCall& call) {
     if (line.size() > 1) line += ", ";
     AppendJsonString(&line, value);
   };
-  text(call.name), text(call.why), text(call.note), text(call.made ? "made" : "");
+  text(call.name), text(call.why.English()), text(call.note.English()),
+      text(call.made ? "made" : "");
   for (const OutputError& output : call.outputs) {
     text(output.place), text(output.dtype), text(output.has_recorded ? "recorded" : "");
     for (const int64_t count :
@@ -174,7 +180,7 @@ Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
   if (json.failed()) return json.Error(kWhere);
   if (texts.size() < kHead || (texts.size() - kHead) % kOutput != 0) {
     return InvalidDump(kWhere)
-        .Expected("4 texts, and 19 for each output")
+        .Expected("4 texts, and 19 for each output"_t)
         .Found(std::to_string(texts.size()));
   }
   ReplayedCall call{.name = texts[0], .why = texts[1], .note = texts[2], .made = !texts[3].empty()};
@@ -200,9 +206,10 @@ Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
 NearerVerdict WhichIsNearer(const ReplayedCall& target, const ReplayedCall* golden) {
   for (const ReplayedCall* call : {&target, golden}) {
     if (call == nullptr || (call->why.empty() && !call->outputs.empty())) continue;
-    return {Nearer::kUnknown, call->why.empty() ? "the call has no result that can be compared: it "
-                                                  "returns none, or writes into its arguments"
-                                                : "not executed: " + call->why};
+    return {Nearer::kUnknown,
+            call->why.empty() ? "the call has no result that can be compared: it returns none, or "
+                                "writes into its arguments"_t
+                              : "not executed: {}"_t(call->why)};
   }
   if (golden == nullptr) return OneSide(target);
   const OutputError *t = Worst(target), *g = Worst(*golden);
@@ -216,37 +223,39 @@ NearerVerdict WhichIsNearer(const ReplayedCall& target, const ReplayedCall* gold
   }
   if (!t->has_recorded || !g->has_recorded) {
     return {Nearer::kUnknown,
-            fmt::format("the {} has no elements of the recorded result: record with task tensor to "
-                        "see which side is nearer",
-                        t->has_recorded ? "golden" : "target")};
+            "the {} has no elements of the recorded result: record with task tensor to "
+            "see which side is nearer"_t(t->has_recorded ? "golden"_t : "target"_t)};
   }
-  const std::string numbers =
-      fmt::format("of {} the target is {}, the golden {}", t->place, Described(*t), Described(*g));
+  const Message numbers =
+      "of {} the target is {}, the golden {}"_t(t->place, Described(*t), Described(*g));
   const double a = Size(Judged(*t)), b = Size(Judged(*g));
   if (IsExact(*t) && IsExact(*g)) {
     return {Nearer::kBoth,
-            fmt::format("both sides are as exact as {} allows: {}{}", t->dtype, numbers,
-                        Explanation(Size(Judged(*t)) < Size(Judged(*g)) ? *g : *t))};
+            Message::Joined({"both sides are as exact as {} allows: {}"_t(t->dtype, numbers),
+                             Explanation(Size(Judged(*t)) < Size(Judged(*g)) ? *g : *t)},
+                            "; ")};
   }
   if (a == b || (a < kFactor * b && b < kFactor * a)) {
     return {IsExact(*t) || IsExact(*g) ? Nearer::kBoth : Nearer::kNeither,
-            "both sides are equally far from float64: " + numbers};
+            "both sides are equally far from float64: {}"_t(numbers)};
   }
   const bool is_target = a < b;
+  const Message side = is_target ? "target"_t : "golden"_t;
   const double small = std::min(a, b), large = std::max(a, b);
-  const std::string times = small > 0 && std::isfinite(large)
-                                ? fmt::format("{:.3g} times nearer", large / small)
-                                : "nearer";
-  return {
-      is_target ? Nearer::kTarget : Nearer::kGolden,
-      fmt::format("the {} is {} to float64: {}", is_target ? "target" : "golden", times, numbers)};
+  return {is_target ? Nearer::kTarget : Nearer::kGolden,
+          small > 0 && std::isfinite(large)
+              ? "the {} is {:.3g} times nearer to float64: {}"_t(side, large / small, numbers)
+              : "the {} is nearer to float64: {}"_t(side, numbers)};
 }
 
 NearerVerdict OfOtherCalls(NearerVerdict verdict) {
   const bool known = verdict.nearer != Nearer::kUnknown;
-  return {Nearer::kOtherCalls,
-          "the two calls compute different things, so float64 does not tell which one is right" +
-              (known ? "; " + verdict.sentence : "")};
+  return {
+      Nearer::kOtherCalls,
+      Message::Joined(
+          {"the two calls compute different things, so float64 does not tell which one is right"_t,
+           known ? std::move(verdict.sentence) : Message()},
+          "; ")};
 }
 
 }  // namespace msprobe::isolation

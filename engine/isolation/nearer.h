@@ -6,7 +6,7 @@
 //   out.rounding = accuracy::RoundingJudge(recorded, exact, DType::kFloat32).verdict();
 //   call.outputs.push_back(out);
 //   MSPROBE_ASSIGN_OR_RETURN(ReplayedCall same, ReplayedCallFromLine(ToLine(call)));
-//   Print("{}", WhichIsNearer(same, &golden_call).sentence);
+//   Print("{}", WhichIsNearer(same, &golden_call).sentence.Shown());
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ struct OutputError {
 
 struct ReplayedCall {
   std::string name;   // "Functional.linear.0"
-  std::string why;    // why it was not executed; ""
-  std::string note;   // what else there is to say
+  Message why;        // why it was not executed; empty
+  Message note;       // what else there is to say
   bool made = false;  // elements of an input were made from statistics
   std::vector<OutputError> outputs;
 };
@@ -65,7 +65,7 @@ Result<ReplayedCall> ReplayedCallFromLine(std::string_view line);
 enum class Nearer : uint8_t { kTarget, kGolden, kBoth, kNeither, kUnknown, kOtherCalls };
 struct NearerVerdict {
   Nearer nearer = Nearer::kUnknown;
-  std::string sentence;  // without a full stop
+  Message sentence;  // without a full stop
 };
 // kBoth: both are as exact as the dtype allows, or equally far within a factor of two; kNeither: both
 // are far. With one side: kTarget where it is as exact as the dtype allows, else kNeither. Errors are

@@ -127,25 +127,29 @@ void NameOutside(const Comparison& c, int32_t row, NextRecording* next) {
       });
   const bool first = c.first.pair == 0;
   const bool optimizer = compare::IsOptimizerCall(compare::RecordOf(c, c.first.pair).api);
-  next->why = fmt::format(
-      "{} of {} is wrong when the call begins, and no recorded call made it: {}",
-      compare::LeafLabel(c, row).English(), next->culprit,
-      weight      ? "it is a weight that the program made, loaded or changed before"
-      : optimizer ? "code between the backward pass and the optimizer did, such as an exchange "
-                    "between ranks or an unscaling"
-      : first     ? "it is the first call, so this is what the program gives to the step"
-                  : "code that is not recorded made or changed it, or it is part of the data");
-  next->advice = c.first.advice.English();
+  const auto why =
+      weight ? "{} of {} is wrong when the call begins, and no recorded call made it: it is a "
+               "weight that the program made, loaded or changed before"_t
+      : optimizer
+          ? "{} of {} is wrong when the call begins, and no recorded call made it: code between "
+            "the backward pass and the optimizer did, such as an exchange between ranks or an "
+            "unscaling"_t
+      : first
+          ? "{} of {} is wrong when the call begins, and no recorded call made it: it is the "
+            "first call, so this is what the program gives to the step"_t
+          : "{} of {} is wrong when the call begins, and no recorded call made it: code that is "
+            "not recorded made or changed it, or it is part of the data"_t;
+  next->why = why(compare::LeafLabel(c, row), next->culprit);
+  next->advice = c.first.advice;
 }
 
 // For a module, or a dump of modules alone.
 void NarrowModule(const Comparison& c, NextRecording* next) {
   const bool modules_only = c.target.level == Level::kL0 || c.golden.level == Level::kL0;
   if (!modules_only && HasTensors(c, c.first.pair)) {
-    next->why = fmt::format(
+    next->why =
         "{} is a module, and no recorded call inside it shows the error: an operation that the "
-        "tool does not record is the place to look at",
-        next->culprit);
+        "tool does not record is the place to look at"_t(next->culprit);
     return;
   }
   next->narrower = true;
@@ -168,27 +172,20 @@ void NarrowModule(const Comparison& c, NextRecording* next) {
   // The statistics of the calls inside come first; if they were there, the module's tensors.
   if (!modules_only) next->task = Task::kTensor;
   next->why =
-      !modules_only ? fmt::format(
-                          "no recorded call inside of {} shows the error: the tensors of "
-                          "these calls say more than their statistics",
-                          next->culprit)
-      : compiled ? fmt::format(
-                       "{} is a Cell of compiled code: level mix, in PyNative mode and without "
-                       "mindspore.jit, records the operations inside it and before it",
-                       next->culprit)
-      : inside
-          ? fmt::format("{} is a module: level mix records the operations inside it", next->culprit)
-          : fmt::format(
-                "{} gets a wrong input that no recorded module made: level mix records "
-                "the operations before it",
-                next->culprit);
+      !modules_only ? "no recorded call inside of {} shows the error: the tensors of "
+                      "these calls say more than their statistics"_t(next->culprit)
+      : compiled    ? "{} is a Cell of compiled code: level mix, in PyNative mode and without "
+                      "mindspore.jit, records the operations inside it and before it"_t(next->culprit)
+      : inside      ? "{} is a module: level mix records the operations inside it"_t(next->culprit)
+                    : "{} gets a wrong input that no recorded module made: level mix records "
+                      "the operations before it"_t(next->culprit);
 }
 
 void NarrowOperation(const Comparison& c, NextRecording* next) {
   if (HasTensors(c, c.first.pair)) {
-    next->why = fmt::format(
-        "{} is an operation and its tensors are recorded: msprobe replay executes it again",
-        next->culprit);
+    next->why =
+        "{} is an operation and its tensors are recorded: msprobe replay executes it again"_t(
+            next->culprit);
     next->can_replay = true;
     return;
   }
@@ -198,34 +195,37 @@ void NarrowOperation(const Comparison& c, NextRecording* next) {
   std::vector<std::string> own;
   AddBoth(c, c.first.pair, &own);
   const size_t makers = next->list.size() - own.size();
-  next->why = fmt::format(
-      "{} is an operation of which only statistics are recorded: task tensor "
-      "keeps its elements{}",
-      next->culprit,
-      makers == 0
-          ? ""
-          : fmt::format(", and those of {} call{} before it", makers, makers == 1 ? "" : "s"));
+  if (makers == 0) {
+    next->why =
+        "{} is an operation of which only statistics are recorded: task tensor keeps its elements"_t(
+            next->culprit);
+  } else if (makers == 1) {
+    next->why =
+        "{} is an operation of which only statistics are recorded: task tensor keeps its "
+        "elements, and those of 1 call before it"_t(next->culprit);
+  } else {
+    next->why =
+        "{} is an operation of which only statistics are recorded: task tensor keeps its "
+        "elements, and those of {} calls before it"_t(next->culprit, makers);
+  }
 }
 
-// Why a call is the answer whatever else is recorded of it; "": it is not.
-std::string WhyItIsTheAnswer(const Comparison& c, const Record& record,
-                             const std::string& culprit) {
+// Why a call is the answer whatever else is recorded of it; empty: it is not.
+Message WhyItIsTheAnswer(const Comparison& c, const Record& record, const Message& culprit) {
   const compare::RecordPair& pair = c.pairs[c.first.pair];
   if (!pair.matched()) {
-    return fmt::format("only the {} makes the call {}: the two programs differ there",
-                       pair.target >= 0 ? "target" : "golden", culprit);
+    return "only the {} makes the call {}: the two programs differ there"_t(
+        pair.target >= 0 ? "target"_t : "golden"_t, culprit);
   }
   const bool optimizer = compare::IsOptimizerCall(record.api);
   const bool introduced = c.first.call_class == compare::CallClass::kIntroduced;
   if (introduced && !compare::DifferingArguments(c, c.first.pair).empty()) {
-    return fmt::format("the two runs call {} with other arguments: its tensors would say no more",
-                       culprit);
+    return "the two runs call {} with other arguments: its tensors would say no more"_t(culprit);
   }
-  if (!optimizer || !introduced) return "";
-  return fmt::format(
-      "{} gets the same gradients and weights and makes other ones of them: its settings, such as "
-      "the learning rate, or its code are the place to look at",
-      culprit);
+  if (!optimizer || !introduced) return {};
+  return "{} gets the same gradients and weights and makes other ones of them: its settings, such "
+         "as "
+         "the learning rate, or its code are the place to look at"_t(culprit);
 }
 
 }  // namespace
@@ -233,7 +233,7 @@ std::string WhyItIsTheAnswer(const Comparison& c, const Record& record,
 NextRecording NextOf(const Comparison& c) {
   NextRecording next;
   if (c.first.pair < 0) {
-    next.why = "no first divergence was found: there is nothing to narrow";
+    next.why = "no first divergence was found: there is nothing to narrow"_t;
     return next;
   }
   const Record& record = compare::RecordOf(c, c.first.pair);
@@ -246,10 +246,9 @@ NextRecording NextOf(const Comparison& c) {
     NameOutside(c, outside, &next);
   } else if (outside >= 0) {
     next.narrower = true;
-    next.why = fmt::format(
+    next.why =
         "{} of {} is wrong when the call begins, and the calls before it were not recorded: all "
-        "calls of the step are",
-        compare::LeafLabel(c, outside).English(), next.culprit);
+        "calls of the step are"_t(compare::LeafLabel(c, outside), next.culprit);
   } else if (record.is_module || modules_only) {
     NarrowModule(c, &next);
   } else {
@@ -292,12 +291,16 @@ std::string ConfigOf(const NextRecording& next, int step, int rank) {
       task, before, number(step), number(rank), task, names);
 }
 
-NextRecording NextOfUpdate(std::string why, bool optimizers_recorded) {
-  NextRecording next{.why = std::move(why), .culprit = "the update of the weights"};
-  if (optimizers_recorded) return next;
+NextRecording NextOfUpdate(Message why, bool optimizers_recorded) {
+  NextRecording next{.culprit = "the update of the weights"_t};
+  if (optimizers_recorded) {
+    next.why = std::move(why);
+    return next;
+  }
   next.narrower = next.with_step_before = true;
   next.list = {"Optimizer."};
-  next.why += ": level mix records the optimizers of the step before";
+  next.why = Message::Joined(
+      {std::move(why), "level mix records the optimizers of the step before"_t}, ": ");
   return next;
 }
 

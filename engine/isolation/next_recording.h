@@ -2,7 +2,7 @@
 //
 //   const NextRecording next = NextOf(comparison);
 //   if (next.narrower) WriteFileAtomically("config.json", ConfigOf(next, /*step=*/3, /*rank=*/-1));
-//   Print("{}", next.why);
+//   Print("{}", next.why.Shown());
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct NextRecording {
   bool narrower = false;          // false: recording more says nothing new of this divergence
   Task task = Task::kStatistics;  // of the narrower recording; its level is mix
   bool with_step_before = false;  // and of the step before
-  std::string why;                // one sentence without a full stop
+  Message why;                    // one sentence without a full stop
   bool can_replay = false;        // the culprit's tensors are there: msprobe replay says more
-  std::string culprit;            // name of the entry; "" when there is none
-  std::string advice;             // what to do where no recording says more; "" where `why` says it
+  Message culprit;                // name of the entry; empty when there is none
+  Message advice;  // what to do where no recording says more; empty where `why` says it
   std::vector<std::string> list;  // of the configuration: parts of the entries' names
 };
 
@@ -46,6 +46,6 @@ std::string ConfigOf(const NextRecording& next, int step, int rank);
 // The weights differ that a step begins with, although the step before agrees: no recorded call of the
 // step is at fault. `why` says so; where the optimizers of the step before were not recorded, they
 // are next.
-NextRecording NextOfUpdate(std::string why, bool optimizers_recorded);
+NextRecording NextOfUpdate(Message why, bool optimizers_recorded);
 
 }  // namespace msprobe::isolation

@@ -58,75 +58,76 @@ class Pair {
   OtherCall Compared() const {
     const std::vector<Argument> mine = ArgumentsOf(target_, target_.records[call_]),
                                 others = ArgumentsOf(golden_, golden_.records[Partner()]);
-    std::string why, differing;
+    std::vector<Message> why;
+    std::string differing;
+    size_t many = 0;
     bool told = true;
     for (const auto& [name, leaf] : mine) {
       const Leaf* other = Named(others, name);
       if (other == nullptr || other->kind != leaf->kind) {
-        if (leaf->kind == LeafKind::kTensor) Add(&why, "only the target passes " + name);
+        if (leaf->kind == LeafKind::kTensor) why.push_back("only the target passes {}"_t(name));
         continue;
       }
-      Add(&why, Different(name, *leaf, *other));
+      if (Message text = Different(name, *leaf, *other); !text.empty())
+        why.push_back(std::move(text));
       if (leaf->kind != LeafKind::kTensor) continue;
       told = told && !leaf->fingerprint.empty() && !other->fingerprint.empty();
-      if (leaf->fingerprint.view() != other->fingerprint.view())
-        differing += (differing.empty() ? "" : ", ") + name;
+      if (leaf->fingerprint.view() == other->fingerprint.view()) continue;
+      differing += (differing.empty() ? "" : ", ") + name;
+      ++many;
     }
     for (const auto& [name, leaf] : others) {
       const Leaf* other = Named(mine, name);
       if (leaf->kind == LeafKind::kTensor && (other == nullptr || other->kind != leaf->kind))
-        Add(&why, "only the golden passes " + name);
+        why.push_back("only the golden passes {}"_t(name));
     }
-    if (!why.empty() || !told) return {.why = std::move(why)};
-    if (differing.empty()) return {.inputs = "bit-equal on both sides"};
-    return {.inputs = fmt::format(
-                "{} {}: each side is measured against float64 of its own inputs, so only what the "
-                "call itself adds is seen",
-                differing, differing.find(", ") == std::string::npos ? "differs" : "differ")};
+    if (!why.empty() || !told) return {.why = Message::Joined(std::move(why), "; ")};
+    if (differing.empty()) return {.inputs = "bit-equal on both sides"_t};
+    return {.inputs =
+                (many == 1
+                     ? "{} differs: each side is measured against float64 of its own inputs, so "
+                       "only what the call itself adds is seen"_t
+                     : "{} differ: each side is measured against float64 of its own inputs, so "
+                       "only what the call itself adds is seen"_t)(differing)};
   }
 
  private:
   int32_t Partner() const { return partners_[call_].golden; }
 
-  static void Add(std::string* text, const std::string& more) {
-    if (!more.empty()) *text += (text->empty() ? "" : "; ") + more;
-  }
-
-  std::string Different(const std::string& name, const Leaf& mine, const Leaf& other) const {
+  Message Different(const std::string& name, const Leaf& mine, const Leaf& other) const {
     if (mine.kind == LeafKind::kScalar) {
       // The same computation in another precision is what float64 judges.
       const auto is_dtype = [](const Leaf& leaf) {
         return ElementType(leaf.value.view()).dtype().has_value();
       };
-      return mine.value.view() == other.value.view() || (is_dtype(mine) && is_dtype(other))
-                 ? ""
-                 : fmt::format("{} is {} in the target, {} in the golden", name, mine.value.view(),
-                               other.value.view());
+      if (mine.value.view() == other.value.view() || (is_dtype(mine) && is_dtype(other))) return {};
+      return "{} is {} in the target, {} in the golden"_t(name, mine.value.view(),
+                                                          other.value.view());
     }
-    if (mine.shape.view() == other.shape.view()) return "";
-    std::string text = fmt::format("{} has shape {} in the target, {} in the golden", name,
-                                   mine.shape.view(), other.shape.view());
-    Add(&text, MadeBy(mine, other));
-    return text;
+    if (mine.shape.view() == other.shape.view()) return {};
+    return Message::Joined({"{} has shape {} in the target, {} in the golden"_t(
+                                name, mine.shape.view(), other.shape.view()),
+                            MadeBy(mine, other)},
+                           "; ");
   }
 
-  // Which call of one run made the other shape; "": both runs make it.
-  std::string MadeBy(const Leaf& mine, const Leaf& other) const {
+  // Which call of one run made the other shape; empty: both runs make it.
+  Message MadeBy(const Leaf& mine, const Leaf& other) const {
     if (const Record* maker = MakerOf(target_, call_, mine);
         maker != nullptr && partners_[maker - target_.records.data()].golden < 0)
-      return Sentence(target_, *maker, "target");
+      return Sentence(target_, *maker, "target"_t);
     const Record* maker = MakerOf(golden_, Partner(), other);
-    if (maker == nullptr) return "";
+    if (maker == nullptr) return {};
     const auto record = static_cast<int32_t>(maker - golden_.records.data());
     return std::ranges::any_of(partners_, [&](const auto& p) { return p.golden == record; })
-               ? ""
-               : Sentence(golden_, *maker, "golden");
+               ? Message()
+               : Sentence(golden_, *maker, "golden"_t);
   }
 
-  static std::string Sentence(const Dump& dump, const Record& maker, std::string_view run) {
+  static Message Sentence(const Dump& dump, const Record& maker, const Message& run) {
     const std::string line = maker.stack < 0 ? "" : dump::UserSourceLine(dump.stacks[maker.stack]);
-    return fmt::format("{}, which only the {} calls, makes it{}", maker.name.view(), run,
-                       line.empty() ? "" : fmt::format(" ({})", line));
+    if (line.empty()) return "{}, which only the {} calls, makes it"_t(maker.name.view(), run);
+    return "{}, which only the {} calls, makes it ({})"_t(maker.name.view(), run, line);
   }
 
   const Dump &target_, &golden_;

@@ -3,7 +3,7 @@
 //
 //   const std::vector<compare::Partner> partners = compare::AlignRecords(target, golden, {});
 //   const OtherCall other = OtherCallOf(target, golden, partners, record);
-//   if (!other.why.empty()) Print("{}: the two calls compute different things", other.why);
+//   if (!other.why.empty()) Print("{}: the two calls compute different things", other.why.Shown());
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace msprobe::isolation {
 struct OtherCall {
   // Another shape, another number, a tensor that only one run passes: "self has shape [8, 1] in the
   // target, [8] in the golden; Tensor.reshape.0.forward, which only the target calls, makes it
-  // (train.py:14: each = each.reshape(-1, 1))". "": the two are the same computation.
-  std::string why;
-  // Of the same computation, whether it has the same tensors; "": fingerprints do not tell.
-  std::string inputs;
+  // (train.py:14: each = each.reshape(-1, 1))". Empty: the two are the same computation.
+  Message why;
+  // Of the same computation, whether it has the same tensors; empty: fingerprints do not tell.
+  Message inputs;
 };
 
 // `call`: index of a record of the target, which has a partner; `partners`: of all its records.

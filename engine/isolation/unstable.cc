@@ -72,50 +72,46 @@ void Explain(const Comparison& c, Unstable* u) {
   switch (u->cause) {
     case Cause::kOperation:
       u->why = HasInputWithoutBits(c, c.pairs[u->pair])
-                   ? fmt::format(
-                         "its inputs have equal statistics (their bits were not recorded) "
-                         "and its result differs: {}",
-                         compare::DescribeRow(c, u->row).English())
-                   : fmt::format("its inputs are bit-equal and its result is not: {}",
-                                 compare::DescribeRow(c, u->row).English());
-      u->advice = is_module ? "no recorded call inside this module differs: an operation that the "
-                              "tool does not record does; custom_op_namespaces records more"
-                            : "torch.use_deterministic_algorithms(True) refuses operations that do "
-                              "not repeat; msprobe.pytorch.seed_all(mode=True) does that and seeds";
+                   ? "its inputs have equal statistics (their bits were not recorded) "
+                     "and its result differs: {}"_t(compare::DescribeRow(c, u->row))
+                   : "its inputs are bit-equal and its result is not: {}"_t(
+                         compare::DescribeRow(c, u->row));
+      u->advice = is_module
+                      ? "no recorded call inside this module differs: an operation that the "
+                        "tool does not record does; custom_op_namespaces records more"_t
+                      : "torch.use_deterministic_algorithms(True) refuses operations that do "
+                        "not repeat; msprobe.pytorch.seed_all(mode=True) does that and seeds"_t;
       return;
     case Cause::kRandomNumbers:
-      u->why = fmt::format(
-          "it draws random numbers, and its generator is in another state in each run: {}",
-          compare::DescribeRow(c, u->row).English());
-      u->advice = "msprobe.pytorch.seed_all() at the top of the script seeds every generator";
+      u->why = "it draws random numbers, and its generator is in another state in each run: {}"_t(
+          compare::DescribeRow(c, u->row));
+      u->advice = "msprobe.pytorch.seed_all() at the top of the script seeds every generator"_t;
       return;
     case Cause::kOutside:
-      u->why = fmt::format("{} comes from outside of the recorded calls and differs: {}",
-                           compare::LeafLabel(c, u->row).English(),
-                           compare::DescribeRow(c, u->row).English());
+      u->why = "{} comes from outside of the recorded calls and differs: {}"_t(
+          compare::LeafLabel(c, u->row), compare::DescribeRow(c, u->row));
       u->advice =
           "look at where the program makes it: the order of the data, workers of a DataLoader, "
-          "numbers of another generator, initial weights, the environment";
+          "numbers of another generator, initial weights, the environment"_t;
       return;
     case Cause::kArgument:
-      u->why = fmt::format("the program passes another value: {}",
-                           compare::DescribeRow(c, u->row).English());
-      u->advice = "look at what computes this argument: random, time, hash order, the environment";
+      u->why = "the program passes another value: {}"_t(compare::DescribeRow(c, u->row));
+      u->advice =
+          "look at what computes this argument: random, time, hash order, the environment"_t;
       return;
     case Cause::kCalls:
-      u->why = fmt::format("only the {} run makes this call",
-                           c.pairs[u->pair].target >= 0 ? "later" : "first");
-      u->advice = "the program branches by something that is not the same in each run";
+      u->why =
+          "only the {} run makes this call"_t(c.pairs[u->pair].target >= 0 ? "later"_t : "first"_t);
+      u->advice = "the program branches by something that is not the same in each run"_t;
       return;
   }
 }
 
 }  // namespace
 
-std::string_view CauseName(Cause cause) {
-  constexpr std::string_view kNames[] = {"operation", "random numbers", "outside", "argument",
-                                         "calls"};
-  return kNames[static_cast<size_t>(cause)];
+Message CauseName(Cause cause) {
+  const Message names[] = {"operation"_t, "random numbers"_t, "outside"_t, "argument"_t, "calls"_t};
+  return names[static_cast<size_t>(cause)];
 }
 
 std::optional<Unstable> FirstUnstable(const Comparison& c) {

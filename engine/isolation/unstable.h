@@ -2,7 +2,7 @@
 //
 //   CompareOptions bits{.exactness = Exactness::kExact};
 //   MSPROBE_ASSIGN_OR_RETURN(const Comparison c, Compare(std::move(second), std::move(first), bits));
-//   if (const std::optional<Unstable> found = FirstUnstable(c)) Print("{}", found->why);
+//   if (const std::optional<Unstable> found = FirstUnstable(c)) Print("{}", found->why.Shown());
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ struct Unstable {
   int32_t row = -1;   // index into Comparison::rows; -1: the call as a whole
   std::string name;   // of the entry
   std::string module, source_line, caller_line;  // as FirstDivergence has them
-  std::string why;                               // one sentence without a full stop
-  std::string advice;
+  Message why;                                   // one sentence without a full stop
+  Message advice;
 };
-std::string_view CauseName(Unstable::Cause cause);  // "operation", "random numbers", ...
+Message CauseName(Unstable::Cause cause);  // "operation", "random numbers", ...
 
 // nullopt: nothing differs. The comparison must have been made with Exactness::kExact; its order is
 // that in which the calls ended, so an operation comes before the module that has it inside.

@@ -28,8 +28,8 @@ using formats::AscendTensor;
 struct Place {
   OperatorName name;
   std::string path;
-  size_t index = 0;     // in the file
-  std::string problem;  // the file could not be read
+  size_t index = 0;  // in the file
+  Message problem;   // the file could not be read
 };
 
 struct Side {
@@ -47,8 +47,8 @@ Result<Folder> ReadFolder(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(const OperatorFolder listed, ListOperatorFiles(path));
   if (listed.files.empty()) {
     return NotFound(path)
-        .Expected("dump files of CANN, or .npy, .pt or .safetensors files")
-        .Found(fmt::format("{} other files", listed.others.size()));
+        .Expected("dump files of CANN, or .npy, .pt or .safetensors files"_t)
+        .Found("{} other files"_t(listed.others.size()));
   }
   Folder folder;
   folder.others = listed.others;
@@ -62,12 +62,12 @@ Result<Folder> ReadFolder(const std::string& path) {
     const std::string full = JoinPath(root, file);
     const Result<std::vector<OperatorValue>> values = ReadOperatorFile(full);
     if (!values.ok()) {
-      add({OperatorName(file), full, 0, values.status().message()});
+      add({OperatorName(file), full, 0, values.status().AsMessage()});
       continue;
     }
     for (size_t i = 0; i < values->size(); ++i) {
       const std::string& suffix = (*values)[i].suffix;
-      add({OperatorName(suffix.empty() ? file : file + "." + suffix), full, i, ""});
+      add({OperatorName(suffix.empty() ? file : file + "." + suffix), full, i, {}});
     }
   }
   for (auto& [key, places] : folder.by_key) {
@@ -81,7 +81,7 @@ Result<Folder> ReadFolder(const std::string& path) {
 Result<Side> Read(const Place& place) {
   if (!place.problem.empty()) return Unsupported(place.problem);
   MSPROBE_ASSIGN_OR_RETURN(std::vector<OperatorValue> values, ReadOperatorFile(place.path));
-  if (place.index >= values.size()) return Unsupported("the file changed while it was compared");
+  if (place.index >= values.size()) return Unsupported("the file changed while it was compared"_t);
   Side side{.tensor = std::move(values[place.index].tensor), .stats = {}};
   if (!side.tensor.problem.empty()) return Unsupported(side.tensor.problem);
   side.stats = kernels::ComputeStats(side.tensor.elements.view(), &ThreadPool::Default());

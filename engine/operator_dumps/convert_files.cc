@@ -33,13 +33,11 @@ Result<TensorFile> InLayout(const AscendTensor& tensor, const FileConversion& wa
   const TensorFile& elements = tensor.elements;
   const std::optional<AscendLayout> from = tensor.layout ? tensor.layout : wanted.from;
   if (!from) {
-    return InvalidArgument("its layout is not known" +
-                           (tensor.layout_name.empty() ? "" : ": " + tensor.layout_name))
-        .Hint("-l NC1HWC0: the layout of a tensor file");
+    return InvalidArgument(Message::Joined({"its layout is not known"_t, tensor.layout_name}, ": "))
+        .Hint("-l NC1HWC0: the layout of a tensor file"_t);
   }
   if (*from == AscendLayout::kFractalZ && tensor.groups > 1) {
-    return Unsupported(
-        fmt::format("FRACTAL_Z of {} groups has an order of its own", tensor.groups));
+    return Unsupported("FRACTAL_Z of {} groups has an order of its own"_t(tensor.groups));
   }
   const LayoutShape stored{*from, elements.shape};
   LayoutShape original;
@@ -59,7 +57,7 @@ Result<TensorFile> InLayout(const AscendTensor& tensor, const FileConversion& wa
                            PlanLayout(stored, *wanted.to, original, DefaultC0(size)));
   if (!wanted.shape.empty() && plan.shape != wanted.shape) {
     return InvalidArgument()
-        .Expected(fmt::format("the shape {}", ShapeText(plan.shape)))
+        .Expected("the shape {}"_t(ShapeText(plan.shape)))
         .Found("-s " + ShapeText(wanted.shape));
   }
   MSPROBE_RETURN_IF_ERROR(CheckedByteSize(elements.dtype, plan.shape).status());
@@ -128,8 +126,8 @@ Result<ConvertedFile> ConvertFile(const std::string& path, const std::string& fo
     if (status.ok()) {
       done.written.push_back(out);
     } else {
-      const std::string hint = status.hint().empty() ? "" : "; " + status.hint();
-      done.problems.push_back(name + ": " + status.message() + hint);
+      done.problems.push_back(
+          Message::Joined({"{}: {}"_t(name, status.AsMessage()), status.HintAsMessage()}, "; "));
     }
   }
   return done;

@@ -23,7 +23,7 @@ struct FileConversion {
 
 struct ConvertedFile {
   std::vector<std::string> written;
-  std::vector<std::string> problems;  // a line for each tensor that could not be written, and why
+  std::vector<Message> problems;  // a line for each tensor that could not be written, and why
 };
 
 // Errors: those of ReadOperatorFile, and of writing. `folder` is made.

@@ -47,7 +47,7 @@ Status List(const std::string& root, const std::string& below, int depth, Operat
 
 Result<OperatorFolder> ListOperatorFiles(const std::string& path) {
   OperatorFolder found;
-  if (!Exists(path)) return NotFound(path).Expected("a dump of operators, or a folder of them");
+  if (!Exists(path)) return NotFound(path).Expected("a dump of operators, or a folder of them"_t);
   if (!IsDirectory(path)) {
     found.files.push_back(BaseName(path));
     return found;

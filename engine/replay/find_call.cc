@@ -26,8 +26,8 @@ bool MakesOneNumber(const Dump& dump, const Record& record) {
 }
 
 // The calls that ran inside of the modules with this text in their names.
-std::string CallsInside(const Dump& dump, const std::vector<RecordedCall>& calls,
-                        std::string_view text) {
+Message CallsInside(const Dump& dump, const std::vector<RecordedCall>& calls,
+                    std::string_view text) {
   std::string inside;
   size_t count = 0;
   for (const RecordedCall& call : calls) {
@@ -36,9 +36,9 @@ std::string CallsInside(const Dump& dump, const std::vector<RecordedCall>& calls
     if (!NamesCall(text, {.name = around, .line = ""}) || !call.skip.empty()) continue;
     if (count++ < kCandidates) inside += (inside.empty() ? "" : ", ") + call.name;
   }
-  if (count == 0) return "modules are not executed, and no call inside of it was recorded";
-  return fmt::format("modules are not executed, the calls inside of it are: {}{}", inside,
-                     count > kCandidates ? ", ..." : "");
+  if (count == 0) return "modules are not executed, and no call inside of it was recorded"_t;
+  if (count > kCandidates) inside += ", ...";
+  return "modules are not executed, the calls inside of it are: {}"_t(inside);
 }
 
 // The record that the text names, with the shortest name ("a.mlp" goes before "a.mlp.down"); null:
@@ -67,22 +67,22 @@ Result<size_t> FindCall(const Dump& dump, const std::vector<RecordedCall>& calls
   if (!CallsNamed(named, text).empty()) return OneCallNamed(named, text, path);
   const Record* other = OtherRecord(dump, text);
   Status status =
-      InvalidArgument().At(path).Expected("a call of an API, such as Functional.linear.3");
+      InvalidArgument().At(path).Expected("a call of an API, such as Functional.linear.3"_t);
   if (other != nullptr && !other->is_module) {
     return std::move(status)
         .Found(other->name.view())
-        .Hint("steps of optimizers and passes without a call are not executed");
+        .Hint("steps of optimizers and passes without a call are not executed"_t);
   }
   if (calls.empty()) {
     return std::move(status)
-        .Found(other == nullptr ? "none" : fmt::format("the module {}", other->name.view()))
+        .Found(other == nullptr ? "none"_t : "the module {}"_t(other->name.view()))
         .Hint(
             "modules are not executed, and this dump has nothing else: record with level L1 or "
-            "mix");
+            "mix"_t);
   }
   if (other == nullptr) return OneCallNamed(named, text, path);
   return std::move(status)
-      .Found(fmt::format("the module {}", other->name.view()))
+      .Found("the module {}"_t(other->name.view()))
       .Hint(CallsInside(dump, calls, text));
 }
 

@@ -253,7 +253,7 @@ Result<InputNumbers> InputNumbersOf(const Dump& dump, int32_t index, const Domai
   if (leaf.kind != LeafKind::kTensor || !dtype || *dtype == DType::kFloat4E2M1X2) {
     return InvalidArgument()
         .At(leaf.name.view())
-        .Expected("a tensor of a dtype whose elements can be made")
+        .Expected("a tensor of a dtype whose elements can be made"_t)
         .Found(std::string(leaf.dtype.view()));
   }
   InputNumbers w;
@@ -262,7 +262,7 @@ Result<InputNumbers> InputNumbersOf(const Dump& dump, int32_t index, const Domai
   if (w.count < 0 || w.count > (int64_t{1} << 40)) {
     return InvalidArgument()
         .At(leaf.name.view())
-        .Expected("a shape of at most 2^40 elements")
+        .Expected("a shape of at most 2^40 elements"_t)
         .Found(std::string(leaf.shape.view()));
   }
   const auto counted = [&](int64_t n, int64_t fewest) {

@@ -40,24 +40,24 @@ bool DrawsNumbers(std::string_view base) {
                       "exponential", "cauchy", "geometric", "log_normal", "rrelu"});
 }
 
-std::string WhySkipped(const Dump& dump, const Record& record, bool functions) {
+Message WhySkipped(const Dump& dump, const Record& record, bool functions) {
   const std::string_view prefix = PrefixOf(record.api), base = BaseApi(record.api);
-  if (prefix == "Distributed") return "a collective needs the other ranks";
+  if (prefix == "Distributed") return "a collective needs the other ranks"_t;
   if (prefix == "Function" && !functions)
-    return "it is code of the program: msprobe replay --import MODULE executes it";
+    return "it is code of the program: msprobe replay --import MODULE executes it"_t;
   if (!IsAny(prefix, {"Functional", "Tensor", "Torch", "VF", "Aten", "NPU", "Function"}))
-    return fmt::format("{} is not an API of the framework", prefix);
+    return "{} is not an API of the framework"_t(prefix);
   if (!IsCallableApi(record.api.view()))
-    return fmt::format("{} is not the name of an operation", Excerpt(record.api.view()));
-  if (ReturnsUnwrittenMemory(base)) return "it returns memory that nobody has written";
-  if (DrawsNumbers(base)) return "it draws random numbers";
+    return "{} is not the name of an operation"_t(Excerpt(record.api.view()));
+  if (ReturnsUnwrittenMemory(base)) return "it returns memory that nobody has written"_t;
+  if (DrawsNumbers(base)) return "it draws random numbers"_t;
   if (!record.exception.empty())
-    return fmt::format("the recorded call ended with {}", record.exception.view());
+    return "the recorded call ended with {}"_t(record.exception.view());
   const auto leaves = dump.LeavesOf(record);
   const bool result = std::any_of(leaves.begin(), leaves.end(), [](const Leaf& leaf) {
     return leaf.slot == Slot::kOutput && leaf.kind == LeafKind::kTensor;
   });
-  return result ? "" : "it has no tensor as result";
+  return result ? Message() : "it has no tensor as result"_t;
 }
 
 // Types, shapes and plain values of all arguments, without what only these numbers are.

@@ -16,11 +16,11 @@
 namespace msprobe::replay {
 
 struct RecordedCall {
-  std::string name;           // "Functional.linear.3"
-  int32_t forward = -1;       // index into Dump::records
-  int32_t backward = -1;      // the same; -1: the dump has no backward entry of it
-  std::string skip;           // why it is not executed; "" when it is
-  std::string backward_skip;  // why its backward pass is not
+  std::string name;       // "Functional.linear.3"
+  int32_t forward = -1;   // index into Dump::records
+  int32_t backward = -1;  // the same; -1: the dump has no backward entry of it
+  Message skip;           // why it is not executed; empty when it is
+  Message backward_skip;  // why its backward pass is not
 };
 
 struct CallChoice {

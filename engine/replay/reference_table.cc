@@ -28,26 +28,27 @@ bool IsApi(std::string_view text) {
 
 Result<ReferenceTable> Read(const YAML::Node& root, const std::string& path) {
   if (root.IsNull()) return ReferenceTable();
-  if (!root.IsMap()) return formats::WrongYaml(path, root.Mark(), "a line `API: file.py:function`");
+  if (!root.IsMap())
+    return formats::WrongYaml(path, root.Mark(), "a line `API: file.py:function`"_t);
   ReferenceTable table;
   for (const auto& line : root) {
-    const auto wrong = [&](const char* expected) {
-      return formats::WrongYaml(path, line.first.Mark(), expected);
+    const auto wrong = [&](Message expected) {
+      return formats::WrongYaml(path, line.first.Mark(), std::move(expected));
     };
     if (!line.first.IsScalar() || !IsApi(line.first.Scalar()))
-      return wrong("the name of an API such as NPU.npu_swiglu");
-    if (!line.second.IsScalar()) return wrong("file.py:function after the name of the API");
+      return wrong("the name of an API such as NPU.npu_swiglu"_t);
+    if (!line.second.IsScalar()) return wrong("file.py:function after the name of the API"_t);
     const std::string& text = line.second.Scalar();
     const size_t colon = text.rfind(':');
     const std::string name = colon == text.npos ? "" : text.substr(0, colon);
     if (!name.ends_with(".py") || !IsName(std::string_view(text).substr(colon + 1)))
-      return wrong("file.py:function after the name of the API").Found(Excerpt(text));
+      return wrong("file.py:function after the name of the API"_t).Found(Excerpt(text));
     if (name.find('/') != name.npos || name.find('\\') != name.npos)
-      return wrong("a file in the folder of this table").Found(Excerpt(name));
+      return wrong("a file in the folder of this table"_t).Found(Excerpt(name));
     Reference reference{JoinPath(DirectoryName(path), name), text.substr(colon + 1)};
-    if (!Exists(reference.file)) return wrong("a file that is there").Found(Excerpt(name));
+    if (!Exists(reference.file)) return wrong("a file that is there"_t).Found(Excerpt(name));
     if (!table.emplace(line.first.Scalar(), std::move(reference)).second)
-      return wrong("each API once").Found(Excerpt(line.first.Scalar()));
+      return wrong("each API once"_t).Found(Excerpt(line.first.Scalar()));
   }
   return table;
 }

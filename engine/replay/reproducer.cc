@@ -76,8 +76,7 @@ class Writer {
     }
     const std::optional<DType> dtype = leaf.dtype.dtype();
     if (!dtype) {
-      return Unsupported(
-          fmt::format("{}: elements of {}", leaf.name.view(), Excerpt(leaf.dtype.view())));
+      return Unsupported("{}: elements of {}"_t(leaf.name.view(), Excerpt(leaf.dtype.view())));
     }
     const std::string file = fmt::format("{}.pt", made_.stored + made_.made);
     MSPROBE_RETURN_IF_ERROR(files_->Make(made_.folder));
@@ -85,8 +84,8 @@ class Writer {
     files_->Add(path);
     const bool stored = dump::HasTensorData(leaf) && options_.data != InputData::kMade;
     if (!stored && options_.data == InputData::kStored) {
-      return InvalidArgument(fmt::format("{} has no stored elements", leaf.name.view()))
-          .Hint("record with task tensor, or --data_mode random_data");
+      return InvalidArgument("{} has no stored elements"_t(leaf.name.view()))
+          .Hint("record with task tensor, or --data_mode random_data"_t);
     }
     MSPROBE_RETURN_IF_ERROR(stored ? Copy(leaf, *dtype, path) : Make(index, path));
     ++(stored ? made_.stored : made_.made);
@@ -101,7 +100,7 @@ class Writer {
     if (file.dtype != dtype ||
         !std::equal(file.shape.begin(), file.shape.end(), extents.begin(), extents.end())) {
       return InvalidDump(leaf.name.view(), std::nullopt)
-          .Expected(fmt::format("a file with {} {}", DTypeShortName(dtype), leaf.shape.view()))
+          .Expected("a file with {} {}"_t(DTypeShortName(dtype), leaf.shape.view()))
           .Found(fmt::format("{} {}", DTypeShortName(file.dtype), ShapeText(file.shape)));
     }
     return formats::WritePt(path, file.view());
@@ -142,7 +141,7 @@ std::string ResultDTypes(const Dump& dump, const Record& forward) {
 Status Replace(std::string* script, std::string_view name, const std::string& value) {
   const std::string line = fmt::format("{} = {{}}  # replaced\n", name);
   const size_t at = script->find(line);
-  if (at == std::string::npos) return Internal("reproducer.py has no line " + line);
+  if (at == std::string::npos) return Internal("reproducer.py has no line {}"_t(line));
   script->replace(at, line.size(), fmt::format("{} = {}\n", name, value));
   return Status::Ok();
 }
@@ -177,7 +176,7 @@ std::string PythonLiteral(std::string_view text) {
 Result<Reproducer> WriteReproducer(const Dump& dump, const RecordedCall& call,
                                    const std::string& folder, const ReproducerOptions& options) {
   if (!call.skip.empty())
-    return Unsupported(fmt::format("{} is not executed again: {}", call.name, call.skip));
+    return Unsupported("{} is not executed again: {}"_t(call.name, call.skip));
   const Record& forward = dump.records[static_cast<size_t>(call.forward)];
   const bool backward = options.backward && call.backward >= 0;
   const std::string_view direction = backward ? "backward" : "forward";

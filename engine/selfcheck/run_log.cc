@@ -104,7 +104,8 @@ Result<RunLog> ReadRunLog(const std::string& path) {
       log.notes.emplace_back(cells[1]);
       good = true;
     }
-    if (!good) return InvalidDump(path, offset).Expected("a line of a run's log").Found("another");
+    if (!good)
+      return InvalidDump(path, offset).Expected("a line of a run's log"_t).Found("another"_t);
   }
   return log;
 }

@@ -1,6 +1,6 @@
 // Whether two runs of one program computed the same bits, and the first value that differs.
 //
-//   if (std::optional<RunDifference> d = FirstDifference(off, on)) Print("{}", d->Text());
+//   if (std::optional<RunDifference> d = FirstDifference(off, on)) Print("{}", d->Text().Shown());
 #pragma once
 
 #include <optional>
@@ -12,11 +12,11 @@ namespace msprobe::selfcheck {
 
 struct RunDifference {
   size_t step = 0;
-  bool at_end = false;   // at the end of the program, after the last step
-  std::string what;      // "loss of backward 0", "gradient of layer.weight", "3 steps more"
-  std::string together;  // how much differs in that step: "1 of 1 losses, 4 of 4 gradients"
+  bool at_end = false;  // at the end of the program, after the last step
+  Message what;         // "loss of backward 0", "gradient of layer.weight", "3 steps more"
+  Message together;     // how much differs in that step: "1 of 1 losses, 4 of 4 gradients"
 
-  std::string Text() const;  // "step 2: gradient of layer.weight (in this step differ: ...)"
+  Message Text() const;  // "step 2: gradient of layer.weight (in this step differ: ...)"
 };
 
 // nullopt: all steps, values and fingerprints are equal. Of several values in one step the first is

@@ -19,8 +19,8 @@ Status StabilityReport::Open(const std::string& folder) {
 Status StabilityReport::Add(const StabilityRow& row, const std::string& where) {
   if (worst_.empty() || row.verdict.size > worst_size_) {
     worst_size_ = row.verdict.size;
-    worst_ =
-        fmt::format("{} of step {}, max_rel {}{}", row.call, row.step, row.verdict.max_rel, where);
+    worst_ = Message::Joined(
+        {"{} of step {}, max_rel {}"_t(row.call, row.step, row.verdict.max_rel), where}, ": ");
   }
   formats::CsvWriter cells;
   cells.IntegerCell(row.rank);
@@ -36,28 +36,27 @@ Status StabilityReport::Add(const StabilityRow& row, const std::string& where) {
   return file_.Append(cells.text());
 }
 
-std::vector<std::string> StabilityReport::Lines(const dump::FreeBenchmarkRules& rules,
-                                                int64_t period) const {
-  std::vector<std::string> lines;
+std::vector<Message> StabilityReport::Lines(const dump::FreeBenchmarkRules& rules,
+                                            int64_t period) const {
+  std::vector<Message> lines;
   if (judged_ == 0 && not_sampled_ == 0 && skipped_.empty()) return lines;
-  std::string line =
-      fmt::format("free_benchmark, {}, {}: {} calls judged, {} inconsistent", rules.name(),
-                  rules.backward ? "backward" : "forward", judged_, inconsistent_);
-  if (rules.fix) line += fmt::format(", {} fixed", fixed_);
+  const Message judged = "free_benchmark, {}, {}: {} calls judged, {} inconsistent"_t(
+      rules.name(), std::string(rules.backward ? "backward" : "forward"), judged_, inconsistent_);
+  const Message fixed = rules.fix ? "{} fixed"_t(fixed_) : Message();
+  std::vector<Message> parts = {Message::Joined({judged, fixed}, ", ")};
   if (not_sampled_ > 0) {
-    line += fmt::format("; {} calls not sampled, to keep \"budget\" {:g} (at last 1 call in {})",
-                        not_sampled_, rules.budget, period);
+    parts.push_back("{} calls not sampled, to keep \"budget\" {:g} (at last 1 call in {})"_t(
+        not_sampled_, rules.budget, period));
   }
-  std::vector<std::pair<std::string, int64_t>> reasons(skipped_.begin(), skipped_.end());
+  std::vector<std::pair<Message, int64_t>> reasons;
+  for (const auto& [english, reason] : skipped_) reasons.push_back(reason);
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  const char* before = "; skipped: ";
-  for (const auto& [why, count] : reasons) {
-    line += fmt::format("{}{} {}", before, count, why);
-    before = ", ";
-  }
-  lines.push_back(std::move(line));
-  if (!worst_.empty()) lines.push_back("the worst inconsistent call: " + worst_);
+  std::vector<Message> skipped;
+  for (const auto& [why, count] : reasons) skipped.push_back("{} {}"_t(count, why));
+  if (!skipped.empty()) parts.push_back("skipped: {}"_t(Message::Joined(std::move(skipped), ", ")));
+  lines.push_back(Message::Joined(std::move(parts), "; "));
+  if (!worst_.empty()) lines.push_back("the worst inconsistent call: {}"_t(worst_));
   return lines;
 }
 

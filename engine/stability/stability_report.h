@@ -5,7 +5,7 @@
 //   MSPROBE_RETURN_IF_ERROR(report.Open(folder));
 //   report.Judged();
 //   MSPROBE_RETURN_IF_ERROR(report.Add(row, where));
-//   for (const std::string& line : report.Lines(rules, period)) Log(LogLevel::kInfo, line);
+//   for (const Message& line : report.Lines(rules, period)) Log(LogLevel::kInfo, line);
 #pragma once
 
 #include <cstdint>
@@ -39,25 +39,27 @@ class StabilityReport {
  public:
   // Begins free_benchmark.csv in this folder, with its header; has no effect when it is open there.
   Status Open(const std::string& folder);
-  // `where`: ": train.py:12 y = f(x)", or "" when it is not known.
+  // `where`: "train.py:12 y = f(x)", or "" when it is not known.
   Status Add(const StabilityRow& row, const std::string& where);
 
   void Judged() { ++judged_; }
   void Inconsistent() { ++inconsistent_; }
   void Fixed() { ++fixed_; }
-  void Skipped(std::string_view why) { ++skipped_[std::string(why)]; }
+  void Skipped(const Message& why) {
+    ++skipped_.try_emplace(why.English(), why, 0).first->second.second;
+  }
   void NotSampled() { ++not_sampled_; }
   int64_t judged() const { return judged_; }
 
   // Lines for the log, once at the end of the run; empty when no call was seen. `period`: one call in
   // so many was chosen at last.
-  std::vector<std::string> Lines(const dump::FreeBenchmarkRules& rules, int64_t period) const;
+  std::vector<Message> Lines(const dump::FreeBenchmarkRules& rules, int64_t period) const;
 
  private:
   AppendFile file_;
   int64_t judged_ = 0, inconsistent_ = 0, fixed_ = 0, not_sampled_ = 0;
-  std::map<std::string, int64_t> skipped_;  // by reason
-  std::string worst_;                       // call, its max_rel and its place
+  std::map<std::string, std::pair<Message, int64_t>> skipped_;  // by reason
+  Message worst_;                                               // call, its max_rel and its place
   double worst_size_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/anomaly/anomaly_report.h"
+#include "tests/base/english.h"
 #include "tests/compare/dump_builder.h"
 
 namespace msprobe::anomaly {
@@ -57,7 +58,7 @@ class Ranks {
 std::vector<std::string> Answer(const FirstAnomalies& found) {
   std::vector<std::string> calls;
   for (const size_t i : found.answer)
-    calls.push_back(found.RankOf(i).label + " " + found.RankOf(i).name);
+    calls.push_back(found.RankOf(i).label.English() + " " + found.RankOf(i).name);
   return calls;
 }
 
@@ -209,7 +210,7 @@ TEST(ValueKinds, OneNaNIsToldFromAll) {
     DumpBuilder b;
     Call(b, "Torch.f.0.forward", Finite(), out);
     b.last().counts = &counts;
-    return DescribeNonfinite(b.last());
+    return DescribeNonfinite(b.last()).English();
   };
   EXPECT_EQ(text(NaNs(), {1, 0, 0, 0}), "1 of 6 elements is NaN");
   EXPECT_EQ(text(NaNs(), {6, 0, 0, 0}), "all 6 elements are NaN");
@@ -228,7 +229,7 @@ TEST(FirstAnomalies, BeforeTheFirstExchangeEachRankIsNamed) {
   EXPECT_EQ(found.phase, Phase::kBeforeFirst);
   EXPECT_THAT(Answer(found),
               ElementsAre("rank 1 Torch.log.0.forward", "rank 2 Torch.exp.0.forward"));
-  EXPECT_THAT(DescribeTravel(found),
+  EXPECT_THAT(EnglishOf(DescribeTravel(found)),
               ElementsAre("ranks 1, 2 sent NaN to rank 0 in Distributed.all_reduce.0.forward"));
 }
 
@@ -242,7 +243,8 @@ TEST(FirstAnomalies, BetweenExchangesTheOneWithTheFewestBefore) {
   const FirstAnomalies found = ranks.Find();
   EXPECT_EQ(found.phase, Phase::kBetween);
   EXPECT_THAT(Answer(found), ElementsAre("rank 1 Torch.log.0.forward"));
-  EXPECT_THAT(DescribeWhy(found, 0), HasSubstr("no NaN or infinity came with the exchange before"));
+  EXPECT_THAT(DescribeWhy(found, 0).English(),
+              HasSubstr("no NaN or infinity came with the exchange before"));
 }
 
 TEST(FirstAnomalies, OfTwoBetweenTheSameExchangesTheOneNearerToTheFormer) {
@@ -269,7 +271,7 @@ TEST(FirstAnomalies, AReductionThatOverflowsIsThePlace) {
   ranks.AllReduce(0, {Finite(), Finite()}, Inf());
   const FirstAnomalies found = ranks.Find();
   EXPECT_THAT(Answer(found), ElementsAre("rank 0 Distributed.all_reduce.0.forward"));
-  EXPECT_THAT(DescribeWhy(found, 0), HasSubstr("every rank gave finite numbers"));
+  EXPECT_THAT(DescribeWhy(found, 0).English(), HasSubstr("every rank gave finite numbers"));
 }
 
 TEST(FirstAnomalies, CallsArePairedByTheirNumbersNotByTheirOrderInTheFile) {
@@ -282,7 +284,7 @@ TEST(FirstAnomalies, CallsArePairedByTheirNumbersNotByTheirOrderInTheFile) {
   Call(ranks[1], "Distributed.all_reduce.1.forward", Finite(), NaNs());
   const FirstAnomalies found = ranks.Find();
   EXPECT_THAT(Answer(found), ElementsAre("rank 0 Torch.log.0.forward"));
-  EXPECT_THAT(DescribeTravel(found),
+  EXPECT_THAT(EnglishOf(DescribeTravel(found)),
               ElementsAre("rank 0 sent NaN to rank 1 in Distributed.all_reduce.1.forward"));
 }
 
@@ -296,7 +298,7 @@ TEST(FirstAnomalies, PeersComeFromEveryKeyword) {
     Call(ranks[1], "Distributed.recv.0.forward", NaNs(), NaNs()).Value(from, "int", "2");
     const FirstAnomalies found = ranks.Find();
     EXPECT_THAT(Answer(found), ElementsAre("rank 2 Torch.log.0.forward")) << to;
-    EXPECT_THAT(DescribeTravel(found),
+    EXPECT_THAT(EnglishOf(DescribeTravel(found)),
                 ElementsAre("rank 2 sent NaN to rank 1 in Distributed.send.0.forward"))
         << to;
   }
@@ -312,7 +314,7 @@ TEST(FirstAnomalies, APlaceInAGroupIsARankOfIt) {
   Call(ranks[2], "Torch.log.0.forward", Finite(), NaNs());
   exchange(2, "Distributed.send.0.forward", "group_dst", "0");
   exchange(1, "Distributed.recv.0.forward", "group_src", "1");
-  EXPECT_THAT(DescribeTravel(ranks.Find()),
+  EXPECT_THAT(EnglishOf(DescribeTravel(ranks.Find())),
               ElementsAre("rank 2 sent NaN to rank 1 in Distributed.send.0.forward"));
 }
 
@@ -332,7 +334,7 @@ TEST(FirstAnomalies, ARankWithoutADumpIsNamed) {
   Call(ranks[0], "Distributed.recv.0.forward", Finite(), NaNs()).Value("src", "int", "3");
   const FirstAnomalies found = ranks.Find();
   ASSERT_EQ(found.answer.size(), 1u);
-  EXPECT_THAT(DescribeWhy(found, 0), HasSubstr("what rank 3 gave is not recorded"));
+  EXPECT_THAT(DescribeWhy(found, 0).English(), HasSubstr("what rank 3 gave is not recorded"));
 }
 
 TEST(FirstAnomalies, NothingIsFoundWhereNothingIs) {

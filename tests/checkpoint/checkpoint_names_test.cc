@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/base/english.h"
+
 namespace msprobe::checkpoint {
 namespace {
 
@@ -33,13 +35,13 @@ TEST(CheckpointNames, AWrapperOfOneSideIsTakenAway) {
   EXPECT_THAT(names.pairs, ElementsAre(Pair(0, 0), Pair(1, 1), Pair(2, 2), Pair(3, -1)));
   EXPECT_EQ(names.target[0], "a.weight") << "tables show what both are called";
   EXPECT_EQ(names.target[3], "state_dict.step");
-  EXPECT_THAT(names.notes,
+  EXPECT_THAT(EnglishOf(names.notes),
               ElementsAre("names of the target are compared without state_dict.model. in front"));
 
   names = PairNames(Named(plain), Named(wrapped));
   EXPECT_THAT(names.pairs, ElementsAre(Pair(0, 0), Pair(1, 1), Pair(2, 2), Pair(-1, 3)));
   EXPECT_EQ(names.golden[2], "head");
-  EXPECT_THAT(names.notes,
+  EXPECT_THAT(EnglishOf(names.notes),
               ElementsAre("names of the golden are compared without state_dict.model. in front"));
 }
 
@@ -70,7 +72,7 @@ TEST(CheckpointNames, AMappingComesBeforeEqualNames) {
       << "the mapped one is not paired with its namesake too";
   EXPECT_THAT(names.mapped, ElementsAre(0, 0, 1));
   EXPECT_EQ(names.target[2], "x") << "a table shows its own name";
-  EXPECT_THAT(names.notes, ElementsAre("a note of the mapping"));
+  EXPECT_THAT(EnglishOf(names.notes), ElementsAre("a note of the mapping"));
 }
 
 TEST(CheckpointNames, AMappingMaySayANameWithTheWrapperOrWithout) {

@@ -6,6 +6,7 @@
 
 #include "engine/base/file.h"
 #include "engine/compare/model/value_text.h"
+#include "tests/base/english.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/values.h"
 #include "tests/checkpoint/written_tensors.h"
@@ -66,7 +67,7 @@ TEST(Checkpoint, TensorsOfAnIndexThatNoFileHasAreReported) {
   folder.Write("a.safetensors", Safetensors({{"a", {1}, {1}}}));
   folder.Write("model.safetensors.index.json",
                R"({"weight_map": {"a": "a.safetensors", "b": "a.safetensors"}})");
-  EXPECT_THAT(MustOpen(folder.path()).notes(),
+  EXPECT_THAT(EnglishOf(MustOpen(folder.path()).notes()),
               ElementsAre(HasSubstr("names 1 tensors that no file has, the first being \"b\"")));
 }
 
@@ -112,7 +113,7 @@ TEST(Checkpoint, ADamagedFileBesideAWholeOneIsANote) {
   folder.Write("model-2.safetensors", whole.substr(0, whole.size() / 2));
   const Checkpoint c = MustOpen(folder.path());
   EXPECT_EQ(c.layout(), "1 file");
-  EXPECT_THAT(c.notes(), ElementsAre(HasSubstr("model-2.safetensors")));
+  EXPECT_THAT(EnglishOf(c.notes()), ElementsAre(HasSubstr("model-2.safetensors")));
   std::filesystem::remove(folder.path() + "/model-1.safetensors");
   EXPECT_EQ(OpenError(folder.path()).code(), ErrorCode::kInvalidDump)
       << "unless it is the only one";

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/base/english.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::checkpoint {
@@ -66,16 +67,16 @@ TEST_F(ParameterMappingTest, ADataMappingWinsOverRenames) {
   const ParameterMapping mapping =
       Build({.data_file = File("step: count\n"), .renames = {"s/step/wrong/"}});
   EXPECT_THAT(mapping.names, ElementsAre(Pair("step", "count")));
-  EXPECT_THAT(mapping.notes, ElementsAre(HasSubstr("s/step/wrong/ changes no name")));
+  EXPECT_THAT(EnglishOf(mapping.notes), ElementsAre(HasSubstr("s/step/wrong/ changes no name")));
 }
 
 TEST_F(ParameterMappingTest, NamesThatMatchNothingAreReported) {
   const std::string file = File("other: name\n");
-  EXPECT_THAT(Build({.data_file = file}).notes,
+  EXPECT_THAT(EnglishOf(Build({.data_file = file}).notes),
               ElementsAre("the data mapping names nothing in the target"));
-  EXPECT_THAT(Build({.cell_file = file}).notes,
+  EXPECT_THAT(EnglishOf(Build({.cell_file = file}).notes),
               ElementsAre("the cell mapping names nothing in the target"));
-  EXPECT_THAT(Build({.renames = {"s/zzz/y/"}}).notes,
+  EXPECT_THAT(EnglishOf(Build({.renames = {"s/zzz/y/"}}).notes),
               ElementsAre("--rename s/zzz/y/ changes no name of the target"));
 }
 

@@ -79,7 +79,7 @@ std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
 
 std::string Say(const Elements& target, const Elements& golden,
                 std::string_view name = "fc.weight") {
-  return DescribeReordering(target.view(), golden.view(), name);
+  return DescribeReordering(target.view(), golden.view(), name).English();
 }
 
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16,     DType::kFloat64,   DType::kInt8,

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 class ReplicasTest : public testing::Test {
  protected:
   std::string Differing(const Checkpoint& checkpoint, const compare::CompareOptions& options = {}) {
-    return DifferingReplicas(checkpoint, "target", options, pool_);
+    return DifferingReplicas(checkpoint, "target"_t, options, pool_).English();
   }
   // Two tensor-parallel ranks with these norms.
   Checkpoint Ranks(const std::vector<float>& first, const std::vector<float>& second) {

@@ -14,6 +14,7 @@
 #include "engine/formats/tensors/npy.h"
 #include "engine/formats/tensors/sign_archive.h"
 #include "engine/gradients/recorded_step.h"
+#include "tests/base/english.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::gradients {
@@ -177,7 +178,8 @@ TEST_F(CompareGradientsTest, ShardsOfAParameterAreAddedUpWhereAllRanksAreThere) 
                                                           {"a", "", "0.75"},
                                                           {"of_rank_0", "1.0", "1.0"},
                                                           {"summary", "1.0", "0.8"}}));
-  EXPECT_THAT(c->notes, ElementsAre(HasSubstr("1 cell of the table of all ranks is empty")));
+  EXPECT_THAT(EnglishOf(c->notes),
+              ElementsAre(HasSubstr("1 cell of the table of all ranks is empty")));
 }
 
 TEST_F(CompareGradientsTest, WhatIsMissingOnASideIsOneNoteEach) {
@@ -186,7 +188,7 @@ TEST_F(CompareGradientsTest, WhatIsMissingOnASideIsOneNoteEach) {
   Packed(target_ + "/rank2", 0, {{"a", {1}}});
   const Result<GradientComparison> c = Compare();
   ASSERT_TRUE(c.ok());
-  EXPECT_THAT(c->notes,
+  EXPECT_THAT(EnglishOf(c->notes),
               ElementsAre("rank 2 only in the target; not compared",
                           "rank 0: step 0 only in the target; not compared",
                           "rank 0: step 4 only in the golden; not compared",
@@ -217,7 +219,7 @@ TEST_F(CompareGradientsTest, TheKeysOfAJoinedBiasAreTheMiddleThird) {
   const Result<GradientComparison> keys = Compare();
   ASSERT_TRUE(keys.ok());
   EXPECT_FALSE(keys->fall);
-  EXPECT_THAT(keys->notes, ElementsAre(HasSubstr("makes them zero: " + name)));
+  EXPECT_THAT(EnglishOf(keys->notes), ElementsAre(HasSubstr("makes them zero: " + name)));
   EXPECT_EQ(keys->first_difference->changed, 2);  // the table and the page have the difference
   Packed(target_ + "/rank0", 0, {{name, {1, 0, 0, 1, 0, 0}}});
   EXPECT_EQ(Compare()->fall->parameter, name);
@@ -233,8 +235,9 @@ TEST_F(CompareGradientsTest, NanIsOneNote) {
   }
   const Result<GradientComparison> c = Compare();
   ASSERT_TRUE(c.ok());
-  EXPECT_THAT(c->notes, ElementsAre("rank 0: NaN in 4 gradients of the target, first of a in step "
-                                    "0; NaN counts as not positive"));
+  EXPECT_THAT(EnglishOf(c->notes),
+              ElementsAre("rank 0: NaN in 4 gradients of the target, first of a in step "
+                          "0; NaN counts as not positive"));
 }
 
 TEST_F(CompareGradientsTest, ADamagedFileIsAnErrorAndTheOthersAreCompared) {
@@ -252,7 +255,7 @@ TEST_F(CompareGradientsTest, ADamagedFileIsAnErrorAndTheOthersAreCompared) {
                   .ok());
   const Result<GradientComparison> c = Compare();
   ASSERT_TRUE(c.ok());
-  EXPECT_THAT(c->errors,
+  EXPECT_THAT(EnglishOf(c->errors),
               ElementsAre(HasSubstr("step0/a.npy"), HasSubstr("expected a file \"b.npy\""),
                           HasSubstr("grad_summary_2.csv: expected a table of gradients"),
                           HasSubstr("c.npy: expected booleans of shape")));
@@ -292,8 +295,9 @@ TEST_F(CompareGradientsTest, ShapesMustAgree) {
   Packed(golden_ + "/rank0", 0, {{"a", {1, 1, 1}}});
   const Result<GradientComparison> c = Compare();
   ASSERT_TRUE(c.ok());
-  EXPECT_THAT(c->errors, ElementsAre(HasSubstr("expected shape [3] of \"a\" in step 0, as in the "
-                                               "golden, found [2]")));
+  EXPECT_THAT(EnglishOf(c->errors),
+              ElementsAre(HasSubstr("expected shape [3] of \"a\" in step 0, as in the "
+                                    "golden, found [2]")));
 }
 
 TEST_F(CompareGradientsTest, MindSporeIsComparedWithPyTorch) {
@@ -322,7 +326,8 @@ TEST_F(CompareGradientsTest, APartnerOfTheSameNameComesFirst) {
   Packed(golden_ + "/rank0", 0, {{"n.weight", {1}}});
   const Result<GradientComparison> c = Compare();
   ASSERT_TRUE(c.ok());
-  EXPECT_THAT(c->notes, ElementsAre(HasSubstr("only the target has a gradient of n.gamma")));
+  EXPECT_THAT(EnglishOf(c->notes),
+              ElementsAre(HasSubstr("only the target has a gradient of n.gamma")));
 }
 
 TEST(SameShape, AnExtentOfOneDoesNotCount) {

@@ -182,7 +182,7 @@ TEST(FirstFall, TheBackwardPassRunsFromTheLastParameter) {
   ASSERT_TRUE(fall);
   EXPECT_EQ(fall->parameter, "b");
   EXPECT_THAT(fall->others, ElementsAre("a"));
-  EXPECT_THAT(fall->why, HasSubstr("backward pass was right up to it"));
+  EXPECT_THAT(fall->why.English(), HasSubstr("backward pass was right up to it"));
   // All fall: the one that falls most.
   fall = FirstFall(Table({{"a", {100, 80}}, {"b", {100, 50}}, {"c", {100, 90}}}), {});
   EXPECT_EQ(fall->parameter, "b");

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/base/english.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::gradients {
@@ -69,7 +70,8 @@ TEST_F(RecordedNormsTest, ADamagedTableIsAnErrorAndTheOthersAreRead) {
   const Result<Recording> recording = FindRecording(folder_.path());
   ASSERT_TRUE(recording.ok());
   const NormFindings found = ReadNorms(*recording, [](const RecordedNorm&) {});
-  EXPECT_THAT(found.errors, ElementsAre(HasSubstr("expected 4 cells in row 2, found 3")));
+  EXPECT_THAT(EnglishOf(found.errors),
+              ElementsAre(HasSubstr("expected 4 cells in row 2, found 3")));
   ASSERT_TRUE(found.largest);
   EXPECT_EQ(found.largest->norm, 1);
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/base/english.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::gradients {
@@ -56,7 +57,7 @@ TEST_F(WrittenComparisonTest, OfRanksWithoutATableOfAllShowsTheLowest) {
   EXPECT_THAT(c->all.steps(), ElementsAre(0, 1, 2));
   EXPECT_EQ(c->all.At(0, 1).share(), 0.7);
   EXPECT_FALSE(c->all.At(1, 0).known());
-  EXPECT_THAT(c->notes, ElementsAre(HasSubstr("lowest similarity of any rank")));
+  EXPECT_THAT(EnglishOf(c->notes), ElementsAre(HasSubstr("lowest similarity of any rank")));
 
   Write("similarities.csv", "step,0,1,2\na,1,0.8,1\nsummary,1,0.8,1\n");
   const Result<GradientComparison> with_all = ReadWrittenComparison(folder_.path());
@@ -71,7 +72,8 @@ TEST_F(WrittenComparisonTest, ADamagedTableIsNamedAndTheOthersAreShown) {
   const Result<GradientComparison> c = ReadWrittenComparison(folder_.path());
   ASSERT_TRUE(c.ok());
   EXPECT_EQ(c->ranks.size(), 1u);
-  EXPECT_THAT(c->errors, ElementsAre(HasSubstr("a share from 0 to 1 in row 2, found \"2\"")));
+  EXPECT_THAT(EnglishOf(c->errors),
+              ElementsAre(HasSubstr("a share from 0 to 1 in row 2, found \"2\"")));
 }
 
 TEST_F(WrittenComparisonTest, AnotherTableIsRefused) {

@@ -58,7 +58,7 @@ TEST(ErrorChainTest, LeadsFromTheFirstDivergenceToTheLoss) {
   EXPECT_EQ(chain.hops[0].from, "");
   EXPECT_EQ(chain.hops[1].from, "input.1");
   EXPECT_EQ(chain.hops[1].source_line, "model.py:14 in forward: h = h + s");
-  EXPECT_THAT(chain.hops[1].error, HasSubstr("output.0 is off by 5%"));
+  EXPECT_THAT(chain.hops[1].error.English(), HasSubstr("output.0 is off by 5%"));
 }
 
 TEST(ErrorChainTest, ABackwardCallReadsWhatItsForwardCallSaved) {
@@ -83,7 +83,7 @@ TEST(ErrorChainTest, ALinkThatWasNotRecordedIsSaid) {
   const ErrorChain chain = ChainTo(c, *FindCall(c, "later"));
   EXPECT_FALSE(chain.from_first);
   EXPECT_THAT(Names(chain), ElementsAre("Functional.later.0.forward"));
-  EXPECT_THAT(chain.note, HasSubstr("no recorded value links"));
+  EXPECT_THAT(chain.note.English(), HasSubstr("no recorded value links"));
 }
 
 TEST(ErrorChainTest, CallsAreFoundByPartsAndLines) {
@@ -94,7 +94,7 @@ TEST(ErrorChainTest, CallsAreFoundByPartsAndLines) {
   EXPECT_EQ(*FindCall(c, "model.py:12"), 1);
   EXPECT_FALSE(FindCall(c, "Functional").ok());
   EXPECT_THAT(FindCall(c, "nosuch").status().message(), HasSubstr("no \"nosuch\""));
-  EXPECT_THAT(ChainTo(c, *FindCall(c, "linear")).note, HasSubstr("agrees in both runs"));
+  EXPECT_THAT(ChainTo(c, *FindCall(c, "linear")).note.English(), HasSubstr("agrees in both runs"));
 }
 
 }  // namespace

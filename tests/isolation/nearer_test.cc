@@ -38,7 +38,7 @@ TEST(NearerTest, TheBoundOfTheOperationDecides) {
   EXPECT_TRUE(IsExact(exact));
   const NearerVerdict alone = WhichIsNearer(CallWith(exact), nullptr);
   EXPECT_EQ(alone.nearer, Nearer::kTarget);
-  EXPECT_THAT(alone.sentence, HasSubstr("rounding of its inputs"));
+  EXPECT_THAT(alone.sentence.English(), HasSubstr("rounding of its inputs"));
   const ReplayedCall golden = CallWith(exact);
   EXPECT_EQ(WhichIsNearer(CallWith(exact), &golden).nearer, Nearer::kBoth);
 
@@ -46,7 +46,8 @@ TEST(NearerTest, TheBoundOfTheOperationDecides) {
   EXPECT_FALSE(IsExact(wrong));
   const NearerVerdict found = WhichIsNearer(CallWith(wrong), nullptr);
   EXPECT_EQ(found.nearer, Nearer::kNeither);
-  EXPECT_THAT(found.sentence, HasSubstr("300 roundings at element 1 where 40 are explained"));
+  EXPECT_THAT(found.sentence.English(),
+              HasSubstr("300 roundings at element 1 where 40 are explained"));
 }
 
 // autocast casts a gradient that was computed in bfloat16 to the dtype of its parameter.
@@ -72,7 +73,7 @@ TEST(NearerTest, TheWorstOutputIsThatFarthestBeyondItsDType) {
                           .dtype = "float32",
                           .has_recorded = true,
                           .recorded = {.relative = 0.001}});
-  EXPECT_THAT(WhichIsNearer(call, nullptr).sentence, HasSubstr("forward.output.1 is"));
+  EXPECT_THAT(WhichIsNearer(call, nullptr).sentence.English(), HasSubstr("forward.output.1 is"));
 }
 
 TEST(NearerTest, ALineKeepsEverything) {
@@ -90,11 +91,11 @@ TEST(NearerTest, ALineKeepsEverything) {
 TEST(NearerTest, OfOtherCallsFloat64DoesNotTell) {
   const NearerVerdict other = OfOtherCalls({Nearer::kBoth, "both sides are as exact as ..."});
   EXPECT_EQ(other.nearer, Nearer::kOtherCalls);
-  EXPECT_THAT(other.sentence,
+  EXPECT_THAT(other.sentence.English(),
               HasSubstr("does not tell which one is right; both sides are as exact"));
   const NearerVerdict unknown = OfOtherCalls({Nearer::kUnknown, "record with task tensor"});
   EXPECT_EQ(unknown.nearer, Nearer::kOtherCalls);
-  EXPECT_THAT(unknown.sentence, EndsWith("which one is right"));
+  EXPECT_THAT(unknown.sentence.English(), EndsWith("which one is right"));
 }
 
 }  // namespace

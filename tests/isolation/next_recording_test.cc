@@ -52,7 +52,7 @@ TEST(NextRecordingTest, OtherArgumentsAreTheCause) {
   const NextRecording next = NextOf(Compared(scaled("0.5", kWrong), scaled("0.25", 0)));
   EXPECT_FALSE(next.narrower);
   EXPECT_EQ(next.culprit, "Torch.mul.0.forward");
-  EXPECT_THAT(next.why, HasSubstr("with other arguments"));
+  EXPECT_THAT(next.why.English(), HasSubstr("with other arguments"));
 }
 
 TEST(NextRecordingTest, WhatRunsInsideOfAModule) {
@@ -65,7 +65,7 @@ TEST(NextRecordingTest, WhatRunsInsideOfAModule) {
   const NextRecording next = NextOf(Compared(modules(kWrong), modules(0)));
   ASSERT_TRUE(next.narrower);
   EXPECT_THAT(next.list, ElementsAre("Module.net.fc.Linear."));
-  EXPECT_THAT(next.why, HasSubstr("level mix records the operations inside it"));
+  EXPECT_THAT(next.why.English(), HasSubstr("level mix records the operations inside it"));
   EXPECT_TRUE(dump::ParseConfig(ConfigOf(next, -1, -1), "config.json").ok());
 }
 
@@ -80,7 +80,7 @@ TEST(NextRecordingTest, WhatRunsBetweenTwoModules) {
   const std::string_view parent = "Module.net.Net.forward.0";
   const NextRecording next = NextOf(Compared(modules(kWrong, parent), modules(0, parent)));
   EXPECT_THAT(next.list, ElementsAre("Module.net.Net."));
-  EXPECT_THAT(next.why, HasSubstr("a wrong input that no recorded module made"));
+  EXPECT_THAT(next.why.English(), HasSubstr("a wrong input that no recorded module made"));
   EXPECT_TRUE(NextOf(Compared(modules(kWrong, ""), modules(0, ""))).list.empty());
 }
 
@@ -101,7 +101,8 @@ TEST(NextRecordingTest, ACellOfACompiledGraph) {
   const NextRecording next = NextOf(c);
   EXPECT_TRUE(next.narrower);
   EXPECT_THAT(next.list, ElementsAre("Cell.mlp.Mlp."));
-  EXPECT_THAT(next.why, HasSubstr("level mix, in PyNative mode and without mindspore.jit"));
+  EXPECT_THAT(next.why.English(),
+              HasSubstr("level mix, in PyNative mode and without mindspore.jit"));
   const Comparison outermost = Compared(cells(kWrong, ""), cells(0, ""));
   EXPECT_THAT(outermost.first.why.English(), HasSubstr("or in the model's code that leads to it"));
   EXPECT_TRUE(NextOf(outermost).list.empty());
@@ -138,9 +139,10 @@ TEST(NextRecordingTest, WrongDataAreTheProgramsOwn) {
   EXPECT_FALSE(next.narrower);
   EXPECT_FALSE(next.can_replay);
   EXPECT_EQ(next.culprit, "Functional.embedding.0.forward");
-  EXPECT_THAT(next.why, HasSubstr("no recorded call made it: it is the first call, so this is what "
-                                  "the program gives to the step"));
-  EXPECT_THAT(next.advice, HasSubstr("input data"));
+  EXPECT_THAT(next.why.English(),
+              HasSubstr("no recorded call made it: it is the first call, so this is what "
+                        "the program gives to the step"));
+  EXPECT_THAT(next.advice.English(), HasSubstr("input data"));
 }
 
 TEST(NextRecordingTest, AValueOfCodeThatIsNotRecorded) {
@@ -152,7 +154,7 @@ TEST(NextRecordingTest, AValueOfCodeThatIsNotRecorded) {
   };
   const NextRecording next = NextOf(Compared(run(kWrong), run(0)));
   EXPECT_FALSE(next.narrower);
-  EXPECT_THAT(next.why, HasSubstr("code that is not recorded made or changed it"));
+  EXPECT_THAT(next.why.English(), HasSubstr("code that is not recorded made or changed it"));
 }
 
 // Where a list left calls out, the one that made the value may be among them.
@@ -166,7 +168,7 @@ TEST(NextRecordingTest, AValueOfCallsThatAListLeftOut) {
   EXPECT_TRUE(next.narrower);
   EXPECT_TRUE(next.list.empty());
   EXPECT_EQ(next.task, Task::kStatistics);
-  EXPECT_THAT(next.why, HasSubstr("the calls before it were not recorded"));
+  EXPECT_THAT(next.why.English(), HasSubstr("the calls before it were not recorded"));
 }
 
 TEST(NextRecordingTest, ACallOfOneRun) {
@@ -180,7 +182,7 @@ TEST(NextRecordingTest, ACallOfOneRun) {
   const NextRecording next = NextOf(Compared(run(true, kWrong), run(false, 0)));
   EXPECT_FALSE(next.narrower);
   EXPECT_EQ(next.culprit, "Functional.gelu.0.forward");
-  EXPECT_THAT(next.why, HasSubstr("only the target makes the call"));
+  EXPECT_THAT(next.why.English(), HasSubstr("only the target makes the call"));
 }
 
 TEST(NextRecordingTest, ASettingOfAnOptimizer) {
@@ -193,7 +195,7 @@ TEST(NextRecordingTest, ASettingOfAnOptimizer) {
   const NextRecording next = NextOf(Compared(run(kWrong), run(0)));
   EXPECT_FALSE(next.narrower);
   EXPECT_FALSE(next.can_replay);
-  EXPECT_THAT(next.why, HasSubstr("the same gradients and weights"));
+  EXPECT_THAT(next.why.English(), HasSubstr("the same gradients and weights"));
 }
 
 // A module has another name where the golden has another class.
@@ -243,7 +245,7 @@ TEST(NextRecordingTest, AGradientThatOtherCodeHandled) {
   };
   const NextRecording next = NextOf(Compared(run(3, 3, kWrong), run(3, 5, 0)));
   EXPECT_FALSE(next.narrower);
-  EXPECT_THAT(next.why, HasSubstr("code between the backward pass and the optimizer"));
+  EXPECT_THAT(next.why.English(), HasSubstr("code between the backward pass and the optimizer"));
 }
 
 TEST(NextRecordingTest, NothingMoreToRecord) {
@@ -254,7 +256,7 @@ TEST(NextRecordingTest, NothingMoreToRecord) {
   }
   const NextRecording next = NextOf(c);
   EXPECT_FALSE(next.narrower);
-  EXPECT_THAT(next.why, HasSubstr("msprobe replay"));
+  EXPECT_THAT(next.why.English(), HasSubstr("msprobe replay"));
 }
 
 }  // namespace

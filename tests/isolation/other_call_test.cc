@@ -43,7 +43,7 @@ TEST(OtherCallTest, AnotherShapeIsAnotherComputation) {
             "input.0 has shape [8, 1] in the target, [8] in the golden; Tensor.reshape.0.forward, "
             "which only the target calls, makes it (train.py:14 in forward: each = "
             "each.reshape(-1, 1))");
-  EXPECT_THAT(ComparedCall(Program(false), Program(true)).why,
+  EXPECT_THAT(ComparedCall(Program(false), Program(true)).why.English(),
               HasSubstr("Tensor.reshape.0.forward, which only the golden calls, makes it"));
 }
 

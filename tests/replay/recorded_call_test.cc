@@ -71,7 +71,7 @@ TEST(RecordedCalls, FunctionsOfTheProgram) {
   const auto skip = [](std::string_view name, bool functions) {
     DumpBuilder b;
     b.Call(name).In(Numbers(1, 0, 0, 1)).Out(Numbers(1, 0, 0, 1));
-    return CallsOf(b.Take(), {.functions = functions})[0].skip;
+    return CallsOf(b.Take(), {.functions = functions})[0].skip.English();
   };
   EXPECT_EQ(skip("Function.Exp.0.forward", true), "");
   EXPECT_EQ(skip("Function.Exp.0.forward", false),

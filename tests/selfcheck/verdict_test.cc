@@ -39,7 +39,7 @@ class VerdictTest : public ::testing::Test {
   }
   std::string Difference(const RunLog& a, const RunLog& b) {
     const std::optional<RunDifference> d = FirstDifference(a, b);
-    return d ? d->Text() : "none";
+    return d ? d->Text().English() : "none";
   }
   const TemporaryFolder folder_;
 };

@@ -5,6 +5,7 @@
 
 #include "engine/stability/calibration.h"
 #include "engine/stability/limits.h"
+#include "tests/base/english.h"
 
 namespace msprobe::stability {
 namespace {
@@ -40,7 +41,7 @@ TEST(StabilityReport, RowsOfTheOlderTools) {
           .ok());
   ASSERT_TRUE(report.Open(folder).ok()) << "a later start goes on";
   ASSERT_TRUE(
-      report.Add(Row("Torch.max.0.forward", {false, "nan", 1e300}, {}, 1), ": a.py:3").ok());
+      report.Add(Row("Torch.max.0.forward", {false, "nan", 1e300}, {}, 1), "a.py:3").ok());
   EXPECT_EQ(
       Text(folder + "/free_benchmark.csv"),
       "rank,pert_mode,stage,step,api_name,max_rel,dtype,shape,output_index\n"
@@ -64,7 +65,7 @@ TEST(StabilityReport, SaysWhatWasNotJudged) {
   report.Skipped("communicate");
   report.Skipped("draw random numbers");
   report.Skipped("draw random numbers");
-  const std::vector<std::string> lines = report.Lines({.budget = 0.5}, 8);
+  const std::vector<std::string> lines = EnglishOf(report.Lines({.budget = 0.5}, 8));
   EXPECT_THAT(lines,
               ElementsAre(HasSubstr(
                   "1 calls judged, 0 inconsistent; 1 calls not sampled, to keep \"budget\" 0.5 "

@@ -12,7 +12,7 @@ namespace msprobe::exports {
 namespace {
 
 Status Failed(const std::string& path, std::string_view words) {
-  return Status(ErrorCode::kIo).At(path).Says("cannot write: " + std::string(words));
+  return Status(ErrorCode::kIo).At(path).Says("cannot write: {}"_t(words));
 }
 
 }  // namespace

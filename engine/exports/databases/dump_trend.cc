@@ -154,7 +154,7 @@ Result<TrendMade> TrendOfDumps(const std::string& folder, const std::string& pat
                              {}}));
   int32_t passes = 1;  // that each step has room for
   const auto leave_out = [&](const Status& why) {
-    made.notes.push_back(fmt::format("left out: {}", why.message()));
+    made.notes.push_back("left out: {}"_t(why.AsMessage()));
   };
   for (const dump::DumpLocation& place : dumps) {
     if (!place.refused.ok()) {

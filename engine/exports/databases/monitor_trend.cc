@@ -101,10 +101,10 @@ void LookAt(MonitorFile* file) {
     return true;
   });
   if (file->name < 0 || file->step < 0) {
-    file->failed =
-        !read.ok()
-            ? read
-            : InvalidDump(file->path).Expected("a header with name and step").Found("another one");
+    file->failed = !read.ok() ? read
+                              : InvalidDump(file->path)
+                                    .Expected("a header with name and step"_t)
+                                    .Found("another one"_t);
   } else {
     file->failed = read;
   }
@@ -211,7 +211,7 @@ Result<TrendMade> TrendOfMonitor(const std::string& folder, const std::string& p
   int64_t passes = 1;
   for (const MonitorFile& file : files) {
     if (!file.failed.ok()) {
-      made.notes.push_back(fmt::format("left out: {}", file.failed.message()));
+      made.notes.push_back("left out: {}"_t(file.failed.AsMessage()));
     } else {
       passes = std::max(passes, file.passes);
     }

@@ -193,9 +193,9 @@ Status CheckHasTree(const Dump& dump) {
   if (has_modules || has_parents) return Status::Ok();
   return InvalidArgument()
       .At(dump.path)
-      .Expected("calls of modules, and construct.json beside the dump, for a graph")
-      .Found("no calls of modules")
-      .Hint("record with level L0 or mix");
+      .Expected("calls of modules, and construct.json beside the dump, for a graph"_t)
+      .Found("no calls of modules"_t)
+      .Hint("record with level L0 or mix"_t);
 }
 
 }  // namespace msprobe::exports

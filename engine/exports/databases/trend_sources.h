@@ -24,8 +24,8 @@ struct TrendOptions {
 };
 
 struct TrendMade {
-  int64_t rows = 0;                // 0: nothing to read was found, and there is no file
-  std::vector<std::string> notes;  // what was left out, and why
+  int64_t rows = 0;            // 0: nothing to read was found, and there is no file
+  std::vector<Message> notes;  // what was left out, and why
 };
 
 // Reads {"text": "replacement", ...}. Errors: kNotFound; kInvalidConfig with the line.
