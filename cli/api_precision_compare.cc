@@ -92,7 +92,8 @@ class ApiPrecisionCompare : public Verb {
     if (!worst.empty()) out.Write("\n"), out.Tell("the worst:"_t);
     bool alone = false;  // a standard that does not look at the reference
     for (const ComparedOutput* w : worst) {
-      const std::string& reason = w->verdict.reason.empty() ? w->message : w->verdict.reason;
+      const std::string reason =
+          w->verdict.reason.empty() ? w->message : w->verdict.reason.English();
       const std::string_view standard = accuracy::StandardName(w->verdict.standard);
       alone = alone || (w->verdict.standard != accuracy::Standard::kBenchmark &&
                         w->verdict.standard != accuracy::Standard::kUlp);
@@ -143,7 +144,7 @@ class ApiPrecisionCompare : public Verb {
       text += ", \"largest_ratio\": ";
       AppendPythonFloat(&text, output.verdict.worst_ratio);
       text += ", \"reason\": ";
-      AppendJsonString(&text, output.verdict.reason);
+      AppendJsonString(&text, output.verdict.reason.English());
       text += ", \"message\": ";
       AppendJsonString(&text, output.message);
       text += '}';

@@ -190,7 +190,7 @@ class Bisect : public Verb {
                   .ranks = {pair.rank},
                   .first = c.first,
                   .next = isolation::NextOf(c)};
-      round.culprit = round.next.culprit;
+      round.culprit = round.next.culprit.English();
       if (round.next.narrower)
         round.config = isolation::ConfigOf(round.next, round.step, round.rank);
       if (is != compare::CallClass::kEqual && is != compare::CallClass::kNoise) return round;
@@ -209,7 +209,7 @@ class Bisect : public Verb {
     round.ranks = place.ranks;
     if (place.origin->in_exchange) round.rank = -1;  // the exchange is that of all ranks
     if (result.wrong_update_after >= 0) round.next = OfUpdate(result, results);
-    round.culprit = round.next.culprit;
+    round.culprit = round.next.culprit.English();
     if (round.next.narrower) round.config = isolation::ConfigOf(round.next, round.step, round.rank);
     return round;
   }

@@ -252,8 +252,9 @@ class Determinism : public Verb {
                           "\"{}\", \"module\": {}, \"source_line\": {}, \"caller_line\": {}, "
                           "\"why\": {}, \"advice\": {}, \"settings\": {}}}}}\n",
                           first->step, first->rank, first->run, QuotedJson(u.name),
-                          CauseName(u.cause), QuotedJson(u.module), QuotedJson(u.source_line),
-                          QuotedJson(u.caller_line), QuotedJson(u.why), QuotedJson(u.advice),
+                          CauseName(u.cause).English(), QuotedJson(u.module),
+                          QuotedJson(u.source_line), QuotedJson(u.caller_line),
+                          QuotedJson(u.why.English()), QuotedJson(u.advice.English()),
                           QuotedJson(first->settings)));
   }
 

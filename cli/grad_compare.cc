@@ -230,6 +230,13 @@ class GradCompare : public Verb {
     *json += ']';
   }
 
+  static void AppendTexts(std::string* json, std::string_view key,
+                          const std::vector<Message>& texts) {
+    std::vector<std::string> english;
+    for (const Message& text : texts) english.push_back(text.English());
+    AppendTexts(json, key, english);
+  }
+
   static void AppendFall(std::string* json, const GradientComparison& c,
                          const std::optional<GradientFall>& fall, int64_t rank) {
     if (!fall) {
@@ -252,7 +259,7 @@ class GradCompare : public Verb {
     }
     AppendTexts(json, "others", fall->others);
     *json += ", \"why\": ";
-    AppendJsonString(json, fall->why);
+    AppendJsonString(json, fall->why.English());
     *json += '}';
   }
 

@@ -97,7 +97,7 @@ class OverflowCheck : public Verb {
       search_.entries += static_cast<int64_t>(dump->records.size());
       NoteMissing(*dump, folder);
       ranks.push_back(anomaly::FindRankAnomaly(*dump, at.rank));
-      if (!step.empty()) ranks.back().label = step + ranks.back().label;
+      if (!step.empty()) ranks.back().label = Message::Joined({step, ranks.back().label}, "");
     }
     return anomaly::FindFirstAnomalies(std::move(ranks));
   }

@@ -162,13 +162,13 @@ class Replay : public Verb {
     pool.log = JoinPath(folder, "replay.log");
     return workers::RunTasks(
         {std::to_string(side->call)}, pool, [&](size_t, const workers::TaskResult& result) {
-          side->found.why = result.answer;
+          side->found.why = result.lost;
           if (result.end == workers::TaskEnd::kAnswered) {
             Result<ReplayedCall> answered = isolation::ReplayedCallFromLine(result.answer);
             if (answered.ok()) {
               side->found = *std::move(answered);
             } else {
-              side->found.why = answered.status().message();
+              side->found.why = answered.status().AsMessage();
             }
           }
           return true;
@@ -255,8 +255,8 @@ class Replay : public Verb {
         "{{\"dump\": {}, \"name\": {}, \"source_line\": {}, \"not_executed\": {}, \"note\": {}, "
         "\"made_from_statistics\": {}, \"outputs\": [",
         QuotedJson(side.dump.path), QuotedJson(side.found.name),
-        QuotedJson(LineOf(side, side.call)), QuotedJson(side.found.why),
-        QuotedJson(side.found.note), JsonBool(side.found.made));
+        QuotedJson(LineOf(side, side.call)), QuotedJson(side.found.why.English()),
+        QuotedJson(side.found.note.English()), JsonBool(side.found.made));
     const auto error = [](const ErrorOf& e) {
       std::string text;
       for (const auto& [key, value] :
@@ -283,12 +283,12 @@ class Replay : public Verb {
                         const isolation::NearerVerdict& verdict, Console& out) {
     constexpr std::string_view kNames[] = {"target",  "golden",  "both",
                                            "neither", "unknown", "other calls"};
-    out.Write(
-        fmt::format("{{\"nearer\": \"{}\", \"verdict\": {}, \"arguments\": {},\n\"target\": {},\n"
-                    "\"golden\": {}}}\n",
-                    kNames[static_cast<size_t>(verdict.nearer)], QuotedJson(verdict.sentence),
-                    QuotedJson(golden ? golden->other.why : ""), Json(target),
-                    golden ? Json(*golden) : "null"));
+    out.Write(fmt::format(
+        "{{\"nearer\": \"{}\", \"verdict\": {}, \"arguments\": {},\n\"target\": {},\n"
+        "\"golden\": {}}}\n",
+        kNames[static_cast<size_t>(verdict.nearer)], QuotedJson(verdict.sentence.English()),
+        QuotedJson(golden ? golden->other.why.English() : ""), Json(target),
+        golden ? Json(*golden) : "null"));
   }
 
   ReplayFlags flags_;

@@ -168,11 +168,11 @@ class RunOverflowCheck : public Verb {
     bool lost = false;
     MSPROBE_RETURN_IF_ERROR(
         workers::RunTasks(tasks, pool, [&](size_t task, const workers::TaskResult& result) {
-          anomaly::ReplayedCall call{.why = result.answer};
+          anomaly::ReplayedCall call{.why = result.lost};
           if (result.end == workers::TaskEnd::kAnswered) {
             Result<anomaly::ReplayedCall> answered = anomaly::ReplayedCallFromLine(result.answer);
             call = answered.ok() ? *std::move(answered)
-                                 : anomaly::ReplayedCall{.why = answered.status().message()};
+                                 : anomaly::ReplayedCall{.why = answered.status().AsMessage()};
           } else {
             lost = true;
           }

@@ -153,7 +153,7 @@ class RunUt : public Verb {
         continue;
       }
       const CheckedCall skipped{
-          .name = calls[i].name, .forward = Verdict::kSkip, .message = calls[i].skip};
+          .name = calls[i].name, .forward = Verdict::kSkip, .message = calls[i].skip.English()};
       MSPROBE_RETURN_IF_ERROR(files.Add(skipped));
       summary.Add(skipped);
     }
@@ -186,7 +186,7 @@ class RunUt : public Verb {
               call.message = answered.status().message();
             }
           } else {
-            call.message = result.answer;
+            call.message = result.lost.English();
             ++summary->lost;
           }
           failed = files->Add(call);

@@ -32,18 +32,18 @@ using Names = std::vector<std::string>;
 
 // What a recording of MindSpore cannot do.
 Status CheckForMindSpore(const dump::Config& config) {
-  const auto refuse = [](const std::string& what, const std::string& hint) {
-    return Unsupported(what).Hint(hint);
+  const auto refuse = [](Message what, Message hint) {
+    return Unsupported(std::move(what)).Hint(std::move(hint));
   };
   if (config.task == Task::kFreeBenchmark || config.task == Task::kNanCheck) {
     return refuse(
         "on MindSpore, task is \"statistics\", \"tensor\", \"structure\", \"overflow_check\" or "
-        "\"grad_probe\"",
-        "the other tasks are recorded with msprobe.pytorch");
+        "\"grad_probe\""_t,
+        "the other tasks are recorded with msprobe.pytorch"_t);
   }
   if (config.level == Level::kL2) {
-    return refuse("level \"L2\" needs an Ascend device, and a kernel dump of its own",
-                  "use level \"L0\", \"L1\" or \"mix\"");
+    return refuse("level \"L2\" needs an Ascend device, and a kernel dump of its own"_t,
+                  "use level \"L0\", \"L1\" or \"mix\""_t);
   }
   return Status::Ok();
 }
@@ -71,13 +71,13 @@ Names AddApis(const char* prefix, nb::handle owner, const nb::list& names, bool 
   Names missing;
   for (const nb::handle each : names) {
     const std::string name = nb::borrow<nb::str>(each).c_str();
-    const std::string reason = Collector::Get().apis().Add(
+    const Message reason = Collector::Get().apis().Add(
         prefix, owner.ptr(), name,
         {.is_collective = is_collective, .output_is_arguments = output_is_arguments});
     if (reason.empty()) continue;
-    Log(LogLevel::kDebug, fmt::format("{}.{} is not observed: {}", prefix, name, reason));
+    Log(LogLevel::kDebug, "{}.{} is not observed: {}"_t(std::string(prefix), name, reason));
     if (kShippedNames.find("  - " + name + "\n") == std::string_view::npos)
-      missing.push_back(fmt::format("{}.{} ({})", prefix, name, reason));
+      missing.push_back(fmt::format("{}.{} ({})", prefix, name, reason.English()));
   }
   return missing;
 }
@@ -100,9 +100,9 @@ void Watch(nb::handle owner, const char* name, std::string_view kind) {
                      : kind == "trace"    ? capture::Api::kCompiler
                      : kind == "frames"   ? capture::Api::kEvaluator
                                           : capture::Api::kWait;
-  const std::string reason = Collector::Get().apis().Watch(owner.ptr(), name, which);
+  const Message reason = Collector::Get().apis().Watch(owner.ptr(), name, which);
   if (!reason.empty())
-    Log(LogLevel::kDebug, fmt::format("calls of {} are not seen: {}", name, reason));
+    Log(LogLevel::kDebug, "calls of {} are not seen: {}"_t(std::string(name), reason));
 }
 
 Message::Place PlaceOf(nb::handle value) {
@@ -125,8 +125,9 @@ std::string ShownMessage(const std::string& sentence, const nb::args& values) {
 void PrepareCapture(const std::string& own_directory, std::string_view framework) {
   static const std::string first(framework);
   if (framework != first) {
-    Raise(InvalidArgument("a process records one framework; expected msprobe." + first +
-                          ", which it has used already, found msprobe." + std::string(framework)));
+    Raise(InvalidArgument(
+        "a process records one framework; expected msprobe.{}, which it has used already, found "
+        "msprobe.{}"_t(first, framework)));
   }
   if (framework == "mindspore") {
     RaiseIfError(capture::LoadMindSpore());
@@ -141,7 +142,7 @@ void PrepareCapture(const std::string& own_directory, std::string_view framework
     Collector::Get().Abandon();
     capture::GradientProbe::Get().Abandon();
   });
-  if (registered != 0) Raise(Internal("pthread_atfork failed"));
+  if (registered != 0) Raise(Internal("pthread_atfork failed"_t));
 }
 
 void BindCapture(nb::module_& m) {
@@ -239,7 +240,7 @@ void BindCapture(nb::module_& m) {
   m.def(
       "warn_unmet_rules",
       [=] {
-        for (const std::string& line : collector().apis().rules().UnusedRules())
+        for (const Message& line : collector().apis().rules().UnusedRules())
           Log(LogLevel::kWarning, line);
       },
       "Log the rules about APIs that no list names; call it after the last add_apis().");
@@ -328,8 +329,8 @@ void BindCapture(nb::module_& m) {
       "check_graphs",
       [=] {
         if (collector().session().config().task == Task::kOverflowCheck) {
-          Raise(Unsupported("task \"overflow_check\" needs PyNative mode, found graph mode")
-                    .Hint("type mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"));
+          Raise(Unsupported("task \"overflow_check\" needs PyNative mode, found graph mode"_t)
+                    .Hint("type mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"_t));
         }
       },
       "Raise when the configuration cannot be followed in compiled graphs.");

@@ -34,8 +34,8 @@ void Compare(const std::string& input, const std::vector<std::string>& flags) {
   const compare::CompareInput paths =
       ValueOrRaise(compare::ParseCompareInput(input, "input_param"));
   if (Run(ValueOrRaise(cli::TranslateCompareArguments(flags, paths))) == cli::kExitError) {
-    Raise(
-        InvalidArgument("some dumps could not be compared; the results of the others are written"));
+    Raise(InvalidArgument(
+        "some dumps could not be compared; the results of the others are written"_t));
   }
 }
 

@@ -75,10 +75,9 @@ void Raise(const Status& status) {
 
 namespace {
 
-[[noreturn]] void RaiseArgument(std::string_view name, std::string_view expected,
-                                nb::handle value) {
-  Raise(InvalidArgument(fmt::format("keyword argument {}", name))
-            .Expected(expected)
+[[noreturn]] void RaiseArgument(std::string_view name, Message expected, nb::handle value) {
+  Raise(InvalidArgument("keyword argument {}"_t(name))
+            .Expected(std::move(expected))
             .Found(Excerpt(nb::repr(value).c_str())));
 }
 
@@ -89,7 +88,7 @@ bool IsNumber(nb::handle value) {
 // "7" or "3-6".
 std::string StepText(std::string_view name, nb::handle value, nb::handle whole) {
   if (!IsNumber(value) && !nb::isinstance<nb::str>(value))
-    RaiseArgument(name, "a number, a text such as \"3-6\", or a list of them", whole);
+    RaiseArgument(name, "a number, a text such as \"3-6\", or a list of them"_t, whole);
   return nb::str(value).c_str();
 }
 
@@ -97,7 +96,7 @@ std::string StepText(std::string_view name, nb::handle value, nb::handle whole) 
 
 std::optional<std::string> TextArgument(std::string_view name, nb::handle value) {
   if (value.is_none()) return std::nullopt;
-  if (!nb::isinstance<nb::str>(value)) RaiseArgument(name, "a text", value);
+  if (!nb::isinstance<nb::str>(value)) RaiseArgument(name, "a text"_t, value);
   return nb::cast<std::string>(value);
 }
 
@@ -106,7 +105,7 @@ std::optional<std::string> PathArgument(std::string_view name, nb::handle value)
   const nb::object path = nb::steal(PyOS_FSPath(value.ptr()));
   if (!path.is_valid() || !nb::isinstance<nb::str>(path)) {
     PyErr_Clear();
-    RaiseArgument(name, "a path", value);
+    RaiseArgument(name, "a path"_t, value);
   }
   return nb::cast<std::string>(path);
 }
@@ -136,10 +135,10 @@ std::optional<dump::TokenCounts> TokensArgument(nb::handle value) {
   }
   if (good) return counts;
   Log(LogLevel::kWarning,
-      fmt::format("scheduled_tokens: expected {{request id: number of tokens}} such as "
-                  "{{\"req-1\": 128}}, found {}; whole tensors are recorded",
-                  nb::isinstance<nb::dict>(value) ? "other keys or values"
-                                                  : Py_TYPE(value.ptr())->tp_name));
+      "scheduled_tokens: expected {{request id: number of tokens}} such as "
+      "{{\"req-1\": 128}}, found {}; whole tensors are recorded"_t(
+          nb::isinstance<nb::dict>(value) ? "other keys or values"_t
+                                          : Message(std::string(Py_TYPE(value.ptr())->tp_name))));
   return std::nullopt;
 }
 

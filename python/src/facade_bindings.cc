@@ -29,7 +29,9 @@ void BindFacade(nb::module_& m) {
       [=](nb::handle path, bool configured) {
         std::string text = PathArgument("dump_path", path).value_or("");
         if (text.empty())
-          Raise(InvalidArgument("dump_path").Expected("a path").Found("None or \"\""));
+          Raise(InvalidArgument(std::string("dump_path"))
+                    .Expected("a path"_t)
+                    .Found("None or \"\""_t));
         configured ? session().SetConfiguredPath(std::move(text))
                    : session().SetDumpPath(std::move(text));
       },

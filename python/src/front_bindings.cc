@@ -62,7 +62,7 @@ void BindFront(nb::module_& m) {
   m.def(
       "register_api",
       [=](const std::string& prefix, nb::handle module, nb::handle name) {
-        return collector().custom_apis().Register(prefix, module.ptr(), name.ptr());
+        return collector().custom_apis().Register(prefix, module.ptr(), name.ptr()).English();
       },
       "prefix"_a, "module"_a, "name"_a,
       "Observe an attribute. Returns the reason if it cannot be observed, else an empty text.");
@@ -89,8 +89,8 @@ void BindFront(nb::module_& m) {
       "Observe a functional collective, its packet and its overloads; `waits`: it is wait_tensor.");
   m.def(
       "add_kernel_run",
-      [=](nb::handle run) { return collector().custom_apis().AddKernelRun(run.ptr()); }, "run"_a,
-      "Observe launches of a class of Triton kernels; returns as register_api does.");
+      [=](nb::handle run) { return collector().custom_apis().AddKernelRun(run.ptr()).English(); },
+      "run"_a, "Observe launches of a class of Triton kernels; returns as register_api does.");
   m.def(
       "custom_op_namespaces", [=] { return collector().session().config().custom_op_namespaces; },
       "Namespaces of torch.ops to observe.");
@@ -126,9 +126,9 @@ void BindFront(nb::module_& m) {
         api.name = name;
         for (nb::handle argument : arguments)
           api.arguments.emplace_back(nb::borrow<nb::str>(argument).c_str());
-        const std::string reason =
+        const Message reason =
             capture::OptimizerCalls::Add(function.ptr(), std::move(api), decorated);
-        if (!reason.empty()) Log(LogLevel::kDebug, std::string(name) + ": " + reason);
+        if (!reason.empty()) Log(LogLevel::kDebug, "{}: {}"_t(std::string(name), reason));
       },
       "function"_a, "name"_a, "role"_a, "arguments"_a, "decorated"_a,
       "Observe a function that prepares the step of an optimizer; if that fails, log why.");

@@ -64,7 +64,9 @@ void BindKeyData(nb::module_& m) {
       [](const std::string& first, const std::string& second, const std::string& output) {
         const key_data::KeyDataComparison found =
             ValueOrRaise(key_data::CompareKeyData(first, second, output));
-        return std::tuple(found.keys, found.values, found.unequal, found.only_one, found.errors);
+        std::vector<std::string> errors;
+        for (const Message& error : found.errors) errors.push_back(error.English());
+        return std::tuple(found.keys, found.values, found.unequal, found.only_one, errors);
       },
       "first"_a, "second"_a, "output"_a, nb::call_guard<nb::gil_scoped_release>(),
       "(keys, values, unequal values, values of one side, errors); writes a table for each key.");

@@ -23,15 +23,15 @@ class OverflowCheck {
     const int64_t place = (forward ? forward_ : backward_)++;
     if (device.is_none() && reference.is_none()) return;
     if (device.is_none() || reference.is_none()) {
-      const std::string_view side = device.is_none() ? "device" : "reference";
-      return Note(fmt::format("the {} has no output.{} of the {} pass", side, place, direction));
+      const Message side = device.is_none() ? "device"_t : "reference"_t;
+      return Note("the {} has no output.{} of the {} pass"_t(side, place, direction));
     }
     const ArrayArgument of_device(device), of_reference(reference);
     (forward ? call_.forward : call_.backward)
         .Add(place, kernels::ComputeStats(of_device.view()),
              kernels::ComputeStats(of_reference.view()));
   }
-  void Note(const std::string& text) { call_.note += (call_.note.empty() ? "" : "; ") + text; }
+  void Note(const Message& text) { call_.note = Message::Joined({call_.note, text}, "; "); }
   std::string End() const { return anomaly::ToLine(call_); }
 
  private:
@@ -53,7 +53,9 @@ void BindOverflow(nb::module_& m) {
       .def("fail", &OverflowCheck::Skip, "why"_a, "The call raised on the device.")
       .def("output", &OverflowCheck::Output, "direction"_a, "api"_a, "device"_a.none(),
            "reference"_a.none(), "Examine one output; None: that side has none.")
-      .def("note", &OverflowCheck::Note, "text"_a, "Add to the message of the call.")
+      .def(
+          "note", [](OverflowCheck& check, const std::string& text) { check.Note(text); }, "text"_a,
+          "Add to the message of the call.")
       .def("end", &OverflowCheck::End, "The line that tells what was found.")
       .def_prop_ro("failed", [](const OverflowCheck&) { return false; });
 }

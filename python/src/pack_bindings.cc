@@ -30,8 +30,8 @@ nb::dlpack::dtype ToDlpack(DType wanted) {
       }
     }
   }
-  Raise(Unsupported(fmt::format("{} has no DLPack dtype; msprobe unpack writes it as a file",
-                                DTypeTorchName(wanted))));
+  Raise(Unsupported(
+      "{} has no DLPack dtype; msprobe unpack writes it as a file"_t(DTypeTorchName(wanted))));
 }
 
 nb::object View(const TensorPack& pack, const std::string& name) {
@@ -52,8 +52,8 @@ TensorPack Load(nb::handle path) {
   const std::string pack = dump::PackOf(text);
   if (pack.empty()) {
     Raise(NotFound(text)
-              .Expected("a pack of tensors (tensors.pack), or a dump with one")
-              .Hint("torch.load reads the .pt files of other dumps"));
+              .Expected("a pack of tensors (tensors.pack), or a dump with one"_t)
+              .Hint("torch.load reads the .pt files of other dumps"_t));
   }
   return ValueOrRaise(TensorPack::Open(DirectoryName(pack), BaseName(pack)));
 }

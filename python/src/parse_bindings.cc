@@ -14,7 +14,9 @@ namespace {
 std::pair<std::string, std::vector<std::string>> Trace(const std::string& path,
                                                        const std::string& prefix) {
   dump::PklTrace trace = ValueOrRaise(dump::TracePklFile(path, prefix));
-  return {std::move(trace.text), std::move(trace.warnings)};
+  std::vector<std::string> warnings;
+  for (const Message& warning : trace.warnings) warnings.push_back(warning.English());
+  return {std::move(trace.text), std::move(warnings)};
 }
 
 }  // namespace

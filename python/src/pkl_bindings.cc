@@ -17,11 +17,11 @@ using capture::Collector;
 using Strings = std::vector<std::string>;
 
 template <typename Enum, size_t N>
-Enum Named(const char* what, const std::string& word, const char* const (&words)[N]) {
+Enum Named(Message what, const std::string& word, const char* const (&words)[N]) {
   for (size_t i = 0; i < N; ++i) {
     if (word == words[i]) return static_cast<Enum>(i);
   }
-  Raise(InvalidArgument().Expected(what).Found(Excerpt(word)));
+  Raise(InvalidArgument().Expected(std::move(what)).Found(Excerpt(word)));
 }
 
 constexpr const char* kDialects[] = {"hooks", "numbered", "counted"};
@@ -50,9 +50,9 @@ dump::Config ConfigOf(const nb::dict& dict) {
   options.Read("dialect", &dialect);
   options.Read("mode", &mode);
   options.Read("data", &data);
-  style.dialect = Named<dump::PklDialect>("a dialect", dialect, kDialects);
-  style.mode = Named<dump::PklMode>("a mode", mode, kModes);
-  style.data = Named<dump::PklData>("a form of data", data, kData);
+  style.dialect = Named<dump::PklDialect>("a dialect"_t, dialect, kDialects);
+  style.mode = Named<dump::PklMode>("a mode"_t, mode, kModes);
+  style.data = Named<dump::PklData>("a form of data"_t, data, kData);
   if (!style.has_values()) style.data = dump::PklData::kNone;
   options.Read("file", &style.file);
   options.Read("data_folder", &style.data_folder);

@@ -32,14 +32,14 @@ class NearerCheck {
   }
   void Skip(const std::string& why) { call_.why = why, call_.outputs.clear(); }
   void Made() { call_.made = true; }
-  void Note(const std::string& text) { call_.note += (call_.note.empty() ? "" : "; ") + text; }
+  void Note(const Message& text) { call_.note = Message::Joined({call_.note, text}, "; "); }
   void Output(const std::string& place, nb::handle recorded, nb::handle again, nb::handle exact) {
     const ArrayArgument here(again), truth(exact);
     std::optional<ArrayArgument> there;
     if (!recorded.is_none()) there.emplace(recorded);
     Result<isolation::OutputError> measured = isolation::MeasureOutput(
         place, there ? &there->view() : nullptr, here.view(), truth.view());
-    if (!measured.ok()) return Note(fmt::format("{}: {}", place, measured.status().message()));
+    if (!measured.ok()) return Note("{}: {}"_t(place, measured.status().AsMessage()));
     call_.outputs.push_back(*std::move(measured));
     judges_.Add(place, accuracy::RoundingJudge(there ? there->view() : here.view(), truth.view(),
                                                here.view().dtype));
@@ -82,7 +82,7 @@ class Replay {
                                      .functions = functions});
     nb::list names;
     for (const replay::RecordedCall& call : calls_)
-      names.append(nb::make_tuple(call.name, call.skip));
+      names.append(nb::make_tuple(call.name, call.skip.English()));
     return names;
   }
 
@@ -142,7 +142,7 @@ class Replay {
 
   void Fill(int32_t index, nb::handle tensor, double low, double high) const {
     if (index < 0 || static_cast<size_t>(index) >= dump_.leaves.size())
-      Raise(InvalidArgument(fmt::format("the dump has no value {}", index)));
+      Raise(InvalidArgument("the dump has no value {}"_t(index)));
     const Leaf& leaf = dump_.leaves[index];
     const ArrayArgument array(tensor);
     const TensorView& to = array.view();
@@ -151,7 +151,7 @@ class Replay {
     const replay::InputNumbers wanted =
         ValueOrRaise(replay::InputNumbersOf(dump_, index, {.min = low, .max = high}));
     if (wanted.dtype != to.dtype || wanted.count != to.numel() || !to.IsContiguous())
-      Raise(InvalidArgument("expected a contiguous tensor of the recorded dtype and shape"));
+      Raise(InvalidArgument("expected a contiguous tensor of the recorded dtype and shape"_t));
     replay::MakeNumbers(wanted, replay::SeedOf(leaf.name.view(), seed_), {bytes, wanted.bytes()});
   }
 
@@ -165,7 +165,7 @@ class Replay {
 
  private:
   const replay::RecordedCall& At(size_t index) const {
-    if (index >= calls_.size()) Raise(InvalidArgument(fmt::format("there is no call {}", index)));
+    if (index >= calls_.size()) Raise(InvalidArgument("there is no call {}"_t(index)));
     return calls_[index];
   }
 
@@ -174,9 +174,8 @@ class Replay {
     const TensorView from = file.view();
     if (from.dtype != to.dtype || from.numel() != to.numel() || !to.IsContiguous()) {
       Raise(InvalidDump(leaf.name.view(), std::nullopt)
-                .Expected(fmt::format("a file with {} elements of {}", to.numel(),
-                                      DTypeTorchName(to.dtype)))
-                .Found(fmt::format("{} elements of {}", from.numel(), DTypeTorchName(from.dtype))));
+                .Expected("a file with {} elements of {}"_t(to.numel(), DTypeTorchName(to.dtype)))
+                .Found("{} elements of {}"_t(from.numel(), DTypeTorchName(from.dtype))));
     }
     const size_t size = DTypeSize(from.dtype);
     const auto* const source = static_cast<const std::byte*>(from.data);
@@ -250,7 +249,9 @@ void BindReplay(nb::module_& m) {
       .def("skip", &NearerCheck::Skip, "why"_a, "The call is not executed after all.")
       .def("fail", &NearerCheck::Skip, "why"_a, "The call raised on the device.")
       .def("made", &NearerCheck::Made, "Elements of an input are made from statistics.")
-      .def("note", &NearerCheck::Note, "text"_a, "Add to the message of the call.")
+      .def(
+          "note", [](NearerCheck& check, const std::string& text) { check.Note(text); }, "text"_a,
+          "Add to the message of the call.")
       .def("output", &NearerCheck::Output, "place"_a, "recorded"_a.none(), "again"_a, "exact"_a,
            "Measure one result; recorded: None where the dump has no elements of it.")
       .def_prop_ro("judges", &NearerCheck::judges, nb::rv_policy::reference_internal,

@@ -21,7 +21,7 @@ using Shapes = std::vector<std::vector<int64_t>>;
 DType FloatOf(const std::string& dtype) {
   const std::optional<DType> found = DTypeFromTorchName(dtype);
   if (!found || !accuracy::FormatOf(*found))
-    Raise(InvalidArgument().Expected("a float dtype").Found(dtype));
+    Raise(InvalidArgument().Expected("a float dtype"_t).Found(dtype));
   return *found;
 }
 
@@ -30,7 +30,7 @@ class Float64Argument {
  public:
   explicit Float64Argument(nb::handle tensor) : array_(tensor) {
     if (array_.view().dtype != DType::kFloat64 || !array_.view().IsContiguous())
-      Raise(InvalidArgument("expected a contiguous tensor of float64"));
+      Raise(InvalidArgument("expected a contiguous tensor of float64"_t));
   }
   const TensorView& view() const { return array_.view(); }
 

@@ -23,14 +23,13 @@ namespace msprobe::capture {
 namespace {
 
 // After the first dump of a run: where it is, what it has, what to type next.
-void SayRecorded(const std::string& folder, const std::string& what, const dump::Config& config) {
-  Log(LogLevel::kInfo, fmt::format("recorded in {}", folder));
+void SayRecorded(const std::string& folder, const Message& what, const dump::Config& config) {
+  Log(LogLevel::kInfo, "recorded in {}"_t(folder));
   Log(LogLevel::kInfo, what);
   const bool finds_overflow = config.task == Task::kOverflowCheck;
   const std::string golden = config.baseline.empty() ? "GOLDEN" : config.baseline;
-  Log(LogLevel::kInfo, finds_overflow
-                           ? fmt::format("next: msprobe overflow_check -i {}", config.dump_path)
-                           : fmt::format("next: msprobe compare {} {}", config.dump_path, golden));
+  Log(LogLevel::kInfo, finds_overflow ? "next: msprobe overflow_check -i {}"_t(config.dump_path)
+                                      : "next: msprobe compare {} {}"_t(config.dump_path, golden));
 }
 
 }  // namespace
@@ -49,12 +48,12 @@ void Collector::Abandon() {
 }
 
 void Collector::Configure(dump::Config config, std::unique_ptr<dump::ConfigWatch> watch) {
-  for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
+  for (const Message& line : config.warnings) Log(LogLevel::kWarning, line);
   run_.session =
       std::make_unique<dump::Session>(std::move(config), std::string(Framework::Get().name));
   reload_.Watch(std::move(watch), run_.session->config().dump_enable.has_value());
   if (!run_.session->enabled())
-    Log(LogLevel::kInfo, "collection is off until the configuration says \"dump_enable\": true");
+    Log(LogLevel::kInfo, "collection is off until the configuration says \"dump_enable\": true"_t);
   run_.options.store = [this](const std::string& file, const TensorView& view) {
     return run_.session->Store(file, view);
   };
@@ -225,15 +224,15 @@ void Collector::WarnWithoutModules() {
     return;
   Log(LogLevel::kWarning,
       "nothing will be recorded: level L0 records the modules inside the model, and this model "
-      "has none; pass a module that contains it, or use level \"mix\"");
+      "has none; pass a module that contains it, or use level \"mix\""_t);
 }
 
 void Collector::TakeModel(PyObject* model) {
   if (!std::exchange(said_model_, true)) {
     Log(LogLevel::kInfo,
-        fmt::format("start() was given no model: {} is the model, the first called module with "
-                    "parameters and modules inside; start(model) names another one",
-                    Py_TYPE(model)->tp_name));
+        "start() was given no model: {} is the model, the first called module with "
+        "parameters and modules inside; start(model) names another one"_t(
+            std::string(Py_TYPE(model)->tp_name)));
   }
   const NamedModels models{{"", model}};
   (run_.modules_wanted ? module_tree_ : followed_).AddModel("", model);
@@ -254,7 +253,6 @@ void Collector::NoteCompiledCode() {
       return;
     bool is_new;
     std::string line = run_.WhereIs(run_.stacks.Intern(&is_new));
-    if (line.starts_with(": ")) line.erase(0, 2);
     known.push_back({std::move(module), std::move(line)});
   });
 }
@@ -335,7 +333,7 @@ Status Collector::Stop() {
   if (run_.modules_wanted && modules_.awaits_model() && !std::exchange(said_model_, true)) {
     Log(LogLevel::kWarning,
         "no modules are recorded: start() was given no model, and no module with parameters and "
-        "modules inside was called; give start(model) the model");
+        "modules inside was called; give start(model) the model"_t);
   }
   modules_.AwaitModel(false);
   FlushBackward();
@@ -420,7 +418,7 @@ void Collector::WriteCoverage() {
   coverage.waits_for_memory = run_.device.waits().memory;
   coverage.waits_for_copies = run_.device.waits().copies;
   if (run_.session->config().level == Level::kDebug)
-    coverage.why_not_counted = "level debug records what save() is given";
+    coverage.why_not_counted = "level debug records what save() is given"_t;
   // A dump without entries says what was seen and left out; a step in which nothing ran has none.
   const auto calls = [](const dump::CallCounts& c) {
     return c.recorded + c.ignored + c.traced + c.wrappers;
@@ -431,7 +429,7 @@ void Collector::WriteCoverage() {
   if (seen > 0 && run_.session->collecting()) (void)run_.session->OpenFiles();  // logs what fails
   run_.session->WriteBeside(dump::kCoverageFile, dump::CoverageJson(coverage));
   if (!run_.session->recorded() || std::exchange(said_coverage_, true)) return;
-  for (const std::string& line : dump::CoverageLines(coverage, 3)) Log(LogLevel::kDebug, line);
+  for (const Message& line : dump::CoverageLines(coverage, 3)) Log(LogLevel::kDebug, line);
   SayRecorded(run_.session->folder(), dump::CoverageSentence(coverage), run_.config());
 }
 

@@ -33,8 +33,8 @@ bool MayChange(std::string_view prefix, std::string_view function) {
 
 }  // namespace
 
-std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std::string& name,
-                          ApiTraits traits) {
+Message ApiTable::Add(const std::string& prefix, PyObject* owner, const std::string& name,
+                      ApiTraits traits) {
   PyRef holder = PyRef::Borrow(owner), target = holder;
   std::vector<std::string_view> parts = Split(name, '.');
   (void)rules_.IgnoredValuesOf(prefix, parts.back());  // tells the rules that the API is listed
@@ -46,7 +46,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
     target = PyRef::Steal(PyObject_GetAttr(holder.get(), attribute.get()));
     if (!target) {
       ClearError();
-      return "this " + std::string(Framework::Get().title) + " does not have it";
+      return "this {} does not have it"_t(std::string(Framework::Get().title));
     }
   }
   auto api = std::make_unique<Api>();
@@ -62,7 +62,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
         std::make_shared<const CollectiveSignature>(std::string(parts.back()), target.get());
   api->unwritten = UnwrittenBy(prefix + "." + std::string(parts.back()), target.get());
   ApplyRules(api.get());
-  std::string reason = Interposer::Add(holder.get(), attribute.get(), target.get(), api.get());
+  Message reason = Interposer::Add(holder.get(), attribute.get(), target.get(), api.get());
   if (reason.empty()) {
     NoteFunction(*api, target.get());
     apis_.push_back(std::move(api));
@@ -72,7 +72,7 @@ std::string ApiTable::Add(const std::string& prefix, PyObject* owner, const std:
   return reason;
 }
 
-std::string ApiTable::Watch(PyObject* owner, const std::string& name, Api::Kind kind) {
+Message ApiTable::Watch(PyObject* owner, const std::string& name, Api::Kind kind) {
   const PyRef key = PyRef::Steal(PyUnicode_FromString(name.c_str()));
   // Taken from the type's own dictionary, because a look-up of the method would bind it.
   PyRef target;
@@ -83,13 +83,13 @@ std::string ApiTable::Watch(PyObject* owner, const std::string& name, Api::Kind 
     target = PyRef::Steal(PyObject_GetAttr(owner, key.get()));
   }
   ClearError();
-  if (!target) return "this " + std::string(Framework::Get().title) + " does not have it";
-  if (Interposer::Find(target.get()) != nullptr) return "";  // it was added by an earlier start
+  if (!target) return "this {} does not have it"_t(std::string(Framework::Get().title));
+  if (Interposer::Find(target.get()) != nullptr) return {};  // it was added by an earlier start
   auto api = std::make_unique<Api>();
   api->kind = kind;
   if (kind == Api::kResizer) api->prefix = "UntypedStorage." + name;
   if (kind == Api::kAllocator) api->prefix = (PyType_Check(owner) ? "Tensor." : "torch.") + name;
-  std::string reason = Interposer::Add(owner, key.get(), target.get(), api.get());
+  Message reason = Interposer::Add(owner, key.get(), target.get(), api.get());
   if (reason.empty()) apis_.push_back(std::move(api));
   return reason;
 }

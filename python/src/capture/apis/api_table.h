@@ -2,7 +2,7 @@
 // of each.
 //
 //   ApiTable table(&recording);
-//   std::string reason = table.Add("Torch", torch, "relu", {});   // "" or why it is not observed
+//   Message reason = table.Add("Torch", torch, "relu", {});   // "" or why it is not observed
 #pragma once
 
 #include <Python.h>
@@ -18,6 +18,7 @@
 #include "capture/calls/interpose.h"
 #include "capture/python/py_ref.h"
 #include "capture/recording/recording.h"
+#include "engine/base/message.h"
 #include "engine/dump/config/api_rules.h"
 
 namespace msprobe::capture {
@@ -33,11 +34,11 @@ class ApiTable {
   explicit ApiTable(Recording* recording) : recording_(recording) {}
 
   // Lists `name` of `owner` (a dotted name is looked up step by step) under `prefix`.
-  std::string Add(const std::string& prefix, PyObject* owner, const std::string& name,
-                  ApiTraits traits);
+  Message Add(const std::string& prefix, PyObject* owner, const std::string& name,
+              ApiTraits traits);
   // Adds a method or function that tells something about other calls: that an asynchronous one is
   // complete, that memory is new. Returns "" or why its calls are not seen.
-  std::string Watch(PyObject* owner, const std::string& name, Api::Kind kind);
+  Message Watch(PyObject* owner, const std::string& name, Api::Kind kind);
   // The API "Primitive.conv2d.Conv2D." of objects of a class that modules have as this attribute.
   const Api* OfObject(PyObject* object, std::string_view attribute);
   // A function or class of objects leaves results unwritten, those at `places`: "Functional.unique",

@@ -19,7 +19,7 @@ bool RecordsFunction(std::string_view module, std::string_view name) {
   });
 }
 
-std::string AutogradFunctions::Add(PyObject* apply) {
+Message AutogradFunctions::Add(PyObject* apply) {
   return Interposer::AddDispatch(apply, [](PyObject* type) { return instance_->ApiOf(type); });
 }
 

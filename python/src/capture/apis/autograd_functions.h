@@ -3,7 +3,7 @@
 // Function stands after them, as that of a module does.
 //
 //   AutogradFunctions functions(&api_table);
-//   std::string reason = functions.Add(apply);   // the function behind Function.apply; "" or why not
+//   Message reason = functions.Add(apply);   // the function behind Function.apply; "" or why not
 #pragma once
 
 #include <Python.h>
@@ -25,7 +25,7 @@ class AutogradFunctions {
   AutogradFunctions& operator=(const AutogradFunctions&) = delete;
 
   // Observes `apply`, whose first argument is the class. To be called while nothing is observed.
-  std::string Add(PyObject* apply);
+  Message Add(PyObject* apply);
 
  private:
   struct Class {

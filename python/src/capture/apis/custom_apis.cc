@@ -28,14 +28,14 @@ std::string KernelName(PyObject* kernel) {
 
 }  // namespace
 
-std::string CustomApis::Register(const std::string& prefix, PyObject* module, PyObject* name) {
+Message CustomApis::Register(const std::string& prefix, PyObject* module, PyObject* name) {
   const PyRef target = PyRef::Steal(PyObject_GetAttr(module, name));
   if (!target) {
     ClearError();
-    return "it has no such attribute";
+    return "it has no such attribute"_t;
   }
-  if (OriginalOf(target.get()) != nullptr) return "";  // registered already
-  if (!PyCallable_Check(target.get())) return "it cannot be called";
+  if (OriginalOf(target.get()) != nullptr) return {};  // registered already
+  if (!PyCallable_Check(target.get())) return "it cannot be called"_t;
   for (CustomApi& custom : custom_) {
     if (custom.original.get() != target.get() || custom.stand_in) continue;
     const bool again = custom.api->off;
@@ -43,23 +43,23 @@ std::string CustomApis::Register(const std::string& prefix, PyObject* module, Py
     if (again) custom.api->prefix = prefix;
     if (again) custom.api->stem = prefix + "." + std::string(Utf8(name)) + ".";
     if (again) custom.api->counter = recording_->counters.Of(custom.api->stem);
-    return "";
+    return {};
   }
   if (const Api* api = Interposer::Find(target.get()))
-    return "it is recorded already, as " + api->stem.substr(0, api->stem.size() - 1);
+    return "it is recorded already, as {}"_t(api->stem.substr(0, api->stem.size() - 1));
   Api* api = table_->New(prefix, std::string(Utf8(name)), target.get());
-  std::string reason;
+  Message reason;
   while_removed_([&] { reason = Interposer::Add(module, name, target.get(), api); });
   CustomApi custom{PyRef::Borrow(module), PyRef::Borrow(name), target, PyRef(), api};
   if (!reason.empty()) {
     custom.stand_in = MakeObservedCallable(target.get(), api);
     if (!custom.stand_in || PyObject_SetAttr(module, name, custom.stand_in.get()) != 0) {
       ClearError();
-      return reason + ", and the attribute cannot be set";
+      return "{}, and the attribute cannot be set"_t(reason);
     }
   }
   custom_.push_back(std::move(custom));
-  return "";
+  return {};
 }
 
 void CustomApis::Restore(PyObject* module, PyObject* name) {
@@ -111,8 +111,8 @@ void CustomApis::Observe(const Api* api, const std::vector<PyObject*>& objects) 
   }
 }
 
-std::string CustomApis::AddKernelRun(PyObject* run) {
-  std::string reason;
+Message CustomApis::AddKernelRun(PyObject* run) {
+  Message reason;
   while_removed_([&] {
     reason = Interposer::AddDispatch(run, [](PyObject* self) -> const Api* {
       const KeepError keep;

@@ -2,7 +2,7 @@
 // namespaces of torch.ops, Triton kernels.
 //
 //   // "" or why it is not observed.
-//   std::string reason = custom_apis.Register("mine", module, name);
+//   Message reason = custom_apis.Register("mine", module, name);
 #pragma once
 
 #include <Python.h>
@@ -35,7 +35,7 @@ class CustomApis {
   CustomApis& operator=(const CustomApis&) = delete;
 
   // From now on observes the calls of attribute `name` of `module`, under `prefix`.
-  std::string Register(const std::string& prefix, PyObject* module, PyObject* name);
+  Message Register(const std::string& prefix, PyObject* module, PyObject* name);
   void Restore(PyObject* module, PyObject* name);
   // Observes the calls of an operator of torch.ops; `objects`: its packet and overloads.
   void AddOperator(const std::string& prefix, const std::string& name,
@@ -46,7 +46,7 @@ class CustomApis {
                      const std::vector<PyObject*>& objects);
   // Observes the launches of Triton's kernels; `run`: the method of their class. A kernel's results
   // are in its arguments.
-  std::string AddKernelRun(PyObject* run);
+  Message AddKernelRun(PyObject* run);
 
  private:
   void Observe(const Api* api, const std::vector<PyObject*>& objects);

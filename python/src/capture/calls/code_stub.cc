@@ -124,14 +124,14 @@ void DeallocObserver(PyObject* self) {
 
 }  // namespace
 
-std::string CodeStub::Prepare(PyObject* function, const ObservedCalls& calls) {
-  if (!kNeeded) return "";
+Message CodeStub::Prepare(PyObject* function, const ObservedCalls& calls) {
+  if (!kNeeded) return {};
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
   PyRef twin = TwinOf(function);
   Observer* made = twin ? PyObject_New(Observer, &observer_type) : nullptr;
   if (made == nullptr) {
     ClearError();
-    return "its function object could not be copied";
+    return "its function object could not be copied"_t;
   }
   made->calls = calls;
   made->twin = Py_NewRef(twin.get());
@@ -139,7 +139,7 @@ std::string CodeStub::Prepare(PyObject* function, const ObservedCalls& calls) {
   PyRef stub = MakeStub(code, observer.get());
   if (!stub) {
     ClearError();
-    return "no stub could be made for its code";
+    return "no stub could be made for its code"_t;
   }
   signature_ = SignatureOf(function);
   function_ = PyRef::Borrow(function);
@@ -147,7 +147,7 @@ std::string CodeStub::Prepare(PyObject* function, const ObservedCalls& calls) {
   code_ = PyRef::Borrow(reinterpret_cast<PyObject*>(code));
   stub_ = std::move(stub);
   stubs.push_back(this);
-  return "";
+  return {};
 }
 
 PyObject* CodeStub::Callee(PyObject* function) const {

@@ -10,7 +10,7 @@
 // interpreter. Exactly then CPython 3.11 does use the pointer. So the stub is installed while the
 // interpreter evaluates frames, and the function's own code while torch.compile does.
 //
-//   std::string why = stub.Prepare(function, calls);   // "", or why it cannot be done
+//   Message why = stub.Prepare(function, calls);   // "", or why it cannot be done
 //   stub.Install();
 //   CodeStub::FollowEvaluator();           // after a call that may change who evaluates frames
 //   { const CodeStub::StubsRemoved guard; }   // around code that reads the code of functions
@@ -22,6 +22,7 @@
 
 #include "capture/calls/observe.h"
 #include "capture/python/py_ref.h"
+#include "engine/base/message.h"
 
 namespace msprobe::capture {
 
@@ -33,7 +34,7 @@ class CodeStub {
   static constexpr bool kNeeded = PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000;
 
   // Returns "", or why the function cannot get a stub.
-  std::string Prepare(PyObject* function, const ObservedCalls& calls);
+  Message Prepare(PyObject* function, const ObservedCalls& calls);
   void Install();
   void Remove();
   // What to call to run the function's own code: the function, or, while the stub is in it, a copy

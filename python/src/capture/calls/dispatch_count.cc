@@ -133,23 +133,23 @@ bool IsKnownLayout(const std::string& folder) {
          has("ObserverContext{virtual~ObserverContext()") && has("FUNCTION=0,");
 }
 
-std::string Load() {
+Message Load() {
   if (!IsKnownLayout(TorchFolder()))
-    return "this PyTorch does not say how its dispatcher is observed (ATen/record_function.h)";
+    return "this PyTorch does not say how its dispatcher is observed (ATen/record_function.h)"_t;
   constexpr char kTorch[] = "libtorch_cpu.so";
   FindLoaded(&name_of, kTorch, "_ZNK2at14RecordFunction4nameEv");
   FindLoaded(&add_callback, kTorch, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
   FindLoaded(&remove_callback, kTorch, "_ZN2at14removeCallbackEm");
   FindLoaded(&any_modes_set, "libc10.so", "_ZN3c104impl20TorchDispatchModeTLS13any_modes_setEb");
   return name_of != nullptr && add_callback != nullptr && remove_callback != nullptr
-             ? ""
-             : "this PyTorch does not let its dispatcher be observed";
+             ? Message()
+             : "this PyTorch does not let its dispatcher be observed"_t;
 }
 
 }  // namespace
 
-std::string DispatchCount::Install(bool modules_only) {
-  static const std::string problem = Load();
+Message DispatchCount::Install(bool modules_only) {
+  static const Message problem = Load();
   if (!problem.empty() || handle != 0) return problem;
   inside_modules = modules_only;
   Callback callback = {};
@@ -158,7 +158,7 @@ std::string DispatchCount::Install(bool modules_only) {
   callback.scopes[0] = true;
   is_off.store(false, std::memory_order_relaxed);
   handle = add_callback(callback);
-  return "";
+  return {};
 }
 
 void DispatchCount::TellOfCompiledCode(void (*told)(void*), void* context) {

@@ -3,7 +3,7 @@
 // PyTorch offers to profilers. It costs some hundred nanoseconds for each operation, so it is on for
 // one step only.
 //
-//   std::string why = DispatchCount::Install(false);   // "" or why this PyTorch cannot be asked
+//   Message why = DispatchCount::Install(false);   // "" or why this PyTorch cannot be asked
 //   Train();
 //   DispatchCount::Remove();
 //   DispatchCount::Tally tally = DispatchCount::Take();
@@ -13,6 +13,8 @@
 #include <map>
 #include <string>
 #include <utility>
+
+#include "engine/base/message.h"
 
 namespace msprobe::capture {
 
@@ -31,7 +33,7 @@ class DispatchCount {
   static void TellOfCompiledCode(void (*told)(void* context), void* context);
   // Returns "", or why this PyTorch cannot be asked. `modules_only`: modules are recorded and APIs
   // are not, so that an operation inside a recorded module counts as recorded.
-  static std::string Install(bool modules_only);
+  static Message Install(bool modules_only);
   static void Remove();
   static bool installed();
   static Tally Take();    // returns the counts and sets them to 0

@@ -178,16 +178,16 @@ PyCFunction EntryPoint(const PyMethodDef* def, int index) {
   }
 }
 
-std::string AddMethod(PyObject* callable, const Api* api, Interposer::ApiOf api_of = nullptr) {
+Message AddMethod(PyObject* callable, const Api* api, Interposer::ApiOf api_of = nullptr) {
   PyMethodDef* def = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
   for (int i = 0; i < method_count; ++i) {
-    if (methods[i].def == def) return "";
+    if (methods[i].def == def) return {};
   }
-  if (method_count == kMaxMethods) return "too many methods are listed (1024 at most)";
+  if (method_count == kMaxMethods) return "too many methods are listed (1024 at most)"_t;
   if (EntryPoint(def, method_count) == nullptr)
-    return "calling convention " + std::to_string(def->ml_flags) + " is not known";
+    return "calling convention {} is not known"_t(def->ml_flags);
   methods[method_count++] = {def, def->ml_meth, api, Py_NewRef(callable), api_of};
-  return "";
+  return {};
 }
 
 void CollectTypes(PyTypeObject* type, objobjargproc original, std::vector<PyTypeObject*>* types) {
@@ -205,21 +205,21 @@ void CollectTypes(PyTypeObject* type, objobjargproc original, std::vector<PyType
   }
 }
 
-std::string AddSlot(PyObject* callable, PyObject* name, const Api* api) {
-  if (Utf8(name) != "__setitem__") return "slot wrappers other than __setitem__ are not observed";
+Message AddSlot(PyObject* callable, PyObject* name, const Api* api) {
+  if (Utf8(name) != "__setitem__") return "slot wrappers other than __setitem__ are not observed"_t;
   PyTypeObject* owner = reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type;
   if (owner->tp_as_mapping == nullptr || owner->tp_as_mapping->mp_ass_subscript == nullptr)
-    return "its type has no such slot";
+    return "its type has no such slot"_t;
   if (setitem.api == nullptr)
     setitem = {owner->tp_as_mapping->mp_ass_subscript, api, Py_NewRef(callable), {owner}};
-  return "";
+  return {};
 }
 
-std::string AddFunction(PyObject* function, const Api* api, Interposer::ApiOf api_of) {
+Message AddFunction(PyObject* function, const Api* api, Interposer::ApiOf api_of) {
   for (const ObservedFunction& f : functions) {
-    if (f.function() == function) return "";
+    if (f.function() == function) return {};
   }
-  std::string reason = functions.emplace_back().Prepare(function, api, api_of);
+  Message reason = functions.emplace_back().Prepare(function, api, api_of);
   if (!reason.empty()) {
     functions.pop_back();
   } else if (is_installed) {
@@ -376,7 +376,7 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
   return result;
 }
 
-std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api) {
+Message Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api) {
   (void)owner;
   // Methods of pybind11's classes. They are called through bound methods, which the interpreter never
   // calls past the pointer.
@@ -388,7 +388,7 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
     // The interpreter calls functions with fast-call flags past the pointer that is swapped.
     if (flags != (METH_VARARGS | METH_KEYWORDS) && flags != METH_VARARGS && flags != METH_O &&
         !(is_bound && flags == (METH_FASTCALL | METH_KEYWORDS)))
-      return "calling convention " + std::to_string(flags) + " is not known";
+      return "calling convention {} is not known"_t(flags);
     const auto [it, inserted] = builtins.try_emplace(callable, Builtin{api, function->vectorcall});
     if (inserted) {
       Py_INCREF(callable);
@@ -399,25 +399,25 @@ std::string Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable,
       }
       builtin_row.push_back(&*it);
     }
-    return "";
+    return {};
   }
   if (Py_TYPE(callable) == &PyMethodDescr_Type) return AddMethod(callable, api);
   if (Py_TYPE(callable) == &PyWrapperDescr_Type) return AddSlot(callable, name, api);
   if (PyFunction_Check(callable)) {
     return AddFunction(callable, api, nullptr);
   }
-  return "objects of type " + std::string(Py_TYPE(callable)->tp_name) + " are not observed";
+  return "objects of type {} are not observed"_t(std::string(Py_TYPE(callable)->tp_name));
 }
 
-std::string Interposer::AddDispatch(PyObject* function, ApiOf api_of) {
+Message Interposer::AddDispatch(PyObject* function, ApiOf api_of) {
   if (Py_TYPE(function) == &PyClassMethodDescr_Type) {
     const int flags = reinterpret_cast<PyMethodDescrObject*>(function)->d_method->ml_flags;
     if ((flags & ~METH_COEXIST) != (METH_CLASS | METH_VARARGS | METH_KEYWORDS))
-      return "calling convention " + std::to_string(flags) + " is not known";
+      return "calling convention {} is not known"_t(flags);
     return AddMethod(function, nullptr, api_of);
   }
   if (!PyFunction_Check(function))
-    return "objects of type " + std::string(Py_TYPE(function)->tp_name) + " are not observed";
+    return "objects of type {} are not observed"_t(std::string(Py_TYPE(function)->tp_name));
   return AddFunction(function, nullptr, api_of);
 }
 

@@ -13,7 +13,7 @@
 // In use:
 //
 //   // "" or why it cannot be observed.
-//   std::string why = Interposer::Add(owner, name, function, &api);
+//   Message why = Interposer::Add(owner, name, function, &api);
 //   Interposer::Install(&observer);
 //   Train();
 //   Interposer::Remove();
@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "capture/calls/call_place.h"
+#include "engine/base/message.h"
 #include "engine/formats/text/ignore_rules.h"
 
 namespace msprobe::capture {
@@ -126,12 +127,12 @@ class Interposer {
   // Prepares `callable`, which is attribute `name` of `owner`. Returns "" or why it cannot be
   // observed. A callable that was added before keeps its first name ("" is returned). `api` is
   // never destroyed.
-  static std::string Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api);
+  static Message Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api);
   // The same for a function whose first argument says which API is called, such as the `__call__`
   // of a class, and for a builtin method of classes. `api_of` maps that argument to the API, or to null when it is not observed. The
   // first argument is not recorded.
   using ApiOf = const Api* (*)(PyObject* self);
-  static std::string AddDispatch(PyObject* function, ApiOf api_of);
+  static Message AddDispatch(PyObject* function, ApiOf api_of);
   // The API that `callable` was added as; null: it was not added.
   static const Api* Find(PyObject* callable);
   static void Install(CallObserver* observer);

@@ -42,11 +42,11 @@ PyObject* ObservedFunction::Call(PyObject* f, PyObject* const* args, size_t narg
   });
 }
 
-std::string ObservedFunction::Check(PyObject* function) const {
+Message ObservedFunction::Check(PyObject* function) const {
   if (reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))->co_flags &
       (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))
-    return "generators and coroutines are not observed";
-  return known.count(function) > 0 ? "it is observed already" : "";
+    return "generators and coroutines are not observed"_t;
+  return known.count(function) > 0 ? "it is observed already"_t : Message();
 }
 
 void ObservedFunction::Know(PyObject* function) {
@@ -55,9 +55,8 @@ void ObservedFunction::Know(PyObject* function) {
   known.emplace(function, this);
 }
 
-std::string ObservedFunction::Prepare(PyObject* function, const Api* api,
-                                      Interposer::ApiOf api_of) {
-  std::string reason = Check(function);
+Message ObservedFunction::Prepare(PyObject* function, const Api* api, Interposer::ApiOf api_of) {
+  Message reason = Check(function);
   if (!reason.empty()) return reason;
   observed_ = {api, api_of};
   reason = stub_.Prepare(function, observed_);
@@ -65,8 +64,8 @@ std::string ObservedFunction::Prepare(PyObject* function, const Api* api,
   return reason;
 }
 
-std::string ObservedFunction::PrepareDecorated(PyObject* function, const Api* api) {
-  std::string reason = Check(function);
+Message ObservedFunction::PrepareDecorated(PyObject* function, const Api* api) {
+  Message reason = Check(function);
   if (!reason.empty()) return reason;
   observed_ = {api, nullptr};
   Know(function);

@@ -10,6 +10,7 @@
 #include "capture/calls/code_stub.h"
 #include "capture/calls/observe.h"
 #include "capture/python/py_ref.h"
+#include "engine/base/message.h"
 
 namespace msprobe::capture {
 
@@ -18,17 +19,17 @@ class ObservedFunction {
  public:
   // Returns "", or why the function cannot be observed. `api_of`: see Interposer::AddDispatch; `api`
   // is null then.
-  std::string Prepare(PyObject* function, const Api* api, Interposer::ApiOf api_of = nullptr);
+  Message Prepare(PyObject* function, const Api* api, Interposer::ApiOf api_of = nullptr);
   // The same for a function that is only called as `function(*args, **kwargs)`, as decorators do:
   // every CPython uses the pointer then, so its code stays its own.
-  std::string PrepareDecorated(PyObject* function, const Api* api);
+  Message PrepareDecorated(PyObject* function, const Api* api);
   void Install();
   void Remove();
   PyObject* function() const { return function_.get(); }
   const Api* api() const { return observed_.api; }
 
  private:
-  std::string Check(PyObject* function) const;
+  Message Check(PyObject* function) const;
   void Know(PyObject* function);
   static PyObject* Call(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* names);
 

@@ -53,16 +53,16 @@ PyObject* RunClosure(PyObject* (*original)(void*), void* context) {
 
 }  // namespace
 
-std::string OptimizerCalls::Add(PyObject* function, OptimizerApi api, bool decorated) {
+Message OptimizerCalls::Add(PyObject* function, OptimizerApi api, bool decorated) {
   if (!PyFunction_Check(function))
-    return "objects of type " + std::string(Py_TYPE(function)->tp_name) + " are not observed";
+    return "objects of type {} are not observed"_t(std::string(Py_TYPE(function)->tp_name));
   api.kind = Api::kOptimizer;
   for (const ObservedFunction& f : optimizer_functions) {
-    if (f.function() == function) return "";
+    if (f.function() == function) return {};
   }
   const auto* kept = new OptimizerApi(std::move(api));  // never destroyed, like the function
   ObservedFunction& added = optimizer_functions.emplace_back();
-  std::string reason =
+  Message reason =
       decorated ? added.PrepareDecorated(function, kept) : added.Prepare(function, kept);
   if (!reason.empty()) {
     optimizer_functions.pop_back();

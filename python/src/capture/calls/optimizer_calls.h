@@ -16,6 +16,7 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/calls/observe.h"
+#include "engine/base/message.h"
 
 namespace msprobe::capture {
 
@@ -51,7 +52,7 @@ class OptimizerCalls {
  public:
   // From the next Install on (or now, if installed) the calls of this Python function are seen.
   // Returns "" or why they cannot be seen. `decorated`: it is only called by its decorator.
-  static std::string Add(PyObject* function, OptimizerApi api, bool decorated = false);
+  static Message Add(PyObject* function, OptimizerApi api, bool decorated = false);
   // The same for the steps of all optimizers of exactly this type, once one was constructed.
   static void Follow(PyTypeObject* type);
   static void Install(OptimizerObserver* observer);

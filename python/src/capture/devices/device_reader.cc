@@ -94,7 +94,7 @@ DeviceReader::Device* DeviceReader::DeviceOf(PyObject* tensor, uint64_t number) 
       if (first_asked_) first_asked_();
     }
     if (!known->accelerator.usable())
-      Fail(known.get(), "PyTorch has no streams and events of this device");
+      Fail(known.get(), "PyTorch has no streams and events of this device"_t);
   }
   if (known->accelerator.device()) {
     last_ = known.get();
@@ -103,11 +103,11 @@ DeviceReader::Device* DeviceReader::DeviceOf(PyObject* tensor, uint64_t number) 
   return known.get();
 }
 
-void DeviceReader::Fail(Device* device, const std::string& why) {
+void DeviceReader::Fail(Device* device, Message why) {
   if (!std::exchange(device->failed, true)) {
     Log(LogLevel::kWarning,
-        fmt::format("tensors of {} are copied one by one, and the program waits for each: {}",
-                    device->accelerator.name(), why));
+        "tensors of {} are copied one by one, and the program waits for each: {}"_t(
+            device->accelerator.name(), std::move(why)));
   }
 }
 
@@ -344,8 +344,8 @@ bool DeviceReader::Digest(Device* device, const PyRef& tensor, const Request& re
   const bool done = torch.ok() && right->second != false &&
                     LaunchDigest(device, &torch, plain, std::move(piece), kernel);
   if (!torch.ok() && kernel != nullptr) {
-    Log(LogLevel::kWarning, fmt::format("the kernel {} is not used any more, it failed: {}",
-                                        kernel->name, torch.error()));
+    Log(LogLevel::kWarning,
+        "the kernel {} is not used any more, it failed: {}"_t(kernel->name, torch.error()));
     SetDeviceKernel({});
   }
   return done;
@@ -479,14 +479,10 @@ void DeviceReader::NoteCheck(Device* device, const Piece& piece, uint64_t finger
   const std::string& name = device->accelerator.name();
   Log(LogLevel::kWarning,
       piece.kind == Piece::Kind::kKernel
-          ? fmt::format(
-                "the registered kernel adds integers differently from the host on {}: large "
-                "tensors are copied where their fingerprints are needed",
-                name)
-          : fmt::format(
-                "{} adds integers differently from the host: large tensors are copied where "
-                "their fingerprints are needed",
-                name));
+          ? "the registered kernel adds integers differently from the host on {}: large "
+            "tensors are copied where their fingerprints are needed"_t(name)
+          : "{} adds integers differently from the host: large tensors are copied where "
+            "their fingerprints are needed"_t(name));
 }
 
 std::vector<DeferredNumbers> DeviceReader::Arrived() {
@@ -499,7 +495,7 @@ std::vector<DeferredNumbers> DeviceReader::Arrived() {
   const QuietTransforms quiet;
   for (const auto& [name, device] : devices_) {
     if (!device->pieces.empty() && now - device->begun > kMostAge && !Send(device.get()))
-      Fail(device.get(), "a transfer failed");
+      Fail(device.get(), "a transfer failed"_t);
   }
   while (!in_flight_.empty() && Accelerator::HasPassed(in_flight_.front().event)) {
     Transfer oldest = std::move(in_flight_.front());
@@ -515,7 +511,7 @@ std::vector<DeferredNumbers> DeviceReader::Finish() {
   const QuietTransforms quiet;
   const std::unique_lock alone = Alone();
   for (const auto& [name, device] : devices_) {
-    if (!Send(device.get())) Fail(device.get(), "a transfer failed");
+    if (!Send(device.get())) Fail(device.get(), "a transfer failed"_t);
   }
   while (!in_flight_.empty()) {
     Transfer oldest = std::move(in_flight_.front());

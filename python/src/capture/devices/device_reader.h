@@ -191,7 +191,7 @@ class DeviceReader {
   void Take(Transfer transfer);
   void Read(Device* device, const Piece& piece, const char* data);
   void NoteCheck(Device* device, const Piece& piece, uint64_t fingerprint);
-  void Fail(Device* device, const std::string& why);
+  void Fail(Device* device, Message why);
 
   std::mutex mutex_;  // of all that follows
   Measure measure_;

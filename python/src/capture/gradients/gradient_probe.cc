@@ -33,10 +33,10 @@ PyRef OptimizersGradientOf(PyObject* parameter) {
 
 Status CheckTask(const dump::Config& config) {
   if (config.task == Task::kGradProbe) return Status::Ok();
-  return InvalidArgument("monitor")
-      .Expected("task \"grad_probe\"")
+  return InvalidArgument(std::string("monitor"))
+      .Expected(std::string("task \"grad_probe\""))
       .Found(fmt::format("\"{}\"", TaskName(config.task)))
-      .Hint("PrecisionDebugger(task=\"grad_probe\")");
+      .Hint(std::string("PrecisionDebugger(task=\"grad_probe\")"));
 }
 
 void WarnOfUnknown(const dump::GradientRules& rules, const std::vector<std::string_view>& names) {
@@ -44,8 +44,9 @@ void WarnOfUnknown(const dump::GradientRules& rules, const std::vector<std::stri
     if (std::find(names.begin(), names.end(), wanted) != names.end()) continue;
     const std::string_view near = NearestSpelling(wanted, names);
     Log(LogLevel::kWarning,
-        fmt::format("param_list: the model has no parameter {}{}", Excerpt(wanted),
-                    near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+        Message::Joined({"param_list: the model has no parameter {}"_t(Excerpt(wanted)),
+                         near.empty() ? Message() : "did you mean \"{}\"?"_t(near)},
+                        "; "));
   }
 }
 
@@ -101,9 +102,9 @@ std::vector<GradientProbe::Named> GradientProbe::Zip(PyObject* gradients) {
   if (count != names_.size() && !std::exchange(said_count_, true)) {
     const std::string_view type = TypeName(reinterpret_cast<PyObject*>(Py_TYPE(gradients)));
     Log(LogLevel::kWarning,
-        fmt::format("grad_probe: expected {} gradients, one for each parameter of the optimizer, "
-                    "found {}; steps like this one have no rows",
-                    names_.size(), is_sequence ? std::to_string(count) : std::string(type)));
+        "grad_probe: expected {} gradients, one for each parameter of the optimizer, "
+        "found {}; steps like this one have no rows"_t(
+            names_.size(), is_sequence ? std::to_string(count) : std::string(type)));
   }
   if (count != names_.size()) return named;
   for (size_t i = 0; i < count; ++i) {
@@ -130,7 +131,7 @@ void GradientProbe::Step(dump::Session* session, std::optional<int> rank, Collec
     off_ = false;
     extent_.collected = true;
   } else if (filter.IsPastLastStep(step_) && !std::exchange(said_end_, true)) {
-    Log(LogLevel::kInfo, "all wanted steps are recorded; the run goes on without collection");
+    Log(LogLevel::kInfo, "all wanted steps are recorded; the run goes on without collection"_t);
   }
   ++step_;
   autocast_.reset();
@@ -141,9 +142,9 @@ void GradientProbe::SayUnmet(dump::Session* session) {
   if (extent_.last_step < 0) {
     Log(LogLevel::kWarning,
         "nothing was recorded: task grad_probe reads gradients at each step of the optimizer that "
-        "monitor() was given, and there was none");
+        "monitor() was given, and there was none"_t);
   }
-  for (const std::string& line : dump::UnmetRequests(session->config(), session->filter(), extent_))
+  for (const Message& line : dump::UnmetRequests(session->config(), session->filter(), extent_))
     Log(LogLevel::kWarning, line);
 }
 
@@ -173,9 +174,9 @@ Status GradientProbe::Summarise(const dump::Session& session, std::optional<int>
       config.gradients, JoinPath(config.dump_path, dump::ClaimFolder(config.dump_path, "", folder)),
       step_, autocast_);
   if (Exists(summary.path()) && !std::exchange(said_replaces_, true))
-    Log(LogLevel::kWarning, fmt::format("{} exists and is replaced; to keep it, use another "
-                                        "dump_path",
-                                        summary.path()));
+    Log(LogLevel::kWarning,
+        "{} exists and is replaced; to keep it, use another "
+        "dump_path"_t(summary.path()));
   if (rank) SetLogRank(*rank);
   for (const auto& [name, gradient] : gradients) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
@@ -201,9 +202,8 @@ Status GradientProbe::AddTensor(dump::GradientSummary* summary, const std::strin
   if (!access.readable() || !summary->Takes(access.view())) {
     if (!std::exchange(said_unreadable_, true)) {
       Log(LogLevel::kWarning,
-          fmt::format("grad_probe leaves out the gradient of {}, and all others of its kind: {} of "
-                      "{} is not a dense tensor of real numbers",
-                      name, access.type(), access.dtype()));
+          "grad_probe leaves out the gradient of {}, and all others of its kind: {} of "
+          "{} is not a dense tensor of real numbers"_t(name, access.type(), access.dtype()));
     }
     return Status::Ok();
   }

@@ -196,8 +196,9 @@ Status MindSporeFramework::Load() {
   ClearError();
   PyRef tensor = Attribute(mindspore.get(), "Tensor");
   if (!tensor || !PyType_Check(tensor.get())) {
-    return Unsupported("this Python has no MindSpore that we know: mindspore.Tensor was not found")
-        .Hint("pip install mindspore==2.10.0 'numpy<2'");
+    return Unsupported(
+               "this Python has no MindSpore that we know: mindspore.Tensor was not found"_t)
+        .Hint(std::string("pip install mindspore==2.10.0 'numpy<2'"));
   }
   auto* type = reinterpret_cast<PyTypeObject*>(tensor.get());
   const PyRef binding = PyRef::Steal(PyImport_ImportModule("mindspore._c_expression"));
@@ -213,8 +214,8 @@ Status MindSporeFramework::Load() {
       !output_index_.Load(base_type, "_output_index") ||
       !requires_grad_.Load(base_type, "_requires_grad") || !device_.Load(base_type, "device") ||
       !data_ptr_.Load(base_type, "_data_ptr")) {
-    return Unsupported("this MindSpore keeps tensors and gradients in a way that we do not know")
-        .Hint("use MindSpore 2.8 or later: pip install mindspore==2.10.0 'numpy<2'");
+    return Unsupported("this MindSpore keeps tensors and gradients in a way that we do not know"_t)
+        .Hint("use MindSpore 2.8 or later: pip install mindspore==2.10.0 'numpy<2'"_t);
   }
   for (const auto& [attribute, known] : kDTypes) {
     PyRef dtype = Attribute(mindspore.get(), attribute);

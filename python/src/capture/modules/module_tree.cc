@@ -135,7 +135,7 @@ void ModuleTree::AddParameter(NamedModule* known, PyObject* module, PyObject* na
   if (!ParameterHooks::Add(parameter, module, text, observer_) &&
       !std::exchange(said_no_hooks_, true))
     Log(LogLevel::kWarning,
-        "some gradients of parameters are not recorded: this PyTorch does not report them");
+        "some gradients of parameters are not recorded: this PyTorch does not report them"_t);
   if (std::find(known->parameters.begin(), known->parameters.end(), text) ==
       known->parameters.end())
     known->parameters.push_back(std::move(text));

@@ -94,8 +94,8 @@ Status TorchApi::Load() {
   api.tensor = FindType("torch", {"Tensor"});
   api.parameter = FindType("torch.nn", {"Parameter"});
   if (api.tensor_base == nullptr || api.tensor == nullptr || api.parameter == nullptr) {
-    return Unsupported("this Python has no PyTorch that we know: torch.Tensor was not found")
-        .Hint("pip install torch, and import torch before msprobe.pytorch");
+    return Unsupported("this Python has no PyTorch that we know: torch.Tensor was not found"_t)
+        .Hint("pip install torch, and import torch before msprobe.pytorch"_t);
   }
   api.fake_tensor = FindType("torch._subclasses.fake_tensor", {"FakeTensor"});
   api.functional_tensor = FindType("torch._subclasses.functional_tensor", {"FunctionalTensor"});
@@ -118,8 +118,8 @@ Status TorchApi::Load() {
       !api.storage_offset.Load(api.tensor_base, "storage_offset")) {
     return Unsupported(
                "this PyTorch keeps requires_grad, grad_fn, output_nr, grad, is_neg, is_conj or "
-               "storage_offset in a way we do not know")
-        .Hint("use a PyTorch release from 1.13 on");
+               "storage_offset in a way we do not know"_t)
+        .Hint("use a PyTorch release from 1.13 on"_t);
   }
   api.counts_versions = api.version.Load(api.tensor_base, "_version") &&
                         api.is_inference.Load(api.tensor_base, "is_inference");

@@ -159,7 +159,8 @@ void ApiRecorder::NoteAllocation(const Api& api, const CallArgs& args, PyObject*
   recording_->Guarded([&] {
     bool is_new;
     const int64_t site = recording_->stacks.Intern(&is_new);
-    const std::string name = api.prefix + recording_->WhereIs(site);
+    const std::string line = recording_->WhereIs(site);
+    const std::string name = line.empty() ? api.prefix : api.prefix + ": " + line;
     if (api.kind == Api::kResizer) {
       recording_->unwritten.Freed(args.address_before);
       recording_->unwritten.Grown(args.self != nullptr ? args.self : args.positional[0],

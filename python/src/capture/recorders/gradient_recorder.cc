@@ -101,7 +101,7 @@ bool GradientRecorder::Record(const BackwardCall& call, const std::string& paren
   if (mode.backward_input) slot("input", inputs);
   if (mode.backward_output) slot("output", outputs);
   if (recording_->looks_for_nan()) entry.is_nan = seen->made.any();
-  std::string_view kinds;
+  Message kinds;
   if (recording_->looks_for_overflow() &&
       (kinds = overflow_->JudgeBackward(name, seen, &entry)).empty())
     return false;

@@ -82,7 +82,7 @@ std::vector<std::string> GraphRecorder::NotCalled(const std::vector<std::string>
   for (const std::string& cell : cells) {
     if (recording_->session->calls().Called(Counter(cell))) continue;
     missing.push_back(cell);
-    unseen.push_back({cell, "not called, or in a graph in which it has no tap"});
+    unseen.push_back({cell, "not called, or in a graph in which it has no tap"_t});
   }
   return missing;
 }
@@ -91,7 +91,7 @@ void GraphRecorder::RanCompiled(const std::string& program) {
   std::vector<dump::Coverage::Api>& unseen = recording_->coverage.unseen_modules;
   const bool known = std::any_of(unseen.begin(), unseen.end(),
                                  [&](const auto& one) { return one.name == program; });
-  if (!known) unseen.push_back({program, std::string(dump::kRanCompiled)});
+  if (!known) unseen.push_back({program, dump::RanCompiled()});
 }
 
 }  // namespace msprobe::capture

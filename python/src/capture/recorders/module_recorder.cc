@@ -63,7 +63,7 @@ void ModuleRecorder::RecordOnly(PyObject* module, const std::string& name) {
   if (recording_->session == nullptr || !recording_->session->collecting()) return;
   if (tree_->Knows(module) && chosen_.count(module) == 0) {
     Log(LogLevel::kWarning,
-        "module_dump(" + name + ") has no effect: the level records this module anyway");
+        "module_dump({}) has no effect: the level records this module anyway"_t(name));
     return;
   }
   tree_->Add(module, name);

@@ -35,12 +35,12 @@ Status ConfigReload::Check(const Result<dump::Config>& read, bool has_model,
   Status refusal;
   if (read->task == Task::kGradProbe) {
     refusal = InvalidConfig(watch_->path())
-                  .Expected("a task that records calls, as at the construction")
-                  .Found("\"grad_probe\"");
+                  .Expected("a task that records calls, as at the construction"_t)
+                  .Found(std::string("\"grad_probe\""));
   } else if (RecordsModules(*read) && !has_model) {
     refusal = InvalidConfig(watch_->path())
-                  .Expected("level \"L1\", or a model: start(model)")
-                  .Found("a level that records modules, and no model");
+                  .Expected("level \"L1\", or a model: start(model)"_t)
+                  .Found("a level that records modules, and no model"_t);
   } else {
     refusal = CheckPlaces(*read, rank);
   }
@@ -51,9 +51,9 @@ Status ConfigReload::Check(const Result<dump::Config>& read, bool has_model,
 Status ConfigReload::Override(const dump::ConfigOverrides& more, bool has_model,
                               std::optional<int> rank) {
   if (recording_->session->collecting()) {
-    return InvalidArgument("debugger.config")
-        .Expected("a new level, task or step between stop() and start()")
-        .Found("a step that is recorded");
+    return InvalidArgument(std::string("debugger.config"))
+        .Expected("a new level, task or step between stop() and start()"_t)
+        .Found("a step that is recorded"_t);
   }
   dump::ConfigWatch next = *watch_;
   Result<dump::Config> config = next.Override(more);
@@ -74,8 +74,10 @@ ConfigReload::Answer ConfigReload::Poll(bool has_model, std::optional<int> rank)
     session.RejectConfig();
     if (refusal.message() != refusal_) {
       Log(LogLevel::kWarning,
-          fmt::format("collection is off until the file is corrected: {}{}{}", refusal.message(),
-                      refusal.hint().empty() ? "" : "; ", refusal.hint()));
+          Message::Joined(
+              {"collection is off until the file is corrected: {}"_t(refusal.AsMessage()),
+               refusal.HintAsMessage()},
+              "; "));
     }
     refusal_ = refusal.message();
     return Answer::kRefused;
@@ -83,11 +85,13 @@ ConfigReload::Answer ConfigReload::Poll(bool has_model, std::optional<int> rank)
   refusal_.clear();
   dump::Config config = **std::move(read);
   if (config.warnings != session.config().warnings) {
-    for (const std::string& line : config.warnings) Log(LogLevel::kWarning, line);
+    for (const Message& line : config.warnings) Log(LogLevel::kWarning, line);
   }
   session.Reconfigure(std::move(config));
-  Log(LogLevel::kInfo, fmt::format("{} has changed and was read again: collection is {}",
-                                   watch_->path(), session.enabled() ? "on" : "off"));
+  Log(LogLevel::kInfo,
+      (session.enabled()
+           ? "{} has changed and was read again: collection is on"_t
+           : "{} has changed and was read again: collection is off"_t)(watch_->path()));
   return Answer::kTaken;
 }
 

@@ -13,32 +13,33 @@ namespace {
 using Outside = DispatchCount::Outside;
 
 // The text for the reason why an operation is in no record.
-std::string Reason(std::string_view operation, Outside place, bool modules_only,
-                   const CoverageCounter::IsListed& is_listed) {
+Message Reason(std::string_view operation, Outside place, bool modules_only,
+               const CoverageCounter::IsListed& is_listed) {
   switch (place) {
     case Outside::kCompiled:
-      return "inside compiled code";
+      return "inside compiled code"_t;
     case Outside::kTracing:
-      return "while a compiler traces, or under a dispatch mode";
+      return "while a compiler traces, or under a dispatch mode"_t;
     case Outside::kOtherThread:
-      return "on a thread without Python";
+      return "on a thread without Python"_t;
     case Outside::kBackward:
-      return "communication started in C++ while gradients are computed, as DDP's reducer does";
+      return "communication started in C++ while gradients are computed, as DDP's reducer does"_t;
     case Outside::kPython:
       break;
   }
-  if (modules_only) return "outside of every recorded module";
+  if (modules_only) return "outside of every recorded module"_t;
   const size_t colons = operation.find("::");
   const std::string_view space = operation.substr(0, colons);
   std::string name(operation.substr(colons + 2));
   if (space == "_c10d_functional" || space == "_c10d_functional_autograd")
-    return "functional collective: its result has not arrived when the call returns";
-  if (space == "c10d") return "communication that is not started through torch.distributed";
-  if (space != "aten") return "an operator of another library; name it in \"custom_op_namespaces\"";
-  if (is_listed(name)) return "called from C++ code, not from Python";
+    return "functional collective: its result has not arrived when the call returns"_t;
+  if (space == "c10d") return "communication that is not started through torch.distributed"_t;
+  if (space != "aten")
+    return "an operator of another library; name it in \"custom_op_namespaces\""_t;
+  if (is_listed(name)) return "called from C++ code, not from Python"_t;
   while (name.ends_with('_')) name.pop_back();
-  if (is_listed(name)) return "called from C++ code, or in a way that is not listed";
-  return "not in support_wrap_ops.yaml";
+  if (is_listed(name)) return "called from C++ code, or in a way that is not listed"_t;
+  return "not in support_wrap_ops.yaml"_t;
 }
 
 }  // namespace
@@ -48,11 +49,11 @@ void CoverageCounter::Start(bool modules_only) {
   traced_before_ = traced_calls - apis.traced;
   modules_only_ = modules_only;
   if (counted_before_) {
-    problem_ = "only the first recorded step is";
+    problem_ = "only the first recorded step is"_t;
     return;
   }
   problem_ = Framework::Get().is_torch() ? DispatchCount::Install(modules_only)
-                                         : "operators of MindSpore are not counted";
+                                         : "operators of MindSpore are not counted"_t;
   counts_ = problem_.empty();
 }
 

@@ -43,7 +43,7 @@ class CoverageCounter {
 
   int64_t nested_before_ = 0, traced_before_ = 0;
   bool modules_only_ = false, counts_ = false, counted_before_ = false;
-  std::string problem_;
+  Message problem_;
   DispatchCount::Tally tally_;
 };
 

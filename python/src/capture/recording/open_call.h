@@ -23,7 +23,7 @@ struct OpenCall {
   uintptr_t ticket = 0;                 // of a module call: its token, unique in the process
   bool wanted = false;                  // the entry will be recorded
   Nonfinite given, made;                // whether inputs, and outputs, hold NaN or infinity
-  std::string_view finding;             // why a task that selects calls records this one: "NaN"
+  Message finding;                      // why a task that selects calls records this one: "NaN"
   std::vector<HeldTensor> held;         // its tensors, until it is known whether it is recorded
   std::vector<PyRef> kept;              // its tensors, while a baseline may ask for their files
   bool wants_backward = false;

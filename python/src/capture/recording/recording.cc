@@ -43,7 +43,7 @@ void Recording::FetchDeferred() {
 void Recording::Fault(const char* what) noexcept {
   try {
     const std::string_view text = what;
-    session->Fail(text == "std::bad_alloc" ? Unsupported("out of memory") : Internal(what));
+    session->Fail(text == "std::bad_alloc" ? Unsupported("out of memory"_t) : Internal(text));
   } catch (const std::exception&) {
     session->Fail(Status::Ok());  // there is no memory even to say so
   }
@@ -99,8 +99,7 @@ void Recording::StoreAll(const std::vector<HeldTensor>& all, Entry* entry) {
 std::string Recording::WhereIs(int64_t site) {
   if (site < 0) return "";
   const std::vector<std::string> frames = stacks.Format(site);
-  const std::string line = dump::UserSourceLine({frames.begin(), frames.end()});
-  return line.empty() ? "" : ": " + line;
+  return dump::UserSourceLine({frames.begin(), frames.end()});
 }
 
 }  // namespace msprobe::capture

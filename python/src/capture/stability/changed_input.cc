@@ -32,14 +32,14 @@ bool ChangeElements(Perturbation perturbation, const TensorView& view) {
 
 }  // namespace
 
-const char* ChangedInput::why_not() const {
+Message ChangedInput::why_not() const {
   switch (perturbation_) {
     case Perturbation::kImprovePrecision:
-      return "compute in full precision already";
+      return "compute in full precision already"_t;
     case Perturbation::kChangeValue:
-      return seen_float_ ? "take fewer than two rows" : "take no float tensor";
+      return seen_float_ ? "take fewer than two rows"_t : "take no float tensor"_t;
     default:
-      return seen_float_ ? "take numbers too small to change" : "take no float tensor";
+      return seen_float_ ? "take numbers too small to change"_t : "take no float tensor"_t;
   }
 }
 

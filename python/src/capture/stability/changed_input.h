@@ -9,6 +9,7 @@
 #include <Python.h>
 
 #include "capture/python/py_ref.h"
+#include "engine/base/message.h"
 #include "engine/dump/config/free_benchmark_rules.h"
 #include "engine/tensor/dtype.h"
 
@@ -25,7 +26,7 @@ class ChangedInput {
   // Whether what was asked so far makes the second run different from the first: another number,
   // dtype or device. Always true where nothing is to be changed.
   bool applied() const { return applied_ || perturbation_ == dump::Perturbation::kNoChange; }
-  const char* why_not() const;
+  Message why_not() const;
   dump::Perturbation perturbation() const { return perturbation_; }
   // Of the tensor whose elements were changed.
   DType dtype() const { return dtype_; }

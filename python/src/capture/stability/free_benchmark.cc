@@ -119,22 +119,21 @@ void FreeBenchmark::EndStep() {
 
 void FreeBenchmark::Report() {
   if (!on_ || std::exchange(said_, true)) return;
-  for (const std::string& line : report_.Lines(rules(), budget_.period()))
-    Log(LogLevel::kInfo, line);
+  for (const Message& line : report_.Lines(rules(), budget_.period())) Log(LogLevel::kInfo, line);
 }
 
 std::optional<double> FreeBenchmark::LimitOf(std::string_view name) const {
   return rules().preheat ? limits_.Of(ParseEntryName(name).api) : std::nullopt;
 }
 
-const char* FreeBenchmark::WhyNotApi(const Api& api) const {
-  if (api.collective != nullptr) return "communicate";
-  if (api.kind == Api::kFunction) return "belong to a torch.autograd.Function";
-  if (api.output_is_arguments) return "return their results in their arguments";
+Message FreeBenchmark::WhyNotApi(const Api& api) const {
+  if (api.collective != nullptr) return "communicate"_t;
+  if (api.kind == Api::kFunction) return "belong to a torch.autograd.Function"_t;
+  if (api.output_is_arguments) return "return their results in their arguments"_t;
   if (ReturnsUnwrittenMemory(FunctionOf(api)) || FunctionOf(api).starts_with("resize"))
-    return "return memory that nobody has written";
-  if (rules().backward && IsInPlace(FunctionOf(api))) return "change their arguments";
-  return nullptr;
+    return "return memory that nobody has written"_t;
+  if (rules().backward && IsInPlace(FunctionOf(api))) return "change their arguments"_t;
+  return {};
 }
 
 // Each step of the preheat takes `max_sample` calls, which begin after those of the step before.
@@ -160,7 +159,7 @@ void* FreeBenchmark::EnterCall(const Api& api, const CallArgs& args) {
   recording_->session->calls().Name(api.stem, recording_->session->calls().Next(api.counter), false,
                                     &name, &backward);
   if (!recording_->session->filter().WantsEntry(name) || !OpenReport()) return nullptr;
-  if (const char* why = WhyNotApi(api)) return Skip(why), nullptr;
+  if (Message why = WhyNotApi(api); !why.empty()) return Skip(std::move(why)), nullptr;
   const double begin = Seconds();
   if (preheating() && !TakesPreheat()) return report_.NotSampled(), nullptr;
   if (budget_.Choose(name, begin) != stability::SamplingBudget::Choice::kSampled)
@@ -173,7 +172,7 @@ void* FreeBenchmark::EnterCall(const Api& api, const CallArgs& args) {
     recording_->session->calls().ReturnCallNumber(api.counter);
     return nullptr;
   }
-  if (const char* why = call->held.WhyNot()) return Skip(why), nullptr;
+  if (Message why = call->held.WhyNot(); !why.empty()) return Skip(std::move(why)), nullptr;
   call->api = &api;
   call->collectives = nested_collectives;
   bool is_new;
@@ -199,22 +198,22 @@ void FreeBenchmark::Leave(void* token, const CallArgs&, PyObject* result) {
   if (result == nullptr || !recording_->session->collecting()) return;
   recording_->Guarded([&] {
     const double begin = Seconds();
-    if (const char* why = LeaveCall(call.get(), result)) Skip(why);
+    if (Message why = LeaveCall(call.get(), result); !why.empty()) Skip(std::move(why));
     budget_.Spend(Seconds() - begin);
   });
 }
 
-const char* FreeBenchmark::LeaveCall(Chosen* call, PyObject* result) {
+Message FreeBenchmark::LeaveCall(Chosen* call, PyObject* result) {
   const OwnOperations own;
-  if (nested_collectives != call->collectives) return "communicate";
+  if (nested_collectives != call->collectives) return "communicate"_t;
   if (call->held.ChangedArguments()) {
     changing_.insert(call->api);
-    if (!call->held.has_copies()) return "change their arguments";
+    if (!call->held.has_copies()) return "change their arguments"_t;
   }
   const RandomState after = call->before.Now();
   const bool draws = !after.SameAs(call->before);
   if (draws && rules().other_precision())
-    return "draw random numbers, which differ in another precision";
+    return "draw random numbers, which differ in another precision"_t;
   return rules().backward ? ExpectGradients(call, after, result) : RunAgain(call, after, result);
 }
 
@@ -258,7 +257,7 @@ std::vector<FreeBenchmark::Pair> FreeBenchmark::PairsOf(const Chosen& call, PyOb
   return pairs;
 }
 
-const char* FreeBenchmark::RunAgain(Chosen* call, const RandomState& after, PyObject* result) {
+Message FreeBenchmark::RunAgain(Chosen* call, const RandomState& after, PyObject* result) {
   ChangedInput input(rules().perturbation);
   std::vector<PyRef> changed;
   const PyRef again = RunWith(*call, after, &input, &changed);
@@ -267,9 +266,9 @@ const char* FreeBenchmark::RunAgain(Chosen* call, const RandomState& after, PyOb
   if (!applied && rules().perturbation == Perturbation::kImprovePrecision && !outputs.empty())
     applied = IsHalfTensor(outputs.front()) && IsAutocast(outputs.front());
   if (!applied) return input.why_not();
-  if (!again) return "fail when they run again";
+  if (!again) return "fail when they run again"_t;
   const std::vector<Pair> pairs = PairsOf(*call, result, again.get(), changed);
-  if (pairs.empty()) return "return no tensor, or other ones when they run again";
+  if (pairs.empty()) return "return no tensor, or other ones when they run again"_t;
   stability::Question question{.perturbation = rules().perturbation,
                                .perturbed = input.dtype(),
                                .limit = LimitOf(call->name)};
@@ -278,16 +277,16 @@ const char* FreeBenchmark::RunAgain(Chosen* call, const RandomState& after, PyOb
     if (!question.limit) question.limit = stability::kFirstLimit;
     const Pair& first = pairs.front();
     const TensorAccess x(first.first), y(first.again);
-    if (!x.readable() || !y.readable()) return "have results that cannot be compared";
+    if (!x.readable() || !y.readable()) return "have results that cannot be compared"_t;
     limits_.Note(ParseEntryName(call->name).api,
                  stability::Judge(question, y.view(), x.view()).consistent,
                  AgreesWithCpu(*call, after, result), stability::LimitsOf(x.view().dtype).ratio);
-    return "set limits (\"if_preheat\")";
+    return "set limits (\"if_preheat\")"_t;
   }
   if (!JudgePairs(pairs, call->name, call->site, question))
-    return "have results that cannot be compared";
+    return "have results that cannot be compared"_t;
   if (rules().fix) Fix(*call, pairs);
-  return nullptr;
+  return {};
 }
 
 bool FreeBenchmark::AgreesWithCpu(const Chosen& call, const RandomState& after, PyObject* result) {
@@ -357,26 +356,26 @@ void FreeBenchmark::Fix(const Chosen& call, const std::vector<Pair>& pairs) {
   if (fixed) report_.Fixed();
 }
 
-const char* FreeBenchmark::ExpectGradients(Chosen* call, const RandomState& after,
-                                           PyObject* result) {
+Message FreeBenchmark::ExpectGradients(Chosen* call, const RandomState& after, PyObject* result) {
   const std::vector<PyObject*> outputs = TensorsIn(result);
   const auto requires_grad = [](PyObject* tensor) { return TorchApi::Get().RequiresGrad(tensor); };
   bool has_gradient = false;
   for (PyObject* tensor : outputs) has_gradient |= requires_grad(tensor);
-  if (!has_gradient) return "have no gradient";
-  if (gradients_.waiting() >= kMostGraphs) return "would keep more than 4096 graphs";
+  if (!has_gradient) return "have no gradient"_t;
+  if (gradients_.waiting() >= kMostGraphs) return "would keep more than 4096 graphs"_t;
   RepeatedGradient repeat{.name = call->backward, .site = call->site};
   // The second run computes as the first one; what is changed are the incoming gradients.
   ChangedInput input(rules().other_precision() ? rules().perturbation : Perturbation::kNoChange);
   const PyRef again = RunWith(*call, after, &input, &repeat.leaves);
   if (!input.applied() && !(IsHalfTensor(outputs.front()) && IsAutocast(outputs.front())))
     return input.why_not();
-  if (!again) return "fail when they run again";
+  if (!again) return "fail when they run again"_t;
   for (PyObject* tensor : TensorsIn(again.get()))
     repeat.outputs.push_back(requires_grad(tensor) ? PyRef::Borrow(tensor) : PyRef());
   if (repeat.outputs.size() != outputs.size())
-    return "return no tensor, or other ones when they run again";
-  return gradients_.Expect(std::move(repeat), call->edges, outputs) ? nullptr : "have no gradient";
+    return "return no tensor, or other ones when they run again"_t;
+  return gradients_.Expect(std::move(repeat), call->edges, outputs) ? Message()
+                                                                    : "have no gradient"_t;
 }
 
 void FreeBenchmark::JudgeGradients(const RepeatedGradient& call) {
@@ -385,12 +384,12 @@ void FreeBenchmark::JudgeGradients(const RepeatedGradient& call) {
   const QuietTorch quiet;
   recording_->Guarded([&] {
     const double begin = Seconds();
-    if (const char* why = JudgeArrived(call)) Skip(why);
+    if (Message why = JudgeArrived(call); !why.empty()) Skip(std::move(why));
     budget_.Spend(Seconds() - begin);
   });
 }
 
-const char* FreeBenchmark::JudgeArrived(const RepeatedGradient& call) {
+Message FreeBenchmark::JudgeArrived(const RepeatedGradient& call) {
   const OwnOperations own;
   ChangedInput input(rules().perturbation);
   std::vector<PyObject*> tensors;
@@ -400,12 +399,12 @@ const char* FreeBenchmark::JudgeArrived(const RepeatedGradient& call) {
     const PyRef gradient = rules().other_precision()
                                ? CallMethod(call.incoming[i].get(), "to", call.outputs[i])
                                : input.Of(call.incoming[i].get());
-    if (!gradient) return "have gradients that cannot be changed";
+    if (!gradient) return "have gradients that cannot be changed"_t;
     tensors.push_back(call.outputs[i].get());
     PyList_Append(outputs.get(), call.outputs[i].get());
     PyList_Append(incoming.get(), gradient.get());
   }
-  if (tensors.empty()) return "got no gradient";
+  if (tensors.empty()) return "got no gradient"_t;
   if (!rules().other_precision() && !input.applied()) return input.why_not();
   std::vector<size_t> slots;
   const PyRef leaves = PyRef::Steal(PyList_New(0));
@@ -415,7 +414,7 @@ const char* FreeBenchmark::JudgeArrived(const RepeatedGradient& call) {
     PyList_Append(leaves.get(), call.leaves[i].get());
   }
   PyObject* const grad = Named("torch.autograd.grad");
-  if (slots.empty() || grad == nullptr) return "got no gradient";
+  if (slots.empty() || grad == nullptr) return "got no gradient"_t;
   PyRef again;
   {
     const RandomState before = RandomState::Take(tensors, {}, /*of_program=*/true);
@@ -426,7 +425,7 @@ const char* FreeBenchmark::JudgeArrived(const RepeatedGradient& call) {
     ClearError();
     before.Restore(/*of_program=*/true);
   }
-  if (!again || !PyTuple_Check(again.get())) return "fail when they run again";
+  if (!again || !PyTuple_Check(again.get())) return "fail when they run again"_t;
   std::vector<Pair> pairs;
   for (size_t i = 0; i < slots.size(); ++i) {
     PyObject* const gradient = PyTuple_GET_ITEM(again.get(), static_cast<Py_ssize_t>(i));
@@ -439,7 +438,7 @@ const char* FreeBenchmark::JudgeArrived(const RepeatedGradient& call) {
                                      .perturbed = input.dtype(),
                                      .limit = LimitOf(call.name)};
   const bool judged = JudgePairs(pairs, call.name, call.site, question);
-  return judged ? nullptr : "have results that cannot be compared";
+  return judged ? Message() : "have results that cannot be compared"_t;
 }
 
 }  // namespace msprobe::capture

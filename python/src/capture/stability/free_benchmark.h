@@ -68,13 +68,13 @@ class FreeBenchmark final : public CallObserver, public GradientVerdicts {
   bool preheating() const { return rules().preheat && steps_ < rules().preheat_steps; }
   bool TakesPreheat();
   void* EnterCall(const Api& api, const CallArgs& args);
-  const char* WhyNotApi(const Api& api) const;
+  Message WhyNotApi(const Api& api) const;
   bool OpenReport();
   // Null: judged. Otherwise why not, in words that follow a number of calls.
-  const char* LeaveCall(Chosen* call, PyObject* result);
-  const char* RunAgain(Chosen* call, const RandomState& after, PyObject* result);
-  const char* ExpectGradients(Chosen* call, const RandomState& after, PyObject* result);
-  const char* JudgeArrived(const RepeatedGradient& call);
+  Message LeaveCall(Chosen* call, PyObject* result);
+  Message RunAgain(Chosen* call, const RandomState& after, PyObject* result);
+  Message ExpectGradients(Chosen* call, const RandomState& after, PyObject* result);
+  Message JudgeArrived(const RepeatedGradient& call);
   // `changed`: the tensors that took the places of the call's.
   PyRef RunWith(const Chosen& call, const RandomState& after, ChangedInput* input,
                 std::vector<PyRef>* changed);
@@ -86,7 +86,7 @@ class FreeBenchmark final : public CallObserver, public GradientVerdicts {
                             const std::vector<PyRef>& changed) const;
   void Fix(const Chosen& call, const std::vector<Pair>& pairs);
   std::optional<double> LimitOf(std::string_view name) const;
-  void Skip(const char* why) { report_.Skipped(why); }
+  void Skip(const Message& why) { report_.Skipped(why); }
 
   Recording* recording_;
   bool on_ = false, said_ = false;

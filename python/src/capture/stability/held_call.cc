@@ -174,19 +174,19 @@ bool HeldCall::IsTraced() const {
   return false;
 }
 
-const char* HeldCall::WhyNot() const {
-  if (!callable_) return "cannot be called again";
-  if (tensors_.empty()) return "take no tensor";
-  if (TransformsAreActive()) return "run inside torch.func";
+Message HeldCall::WhyNot() const {
+  if (!callable_) return "cannot be called again"_t;
+  if (tensors_.empty()) return "take no tensor"_t;
+  if (TransformsAreActive()) return "run inside torch.func"_t;
   bool on_device = false;
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (!TorchApi::Get().IsPlainTensor(tensors_[i])) return "take tensors of a subclass";
-    if (versions_[i] < 0) return "take tensors of the inference mode";
+    if (!TorchApi::Get().IsPlainTensor(tensors_[i])) return "take tensors of a subclass"_t;
+    if (versions_[i] < 0) return "take tensors of the inference mode"_t;
     const TensorAccess access(tensors_[i], Fetch::kNever);
-    if (!access.readable() && !access.on_device()) return "take tensors that cannot be read";
+    if (!access.readable() && !access.on_device()) return "take tensors that cannot be read"_t;
     on_device |= access.on_device();
   }
-  return on_device && IsCapturing() ? "are captured in a graph" : nullptr;
+  return on_device && IsCapturing() ? "are captured in a graph"_t : Message();
 }
 
 PyObject* HeldCall::Keyword(const char* name) const {

@@ -1,7 +1,7 @@
 // A call of the program that is kept so that it can be run again with other tensors.
 //
 //   const HeldCall held(args);
-//   if (const char* why = held.WhyNot()) Skip(why);
+//   if (Message why = held.WhyNot(); !why.empty()) Skip(std::move(why));
 //   if (!held.ChangedArguments())
 //     PyRef result = held.Run([](PyObject* tensor) { return Detached(tensor); });
 #pragma once
@@ -14,6 +14,7 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/python/py_ref.h"
+#include "engine/base/message.h"
 
 namespace msprobe::capture {
 
@@ -28,7 +29,7 @@ class HeldCall {
 
   // Why it cannot be run again, in words that follow a number of calls ("3 take no tensor"); null: it
   // can. Never leaves a Python error set.
-  const char* WhyNot() const;
+  Message WhyNot() const;
   bool IsTraced() const;  // a compiler traces it
 
   const std::vector<PyObject*>& tensors() const { return tensors_; }  // borrowed, in order

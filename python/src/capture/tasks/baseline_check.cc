@@ -60,20 +60,21 @@ void BaselineCheck::AfterWrite() {
 
 void BaselineCheck::TellOthers() {
   const Status told = live::TellOthers(recording_->config().dump_path, rank_, live_->answer());
-  if (!told.ok()) Log(LogLevel::kWarning, told.message());
+  if (!told.ok()) Log(LogLevel::kWarning, told.AsMessage());
 }
 
 void BaselineCheck::Tell() {
   const dump::Config& config = recording_->config();
   const live::Answer& answer = live_->answer();
   Log(LogLevel::kWarning,
-      fmt::format("step {}{} differs from the baseline {}", answer.step,
-                  rank_ ? fmt::format(", rank {}", *rank_) : "", config.baseline));
+      rank_
+          ? "step {}, rank {} differs from the baseline {}"_t(answer.step, *rank_, config.baseline)
+          : "step {} differs from the baseline {}"_t(answer.step, config.baseline));
   for (const std::string& line : answer.lines) {
     if (!line.empty()) Log(LogLevel::kWarning, line);
   }
   TellOthers();
-  if (const std::string first = live::WhoWasFirst(config.dump_path, rank_, answer); !first.empty())
+  if (const Message first = live::WhoWasFirst(config.dump_path, rank_, answer); !first.empty())
     Log(LogLevel::kWarning, first);
   recording_->stored_calls = kNeighbours;
   raises_ = config.baseline_action == dump::BaselineAction::kRaise;
@@ -84,17 +85,20 @@ void BaselineCheck::Tell() {
 void BaselineCheck::AfterRecord() {
   if (std::exchange(raises_, false)) {
     const live::Answer& answer = live_->answer();
-    RaiseInMainThread(
-        "DivergenceError",
-        fmt::format("step {} differs from the baseline at {}{}{}: {}", answer.step, answer.name,
-                    answer.source_line.empty() ? "" : ", " + answer.source_line,
-                    answer.golden_line.empty() ? "" : ", in the golden: " + answer.golden_line,
-                    answer.why));
+    RaiseInMainThread("DivergenceError",
+                      "step {} differs from the baseline at {}: {}"_t(
+                          answer.step,
+                          Message::Joined({answer.name, answer.source_line,
+                                           answer.golden_line.empty()
+                                               ? Message()
+                                               : "in the golden: {}"_t(answer.golden_line)},
+                                          ", "),
+                          answer.why));
   }
   if (!stops_ || recording_->stored_calls > 0 || !recording_->session->collecting()) return;
   stops_ = false;
   complete_();
-  recording_->session->Conclude("the run differs from its baseline");
+  recording_->session->Conclude("the run differs from its baseline"_t);
 }
 
 void BaselineCheck::EndStep(bool is_over) {
@@ -116,7 +120,7 @@ void BaselineCheck::EndStep(bool is_over) {
   if (stops_) recording_->stored_calls = 0;
   AfterRecord();
   if (std::exchange(stops_, false))
-    recording_->session->Conclude("the run differs from its baseline");
+    recording_->session->Conclude("the run differs from its baseline"_t);
 }
 
 }  // namespace msprobe::capture

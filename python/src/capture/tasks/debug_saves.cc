@@ -125,18 +125,17 @@ void DebugSaves::Save(PyObject* variable, PyObject* name, bool with_gradients,
   static bool said = false;
   if (recording_->session->config().level != Level::kDebug) {
     if (!std::exchange(said, true))
-      Log(LogLevel::kWarning, "save() records under level debug only: nothing is saved");
+      Log(LogLevel::kWarning, "save() records under level debug only: nothing is saved"_t);
     return;
   }
   const KeepError keep;
   const Interposer::Pause pause;
   if (!PyUnicode_Check(name) || !CanSave(variable)) {
     Log(LogLevel::kWarning,
-        fmt::format("save({}): expected a tensor, a number, text, or lists and dictionaries (with "
-                    "text as keys) of them, and text as name; found {}; nothing is saved",
-                    StrOf(name),
-                    PyUnicode_Check(name) ? TypeName((PyObject*)Py_TYPE(variable))
-                                          : TypeName((PyObject*)Py_TYPE(name))));
+        "save({}): expected a tensor, a number, text, or lists and dictionaries (with "
+        "text as keys) of them, and text as name; found {}; nothing is saved"_t(
+            StrOf(name), PyUnicode_Check(name) ? TypeName((PyObject*)Py_TYPE(variable))
+                                               : TypeName((PyObject*)Py_TYPE(name))));
     ++recording_->coverage.refused_saves;
     return;
   }

@@ -6,13 +6,13 @@
 
 namespace msprobe::capture {
 
-void RaiseInMainThread(const char* type, std::string text) {
+void RaiseInMainThread(const char* type, const Message& text) {
   struct Pending {
     const char* type;
     std::string message;
   };
   static auto* pending = new Pending;
-  *pending = {type, std::move(text)};
+  *pending = {type, text.Shown()};
   const auto raise = [](void*) {
     PyObject* const module = PyDict_GetItemString(PyImport_GetModuleDict(), "msprobe");
     const PyRef error = module == nullptr || *pending->type == 0
@@ -22,21 +22,22 @@ void RaiseInMainThread(const char* type, std::string text) {
     return -1;
   };
   if (Py_AddPendingCall(raise, nullptr) != 0)
-    Log(LogLevel::kError, "the program cannot be ended now: " + pending->message);
+    Log(LogLevel::kError, "the program cannot be ended now: {}"_t(pending->message));
 }
 
-void Findings::Count(std::string_view what, int64_t limit, std::string_view kind, int64_t site) {
+void Findings::Count(const Message& what, int64_t limit, const Message::Format<1>& end,
+                     int64_t site) {
   ++count_;
-  Log(LogLevel::kWarning,
-      fmt::format("{} ({}{}){}", what, count_, limit > 0 ? fmt::format(" of {}", limit) : "",
-                  recording_->WhereIs(site)));
+  Log(LogLevel::kWarning, Message::Joined({limit > 0 ? "{} ({} of {})"_t(what, count_, limit)
+                                                     : "{} ({})"_t(what, count_),
+                                           recording_->WhereIs(site)},
+                                          ": "));
   const std::string file = recording_->session->last_file();
   if (count_ != limit) return;
   complete_();
   if (recording_->config().pkl && recording_->config().pkl->raises)
-    RaiseInMainThread(
-        "", fmt::format("[overflow {} times]: {}; its values are in {}", count_, what, file));
-  recording_->session->Conclude(fmt::format("{} calls that {} are recorded", count_, kind));
+    RaiseInMainThread("", "[overflow {} times]: {}; its values are in {}"_t(count_, what, file));
+  recording_->session->Conclude(end(count_));
 }
 
 }  // namespace msprobe::capture

@@ -14,7 +14,7 @@ namespace msprobe::capture {
 
 // Raises an exception in the main thread, as soon as that thread runs Python code again. `type`: of
 // the module msprobe; "": ValueError.
-void RaiseInMainThread(const char* type, std::string text);
+void RaiseInMainThread(const char* type, const Message& text);
 
 class Findings {
  public:
@@ -23,9 +23,9 @@ class Findings {
       : recording_(recording), complete_(std::move(complete)) {}
 
   // One more call was found. `what`: for the log line, "Torch.log.0.forward makes NaN". `limit`:
-  // collection ends at this number; -1: never. `kind`: for the last line, "overflow". `site`: number
-  // of the call's stack.
-  void Count(std::string_view what, int64_t limit, std::string_view kind, int64_t site);
+  // collection ends at this number; -1: never. `end`: the last line, "{} calls that overflow are
+  // recorded". `site`: number of the call's stack.
+  void Count(const Message& what, int64_t limit, const Message::Format<1>& end, int64_t site);
   void Forget() { count_ = 0; }
 
  private:

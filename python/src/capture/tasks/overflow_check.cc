@@ -24,26 +24,28 @@ bool OverflowCheck::FlagIsSet() {
   return is_set;
 }
 
-std::string_view OverflowCheck::Judge(const std::string& name, const Nonfinite& given,
-                                      const Nonfinite& made, int64_t site) {
-  if (flag_) return FlagIsSet() ? "an overflow" : "";
+Message OverflowCheck::Judge(const std::string& name, const Nonfinite& given, const Nonfinite& made,
+                             int64_t site) {
+  if (flag_) return FlagIsSet() ? "an overflow"_t : Message();
   // The older tools report each call whose results hold NaN or infinity, also one that passes it on.
   if (recording_->config().pkl) return KindsIntroduced({}, made);
   const std::string_view api = ParseEntryName(name).api;
-  if (ReturnsUnwrittenMemory(api.substr(api.rfind('.') + 1))) return "";
-  const std::string_view kinds = KindsIntroduced(given, made);
+  if (ReturnsUnwrittenMemory(api.substr(api.rfind('.') + 1))) return {};
+  Message kinds = KindsIntroduced(given, made);
   if (!kinds.empty() || !made.any()) return kinds;
   // Logged once in a dump, since all later calls pass it on as well.
   if (std::exchange(passed_on_dump_, recording_->session->dump()) != recording_->session->dump()) {
-    Log(LogLevel::kWarning, fmt::format("{} passes on {} of its inputs{}", name,
-                                        made.nan ? "NaN" : "Inf", recording_->WhereIs(site)));
+    Log(LogLevel::kWarning, Message::Joined({"{} passes on {} of its inputs"_t(
+                                                 name, std::string(made.nan ? "NaN" : "Inf")),
+                                             recording_->WhereIs(site)},
+                                            ": "));
   }
-  return "";
+  return {};
 }
 
-void OverflowCheck::Count(const std::string& name, std::string_view kinds, int64_t site) {
-  findings_->Count(fmt::format("{} makes {}", name, kinds), recording_->config().overflow_nums,
-                   "overflow", site);
+void OverflowCheck::Count(const std::string& name, const Message& kinds, int64_t site) {
+  findings_->Count("{} makes {}"_t(name, kinds), recording_->config().overflow_nums,
+                   "{} calls that overflow are recorded"_t, site);
 }
 
 void OverflowCheck::HoldGradient(const std::string& name, bool is_input,
@@ -80,10 +82,9 @@ SeenGradients OverflowCheck::Take(const std::string& name) {
   return seen;
 }
 
-std::string_view OverflowCheck::JudgeBackward(const std::string& name, SeenGradients* seen,
-                                              Entry* entry) {
+Message OverflowCheck::JudgeBackward(const std::string& name, SeenGradients* seen, Entry* entry) {
   StoreOrDropOutgoing(seen);
-  const std::string_view kinds = Judge(name, seen->given, seen->made, seen->site);
+  Message kinds = Judge(name, seen->given, seen->made, seen->site);
   if (kinds.empty()) return kinds;
   recording_->StoreAll(seen->incoming, entry);
   for (const std::string& file : seen->lost) entry->ForgetFile(file);

@@ -41,10 +41,10 @@ class OverflowCheck {
 
   // The kinds ("NaN") that the outputs hold and the inputs do not; "": the call is not recorded. The
   // first call of a step that only passes a kind on is logged.
-  std::string_view Judge(const std::string& name, const Nonfinite& given, const Nonfinite& made,
-                         int64_t site);
+  Message Judge(const std::string& name, const Nonfinite& given, const Nonfinite& made,
+                int64_t site);
   // To be called after a call was recorded: counts it, and ends collection after the last one.
-  void Count(const std::string& name, std::string_view kinds, int64_t site);
+  void Count(const std::string& name, const Message& kinds, int64_t site);
 
   // Gradients of this call will come; `site`: number of the forward call's stack.
   void Expect(const std::string& name, int64_t site) { seen_[name].site = site; }
@@ -55,7 +55,7 @@ class OverflowCheck {
   // All gradients of the call have come: hands out what is known of them, and forgets it.
   SeenGradients Take(const std::string& name);
   // As Judge, for a backward call; stores its tensors when it is recorded.
-  std::string_view JudgeBackward(const std::string& name, SeenGradients* seen, Entry* entry);
+  Message JudgeBackward(const std::string& name, SeenGradients* seen, Entry* entry);
   // Checks the gradient of a parameter, and records it as an entry of its own.
   void CheckParameter(const NamedModule& module, const std::string& parameter, PyObject* gradient);
   void Forget();  // drops all gradients that are waited for

@@ -45,7 +45,7 @@ Status RandomLog::Open(const std::string& folder, std::optional<int> rank,
   time_ = fmt::format("{:%Y%m%d%H%M%S}", local);
   stacks_.HideDirectory(own_directory);
   MSPROBE_RETURN_IF_ERROR(Create(rank));
-  Log(LogLevel::kInfo, fmt::format("calls of random functions are written to {}", file_.path()));
+  Log(LogLevel::kInfo, "calls of random functions are written to {}"_t(file_.path()));
   return Status::Ok();
 }
 
@@ -57,7 +57,7 @@ Status RandomLog::Append(const std::string& api, std::optional<int> rank) {
     has_rank_ = true;
     const std::string path = JoinPath(folder_, FileName(rank, time_));
     if (std::rename(file_.path().c_str(), path.c_str()) != 0)
-      Log(LogLevel::kWarning, fmt::format("{} could not be renamed to {}", file_.path(), path));
+      Log(LogLevel::kWarning, "{} could not be renamed to {}"_t(file_.path(), path));
   }
   bool is_new;
   (void)stacks_.Intern(&is_new);
@@ -74,8 +74,7 @@ void RandomLog::Note(const std::string& api, std::optional<int> rank) {
   if (!file_.is_open()) return;
   const Status status = Append(api, rank);
   if (status.ok()) return;
-  Log(LogLevel::kError,
-      fmt::format("random_save ends here, the run goes on: {}", status.message()));
+  Log(LogLevel::kError, "random_save ends here, the run goes on: {}"_t(status.AsMessage()));
   file_ = AppendFile();
 }
 

@@ -30,14 +30,14 @@ bool ReferenceCheck::Differs(const Entry& entry) {
 }
 
 void ReferenceCheck::Count(const std::string& name, int64_t site) {
-  findings_->Count(fmt::format("{} gives different outputs than in {} for the same inputs", name,
-                               recording_->config().bench_path),
-                   recording_->config().diff_nums, "differ", site);
+  findings_->Count("{} gives different outputs than in {} for the same inputs"_t(
+                       name, recording_->config().bench_path),
+                   recording_->config().diff_nums, "{} calls that differ are recorded"_t, site);
 }
 
 void ReferenceCheck::Report() {
   if (search_ == nullptr) return;
-  if (const std::string report = search_->Report(); !report.empty()) Log(LogLevel::kInfo, report);
+  if (const Message report = search_->Report(); !report.empty()) Log(LogLevel::kInfo, report);
 }
 
 }  // namespace msprobe::capture
