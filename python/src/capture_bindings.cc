@@ -216,7 +216,7 @@ void BindCapture(nb::module_& m) {
       "of a called API.");
   m.def(
       "add_autograd_functions",
-      [=](nb::handle apply) { return collector().autograd_functions().Add(apply.ptr()); },
+      [=](nb::handle apply) { return collector().autograd_functions().Add(apply.ptr()).English(); },
       "apply"_a, "Observe the calls of torch.autograd.Function; \"\" or why they are not seen.");
   m.def(
       "before_compiling",

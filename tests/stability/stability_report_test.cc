@@ -40,8 +40,7 @@ TEST(StabilityReport, RowsOfTheOlderTools) {
       report.Add(Row("Functional.softmax.12.forward", {false, "0.0153", 0.0153}, {8, 128}), "")
           .ok());
   ASSERT_TRUE(report.Open(folder).ok()) << "a later start goes on";
-  ASSERT_TRUE(
-      report.Add(Row("Torch.max.0.forward", {false, "nan", 1e300}, {}, 1), "a.py:3").ok());
+  ASSERT_TRUE(report.Add(Row("Torch.max.0.forward", {false, "nan", 1e300}, {}, 1), "a.py:3").ok());
   EXPECT_EQ(
       Text(folder + "/free_benchmark.csv"),
       "rank,pert_mode,stage,step,api_name,max_rel,dtype,shape,output_index\n"
