@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "engine/base/catalogue.h"
 #include "engine/base/text.h"
 
 namespace msprobe {
@@ -55,19 +54,6 @@ Language CurrentLanguage() {
   // Read once: a program may change its environment while other threads run.
   static const Language of_environment = LanguageOfEnvironment();
   return of_environment;
-}
-
-std::string Translated(std::string text) {
-  if (CurrentLanguage() == Language::kEnglish) return text;
-  std::optional<std::string> chinese = Catalogue::Chinese().Translate(text);
-  return chinese ? *std::move(chinese) : text;
-}
-
-std::string TranslatedAround(std::string_view english, std::string_view name) {
-  std::string text = Translated(std::string(english));
-  const size_t place = text.find("{}");
-  if (place != text.npos) text.replace(place, 2, name);
-  return text;
 }
 
 }  // namespace msprobe

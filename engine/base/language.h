@@ -1,11 +1,10 @@
 // The language of texts that people read: the report on a terminal, help, errors, log lines.
 //
-// All texts are composed in English, and stay English in everything that programs parse (JSON, CSV,
-// file names). Where a text is shown to a person, and only there, it goes through Translated:
+// Texts are messages (message.h), and English in everything that programs parse (JSON, CSV, file
+// names). Where a text is shown to a person, and only there, it is in the language of this process:
 //
 //   SetLanguage(Language::kChinese);
-//   Translated("3 calls could not be judged");   // "3 个调用无法判定"
-//   Translated("Torch.mm.0.forward");            // names, code and unknown text as they are
+//   "{} calls differ"_t(3).Shown();   // "3 个调用不同"
 #pragma once
 
 #include <optional>
@@ -26,16 +25,5 @@ Language LanguageOfEnvironment();
 // Of this process; LanguageOfEnvironment() until it is set. Thread-safe.
 void SetLanguage(Language language);
 Language CurrentLanguage();
-
-// The English text in the current language; in English it costs one comparison. A sentence that was
-// composed of others is translated part by part; a part that the catalogue does not have stays
-// English.
-std::string Translated(std::string text);
-
-// The English text with the name in its place {}: the name stays as it is, also where it is a word
-// that has a translation.
-//
-//   TranslatedAround("in {}", "norm");   // "位于 norm"
-std::string TranslatedAround(std::string_view english, std::string_view name);
 
 }  // namespace msprobe

@@ -24,12 +24,6 @@ std::string_view ChineseSeparator(std::string_view english) {
 
 }  // namespace
 
-Message Message::Name(std::string name) {
-  Message message;
-  message.name_ = std::move(name);
-  return message;
-}
-
 Message Message::Filled(std::string_view sentence, std::span<const Place> places) {
   Message message;
   message.kind_ = Kind::kSentence;
@@ -61,16 +55,16 @@ Message Message::Place::With(std::string_view format) const {
   const std::string whole = fmt::format("{{{}}}", format);
   switch (kind_) {
     case Kind::kReal:
-      return Name(fmt::format(fmt::runtime(whole), real_));
+      return fmt::format(fmt::runtime(whole), real_);
     case Kind::kUnsigned:
-      return Name(fmt::format(fmt::runtime(whole), unsigned_));
+      return fmt::format(fmt::runtime(whole), unsigned_);
     case Kind::kSigned:
-      return Name(fmt::format(fmt::runtime(whole), signed_));
+      return fmt::format(fmt::runtime(whole), signed_);
     case Kind::kText:
       break;
   }
   if (text_.kind_ != Message::Kind::kName) return text_;
-  return Name(fmt::format(fmt::runtime(whole), text_.name_));
+  return fmt::format(fmt::runtime(whole), text_.name_);
 }
 
 Message Message::Joined(std::vector<Message> parts, std::string_view separator) {
@@ -93,8 +87,6 @@ void Message::Append(bool chinese, std::string* out) const {
     }
   };
   if (kind_ == Kind::kName) return append(name_);
-  if (kind_ == Kind::kComposed)
-    return append(chinese ? Catalogue::Chinese().Translate(name_).value_or(name_) : name_);
   if (kind_ == Kind::kList) {
     for (size_t i = 0; i < places_.size(); ++i) {
       if (i > 0) *out += chinese ? ChineseSeparator(sentence_) : sentence_;

@@ -35,11 +35,10 @@ class Message {
   template <size_t kPlaces>
   class Format;
 
-  Message() = default;                                                           // no text
-  Message(std::string name) : kind_(Kind::kComposed), name_(std::move(name)) {}  // NOLINT: a name
-  Message(std::string_view name) : Message(std::string(name)) {}                 // NOLINT
-  Message(TextRef name) : Message(std::string(name.view())) {}                   // NOLINT
-  Message(const char* text) : Message(std::string(text)) {}                      // NOLINT
+  Message() = default;                                   // no text
+  Message(std::string name) : name_(std::move(name)) {}  // NOLINT: a name
+  Message(std::string_view name) : name_(name) {}        // NOLINT
+  Message(TextRef name) : name_(name.view()) {}          // NOLINT
 
   // A sentence that is no literal: one of the fronts in Python, which outlives the message. nullopt: it
   // has another number of places.
@@ -49,7 +48,7 @@ class Message {
   // left out.
   static Message Joined(std::vector<Message> parts, std::string_view separator);
 
-  bool empty() const { return kind_ <= Kind::kComposed && name_.empty(); }
+  bool empty() const { return kind_ == Kind::kName && name_.empty(); }
   std::string English() const;
   std::string Shown() const;
   std::string In(Language language) const;
@@ -64,9 +63,7 @@ class Message {
  private:
   template <size_t kPlaces>
   friend class Format;
-  // kComposed: an English text that may be a sentence, which the catalogue takes apart.
-  enum class Kind { kName, kComposed, kSentence, kList };
-  static Message Name(std::string name);
+  enum class Kind { kName, kSentence, kList };
 
   static Message Filled(std::string_view sentence, std::span<const Place> places);
   void Append(bool chinese, std::string* out) const;
@@ -81,7 +78,7 @@ class Message {
 class Message::Place {
  public:
   Place(Message text) : kind_(Kind::kText), text_(std::move(text)) {}  // NOLINT
-  Place(std::string name) : Place(Name(std::move(name))) {}            // NOLINT
+  Place(std::string name) : Place(Message(std::move(name))) {}         // NOLINT
   Place(std::string_view name) : Place(std::string(name)) {}           // NOLINT
   Place(TextRef name) : Place(name.view()) {}                          // NOLINT
   Place(char letter) : Place(std::string(1, letter)) {}                // NOLINT

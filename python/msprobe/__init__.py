@@ -11,7 +11,6 @@ from msprobe._engine import (
     UsageError,
     __version__,
     load,
-    shown,
 )
 from msprobe.core.grad_probe.grad_compare import GradComparator
 from msprobe.core.notebook import Comparison, compare
@@ -32,5 +31,3 @@ __all__ = [
     "load",
 ]
 
-# Errors are made in English; a person reads them in the language of MSPROBE_LANG or the locale.
-MsprobeError.__str__ = lambda error: shown(Exception.__str__(error))

@@ -172,9 +172,6 @@ void BindCapture(nb::module_& m) {
         "A sentence with what stands in its places, in the language of the person who reads it: "
         "message(\"{} is not a tensor\", name).");
   m.def(
-      "shown", [](const std::string& text) { return Translated(text); }, "text"_a,
-      "A text of msprobe in the language of the person who reads it.");
-  m.def(
       "seeding",
       [=]() -> std::optional<std::pair<int64_t, bool>> {
         const dump::Config& config = collector().session().config();

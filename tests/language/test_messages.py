@@ -1,63 +1,66 @@
-"""Every sentence and word of the program has its Chinese, and the scan finds each of them."""
+"""Each sentence and word of the program is Chinese for a person who reads Chinese (engine/base/message.h)."""
 
-import os
-import subprocess
-import sys
+import re
 from pathlib import Path
 
-from language.messages import messages, missing
+import pytest
+
+from language.messages import (
+    FILES,
+    entries,
+    has_words,
+    messages,
+    messages_of,
+    missing,
+    plain,
+    say_keys,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
+PLACE = re.compile(r"\{(\d*)\}")
 
 
-def test_each_message_is_chinese():
+def test_each_message_has_its_translation():
+    assert len(messages(ROOT)) > 1500, "the scan finds too little"
     assert not missing(ROOT), "add these to engine/base/translations/*.zh.po"
-    assert len(messages(ROOT)) > 700, "the scan finds too little"
 
 
-def test_messages_of_both_languages_are_found(tmp_path):
-    for name, code in (
-        ("cli/made.cc", 'return "a {} of "\n    "two parts"_t(n);  // "no"_t\nreturn "name";\n'),
-        ("python/made.py", 'raise ValueError(message("{} is " "wrong", repr(n)), other("name"))\n'),
-    ):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text(code)
-    assert messages(tmp_path) == [
-        ("cli/made.cc:1", "a {} of two parts"),
-        ("python/made.py:1", "{} is wrong"),
-    ]
-
-
-CODE = """
-from msprobe._engine import message
-print(message("{}: {} has no effect here", "start", "target"))
-print(message("seeded with {}, as the configuration asks", 7))
-print(message("qwerty {:.60} uiop", "{}" * 100))
-try:
-    message("{} and {}", "one")
-except ValueError as error:
-    print(error)
-"""
-
-
-def test_a_front_says_a_message_in_the_language_of_the_reader():
-    said = {
-        language: subprocess.run(
-            [sys.executable, "-c", CODE],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "MSPROBE_LANG": language},
-        ).stdout.splitlines()
-        for language in ("en", "zh")
+def test_each_translation_is_of_a_message():
+    used = {plain(text) for _, text in messages(ROOT)} | set(say_keys(ROOT))
+    unused = {
+        path.name: english
+        for path in FILES
+        for english, _ in entries(path)
+        if plain(english) not in used
     }
-    assert said["en"][:2] == [
-        "start: target has no effect here",
-        "seeded with 7, as the configuration asks",
+    assert not unused
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_entries_are_whole(path):
+    seen = set()
+    for english, chinese in entries(path):
+        assert plain(english) not in seen, f"twice: {english}"
+        seen.add(plain(english))
+        places, wanted = PLACE.findall(plain(chinese)), len(PLACE.findall(plain(english)))
+        numbers = {int(number or i) for i, number in enumerate(places)}
+        assert all(number < wanted for number in numbers), (english, chinese)
+
+
+def test_literals_are_found_as_the_compiler_puts_them_together():
+    code = r"""
+    // "no message"_t
+    Says("one {}"   // a comment between
+         " two {:.2g}"_t(a, "three"_t)) + R"(raw)" + "no" + '"' + "a \"quoted\" word"_t;
+    /* "nor this"_t */
+    """
+    assert [text for _, text in messages_of(code)] == [
+        "one {} two {:.2g}",
+        "three",
+        'a "quoted" word',
     ]
-    assert said["zh"][:2] == ["start\uff1atarget 在这里不起作用", "已按配置设置随机种子 7"]
-    for lines in said.values():
-        assert lines[2:] == [
-            "qwerty " + "{}" * 30 + " uiop",
-            "message: the sentence has another number of places",
-        ]
+
+
+def test_what_a_place_says_does_not_count():
+    assert plain("{:.2g} of {name} {{x}} {1}") == "{} of {} {{x}} {1}"
+    assert has_words("{} of {}") and not has_words("{}: {}")
