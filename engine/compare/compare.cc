@@ -150,16 +150,14 @@ void NoteJoined(Comparison* c) {
     const Row& row = c->rows[i];
     const JoinedLeaf* joined = row.target >= 0 ? c->target.JoinedOf(row.target) : nullptr;
     const JoinedLeaf* golden = row.golden >= 0 ? c->golden.JoinedOf(row.golden) : nullptr;
-    const bool both = joined != nullptr && golden != nullptr;
-    std::vector<Message> parts;
-    if (joined != nullptr) parts.push_back(joined->how);
-    if (golden != nullptr && !(both && golden->how == joined->how))
-      parts.push_back(both ? "golden: {}"_t(golden->how) : golden->how);
-    if (c->notes[i].empty()) {
-      c->notes[i] = Message::Joined(std::move(parts), "; ").English();
-    } else if (!parts.empty()) {
-      c->notes[i] += "; " + Message::Joined(std::move(parts), "; ").English();
-    }
+    std::string& note = c->notes[i];
+    const auto add = [&note](std::string_view side, std::string_view how) {
+      note += fmt::format("{}{}{}", note.empty() ? "" : "; ", side, how);
+    };
+    const std::string ours = joined == nullptr ? "" : joined->how->English(),
+                      theirs = golden == nullptr ? "" : golden->how->English();
+    if (joined != nullptr) add("", ours);
+    if (golden != nullptr && theirs != ours) add(joined == nullptr ? "" : "golden: ", theirs);
   }
 }
 

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/base/message.h"
 #include "engine/base/text_ref.h"
 #include "engine/model/dialect.h"
 #include "engine/model/element_type.h"
@@ -152,7 +153,8 @@ struct LeafShard {
 // Of a value that was joined of those of several ranks (compare/layouts): how, and what is known of it.
 struct JoinedLeaf {
   uint32_t leaf = 0;  // index into Dump::leaves
-  Message how;        // "joined: Shard(2) of ranks 0, 1"
+  // "joined: Shard(2) of ranks 0, 1"; values that are joined alike share it.
+  std::shared_ptr<const Message> how;
   // A sum over ranks: of its statistics only the mean is known, the others are bounds.
   bool sum = false;
   // Which numbers of its sketch are known. Its grid says itself whether it is.

@@ -357,6 +357,8 @@ class BothSides {
       leaf.fingerprint = arena.Copy(text);
     }
     arena.Release(&dump->arena);
+    const auto closed = std::make_shared<const Message>(
+        "not compared: nothing says how the parts of both sides belong together"_t);
     const auto is_open = [&](const auto& item) { return open[item.leaf] != 0; };
     std::erase_if(dump->sketches, is_open);
     std::erase_if(dump->rests, is_open);
@@ -364,7 +366,7 @@ class BothSides {
       if (!is_open(joined)) continue;
       joined.sum = joined.rows = joined.squares = joined.wave = false;
       joined.sketch.grid.reset();
-      joined.how = "not compared: nothing says how the parts of both sides belong together"_t;
+      joined.how = closed;
     }
   }
 

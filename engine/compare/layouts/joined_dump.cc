@@ -300,7 +300,7 @@ void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, doubl
   leaf.fingerprint = n.known ? arena_.Copy(content) : std::string_view();
   JoinedLeaf joined = n.joined;
   joined.leaf = at;
-  joined.how = Describe(layout, parts, runs_, adds_up);
+  joined.how = Shared(Describe(layout, parts, runs_, adds_up));
   for (const ValuePart& part : parts)
     joined.parts.push_back({runs_[part.run].rank, part.run, part.leaf});
   dump_.joined.push_back(std::move(joined));
@@ -310,13 +310,19 @@ void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, doubl
   }
 }
 
+std::shared_ptr<const Message> JoinedDump::Shared(Message how) {
+  std::shared_ptr<const Message>& kept = hows_[how.English()];
+  if (!kept) kept = std::make_shared<const Message>(std::move(how));
+  return kept;
+}
+
 void JoinedDump::Close(size_t index, Shape whole, Message how) {
   Leaf& leaf = dump_.leaves[index];
   leaf.shape = dump_.shapes.Of(whole.view());
   leaf.has_stats = false;
   leaf.max = leaf.min = leaf.mean = leaf.norm = std::string_view();
   leaf.max_value = leaf.min_value = leaf.mean_value = leaf.norm_value = NAN;
-  JoinedLeaf joined{.leaf = static_cast<uint32_t>(index), .how = std::move(how)};
+  JoinedLeaf joined{.leaf = static_cast<uint32_t>(index), .how = Shared(std::move(how))};
   uint64_t content = HashText("closed");
   for (const ValuePart& part : values_[index]) {
     content = (content ^ ContentKey(runs_[part.run].dump->leaves[part.leaf])) * 0x9e3779b97f4a7c15;

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/compare/layouts/joined_numbers.h"
@@ -48,6 +50,7 @@ class JoinedDump {
   void AddLeaves(size_t call, Record* record);
   std::string PlaceOf(const RankCall& of, const Leaf& leaf) const;
   void CopySide(const ValuePart& part, uint32_t leaf);
+  std::shared_ptr<const Message> Shared(Message how);
 
   std::span<const RankRun> runs_;
   std::vector<JoinedCall> calls_;
@@ -55,6 +58,7 @@ class JoinedDump {
   std::vector<int64_t> numbers_;
   std::vector<std::map<std::string_view, size_t>> call_of_name_;  // of each run
   std::vector<std::vector<ValuePart>> values_;
+  std::unordered_map<std::string, std::shared_ptr<const Message>> hows_;  // by the English text
   TextArena arena_;
   Dump dump_;
 };

@@ -89,8 +89,8 @@ Message SayRanks(const Comparison& c) {
   const int32_t other = c.first.row < 0 ? -1 : c.rows[c.first.row].golden;
   const JoinedLeaf* golden = other < 0 ? nullptr : c.golden.JoinedOf(other);
   std::vector<Message> parts;
-  if (joined != nullptr) parts.push_back(joined->how);
-  if (golden != nullptr) parts.push_back("golden: {}"_t(golden->how));
+  if (joined != nullptr) parts.push_back(*joined->how);
+  if (golden != nullptr) parts.push_back("golden: {}"_t(*golden->how));
   if (!c.first.ranks.empty()) {
     const std::string ranks = fmt::format("{}", fmt::join(c.first.ranks, ", "));
     parts.push_back(c.first.ranks.size() == 1 ? "rank {} is wrong"_t(ranks)
