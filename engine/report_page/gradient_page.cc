@@ -233,7 +233,7 @@ PageText GradientNormsPage(const gradients::Recording& recording) {
   html += FindingOfNorms(found) + "</section>\n";
   html += GradientFacts(recording.steps.size(), recording.ranks.size(), found.parameters,
                         "What was recorded"_t, found.errors, {});
-  html += kRoom;
+  html += RoomForCalls();
   PageText trends;
   AppendTrends({&trend, 1}, &trends);
   return PageOf(std::move(html), std::move(trends), {});
@@ -249,7 +249,7 @@ PageText GradientPage(const GradientComparison& c, std::string_view target,
   html += Finding(c) + "</section>\n";
   html += GradientFacts(c.all.steps().size(), c.ranks.size(), c.all.parameters().size(),
                         "What was compared"_t, c.errors, c.notes);
-  html += kRoom;
+  html += RoomForCalls();
   PageText trends;
   AppendTrends(std::vector<Trend>{OfParameters(c), OfRanks(c)}, &trends);
   return PageOf(std::move(html), std::move(trends), {});

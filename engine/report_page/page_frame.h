@@ -2,7 +2,7 @@
 //
 //   std::string html = HeadOfPage("msprobe: DIFFERS") + Header("DIFFERS"_t, "differs", SidesOf("a", "b"));
 //   html += Element("p", "quiet", leaf.value);             // is text, and never markup
-//   const PageText page = PageOf(html + std::string(kRoom), {}, parts);
+//   const PageText page = PageOf(html + RoomForCalls(), {}, parts);
 #pragma once
 
 #include <span>
@@ -32,10 +32,7 @@ std::string SidesOf(std::string_view target, std::string_view golden);
 
 // What the script fills, in the order of the page. The line `state` is there until all calls are
 // shown: it says what is wrong when the script does not run.
-inline constexpr std::string_view kRoom =
-    "<p id=\"state\" role=\"status\">The calls are being read. If this line stays, JavaScript is "
-    "switched off, or a part of this file is missing: copy the file once more.</p>\n"
-    "<div id=\"calls\" hidden></div>\n";
+std::string RoomForCalls();
 
 // The page of its beginning, of the elements of its trends, of the parts, which are used up, and of
 // its end.

@@ -161,7 +161,7 @@ PageText ComparisonPage(std::span<const RankResult> results, const compare::Rank
   html += "</section>\n<details id=\"facts\">" + Tagged("summary", "", "What was compared"_t) +
           "\n" + Facts(found, compared.left_out) + OtherCalls(found) + "</details>\n" +
           Pairs(results);
-  html += kRoom;
+  html += RoomForCalls();
   return PageOf(std::move(html), std::move(trends), parts);
 }
 
@@ -201,7 +201,7 @@ PageText DumpPage(const Dump& dump, PagePart part) {
         Term(dump::kParallel, fmt::format("{}", fmt::join(dump::ParallelLines(*layout), " | ")));
   html += Term("note"_t, dump.note);
   html += "</dl>\n</details>\n";
-  html += kRoom;
+  html += RoomForCalls();
   return PageOf(std::move(html), {}, {&part, 1});
 }
 
