@@ -11,7 +11,7 @@
 #include "cli/command_line/run_verb.h"
 #include "cli/inputs/generation_arguments.h"
 #include "cli/verbs.h"
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 
 namespace msprobe::cli {
 namespace {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "cli/command_line/help_text.h"
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 namespace CLI {
 class App;

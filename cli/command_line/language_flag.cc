@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 
 namespace msprobe::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <thread>
 
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::cli {
 

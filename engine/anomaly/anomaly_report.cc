@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/display_width.h"
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 #include "engine/base/text.h"
 
 namespace msprobe::anomaly {

@@ -4,7 +4,7 @@
 //   Log(LogLevel::kWarning, "the disk is full: collection stopped"_t);
 #pragma once
 
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe {
 

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/checkpoint_names.h"
 #include "engine/checkpoint/compare_checkpoints.h"

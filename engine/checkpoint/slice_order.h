@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::checkpoint {
 

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text_ref.h"
 #include "engine/model/dialect.h"
 #include "engine/model/element_type.h"

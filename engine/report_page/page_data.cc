@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 #include "engine/base/text.h"
 
 namespace msprobe::report_page {

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
-#include "engine/base/catalogue.h"
-#include "engine/base/language.h"
+#include "engine/base/messages/catalogue.h"
+#include "engine/base/messages/language.h"
 #include "engine/base/text.h"
 #include "engine/report_page/page_text.h"
 

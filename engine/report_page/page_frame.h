@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 #include "engine/report_page/page_data.h"
 #include "engine/report_page/page_part.h"
 

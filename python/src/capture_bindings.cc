@@ -19,7 +19,7 @@
 #include "capture/values/numpy_array.h"
 #include "capture/values/openmp_team.h"
 #include "convert.h"
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 #include "engine/base/log.h"
 #include "engine/formats/text/name_lists.h"
 #include "shipped_names.h"

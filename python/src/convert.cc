@@ -6,7 +6,7 @@
 
 #include "capture/python/torch_api.h"
 #include "capture/values/tensor_access.h"
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 #include "engine/base/log.h"
 #include "engine/tensor/dlpack.h"
 

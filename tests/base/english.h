@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe {
 

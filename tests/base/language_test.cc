@@ -1,8 +1,8 @@
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/base/catalogue.h"
+#include "engine/base/messages/catalogue.h"
 
 namespace msprobe {
 namespace {

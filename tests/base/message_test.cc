@@ -1,4 +1,4 @@
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <span>
 #include <type_traits>
 
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 #include "engine/base/status.h"
 
 namespace msprobe {

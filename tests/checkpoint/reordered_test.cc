@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/checkpoint/slice_order.h"
 #include "tests/base/temporary_folder.h"

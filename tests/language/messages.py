@@ -1,4 +1,4 @@
-"""The sentences and words of the program: the literals that end in _t (engine/base/message.h), and
+"""The sentences and words of the program: the literals that end in _t (engine/base/messages/message.h), and
 in the fronts the first argument of message().
 
     for place, text in messages(root):

@@ -1,4 +1,4 @@
-"""Each sentence and word of the program is Chinese for a person who reads Chinese (engine/base/message.h)."""
+"""Each sentence and word of the program is Chinese for a person who reads Chinese (engine/base/messages/message.h)."""
 
 import re
 from pathlib import Path

@@ -18,7 +18,7 @@
 #include "capture/calls/interpose.h"
 #include "capture/python/py_ref.h"
 #include "capture/recording/recording.h"
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/config/api_rules.h"
 
 namespace msprobe::capture {

@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::capture {
 

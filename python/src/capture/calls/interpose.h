@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "capture/calls/call_place.h"
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 #include "engine/formats/text/ignore_rules.h"
 
 namespace msprobe::capture {

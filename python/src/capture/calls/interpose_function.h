@@ -10,7 +10,7 @@
 #include "capture/calls/code_stub.h"
 #include "capture/calls/observe.h"
 #include "capture/python/py_ref.h"
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::capture {
 

@@ -16,7 +16,7 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/calls/observe.h"
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::capture {
 

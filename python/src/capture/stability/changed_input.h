@@ -9,7 +9,7 @@
 #include <Python.h>
 
 #include "capture/python/py_ref.h"
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/config/free_benchmark_rules.h"
 #include "engine/tensor/dtype.h"
 

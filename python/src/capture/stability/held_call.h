@@ -14,7 +14,7 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/python/py_ref.h"
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::capture {
 

@@ -1,4 +1,4 @@
-#include "engine/base/language.h"
+#include "engine/base/messages/language.h"
 
 #include <atomic>
 #include <cstdlib>

@@ -1,12 +1,12 @@
-#include "engine/base/message.h"
+#include "engine/base/messages/message.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
 #include <ostream>
 
-#include "engine/base/catalogue.h"
-#include "engine/base/language.h"
+#include "engine/base/messages/catalogue.h"
+#include "engine/base/messages/language.h"
 
 namespace msprobe {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/base/catalogue.h"
+#include "engine/base/messages/catalogue.h"
 
 #include <algorithm>
 
