@@ -8,6 +8,7 @@ a page and a heading. Data files are not checked, except for the links of their 
 """
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -83,6 +84,20 @@ def clang_format_agrees(files: list) -> bool:
     return done.returncode == 0
 
 
+def without_raw_literals(lines: list) -> list:
+    """(number, line) of those without a part of R"(...)": nobody can break that."""
+    found, inside = [], False
+    for number, line in enumerate(lines, 1):
+        begins = re.search(r'R"\w*\(', line)
+        if not inside and not begins:
+            found.append((number, line))
+        if begins:
+            inside = ")" not in line[begins.end() :] or '"' not in line[begins.end() :]
+        elif inside:
+            inside = not re.search(r'\)\w*"', line)
+    return found
+
+
 def text_problems(path: Path) -> list:
     content = (ROOT / path).read_text(encoding="utf-8")
     lines = content.split("\n")
@@ -96,6 +111,12 @@ def text_problems(path: Path) -> list:
         for number, line in enumerate(lines, 1)
         if line.startswith(("<" * 7 + " ", ">" * 7 + " "))
     ]
+    if path.suffix in CPP:
+        problems += [
+            f"{path}:{number}: {len(line)} columns, at most 100"
+            for number, line in without_raw_literals(lines)
+            if len(line) > 100
+        ]
     if content and not content.endswith("\n"):
         problems.append(f"{path}:{len(lines)}: no newline at the end of the file")
     return problems

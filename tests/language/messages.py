@@ -1,5 +1,5 @@
-"""The sentences and words of the program: the literals that end in _t (engine/base/messages/message.h), and
-in the fronts the first argument of message().
+"""The sentences and words of the program: the literals that end in _t, and in the fronts the first
+argument of message() (engine/base/messages/message.h).
 
     for place, text in messages(root):
         ...   # "engine/base/file.cc:92", "a regular file"
@@ -16,7 +16,8 @@ FILES = sorted((ROOT / "engine/base/translations").glob("*.zh.po"))
 ONE = r'(?:"(?:[^"\\\n]|\\.)*")'
 # Literals side by side are one text; comments have none.
 LITERAL = re.compile(
-    rf"//[^\n]*|/\*.*?\*/|(?:{ONE}\s*)*{ONE}_t\b|{ONE}|\'(?:[^\'\\\n]|\\.)+\'", re.DOTALL
+    rf"//[^\n]*|/\*.*?\*/|(?:{ONE}(?:\s*//[^\n]*\n)?\s*)*{ONE}_t\b|{ONE}|\'(?:[^\'\\\n]|\\.)+\'",
+    re.DOTALL,
 )
 PLACE = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 
@@ -75,18 +76,13 @@ def translations():
     return {plain(english): chinese for path in FILES for english, chinese in entries(path)}
 
 
-def page_literals(root):
-    """The literals of the page's script: its sentences are among them (page/language.js)."""
-    files = sorted((root / "engine/report_page/page").glob("*.js"))
+def page_texts(root):
+    """The literals of the page: its script looks up its own sentences and words of its data."""
+    page = root / "engine/report_page"
+    files = [*sorted((page / "page").glob("*.js")), *sorted(page.glob("*.cc"))]
     code = "\n".join(path.read_text(encoding="utf-8") for path in files)
-    return {ast.literal_eval(text) for text in re.findall(ONE, code)}
-
-
-def page_sentences(root):
-    """The keys of say() in the page's script."""
-    files = sorted((root / "engine/report_page/page").glob("*.js"))
-    code = "\n".join(path.read_text(encoding="utf-8") for path in files)
-    return {ast.literal_eval(text) for text in re.findall(rf"\bsay\(({ONE})", code)}
+    texts = {ast.literal_eval(text) for text in re.findall(ONE, code)}
+    return {plain(text) for text in texts} | {plain(text.strip(" ,;:.")) for text in texts}
 
 
 def has_words(text):

@@ -6,7 +6,6 @@ import re
 import subprocess
 
 import pytest
-
 from language.test_error_texts import is_english
 
 TRAIN = """

@@ -1,74 +1,14 @@
 """The Chinese texts: their table is whole, and only what people read changes with the language."""
 
-import ast
 import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((ROOT / "engine/base/translations").glob("*.zh.po"))
-PLACE = re.compile(r"\{(\d*)(?:name|:[^{}]*)?\}")
-
-
-def entries(path):
-    """(English, Chinese) of a .po file, without its header."""
-    found, key, texts = [], None, {}
-    for line in [*path.read_text(encoding="utf-8").splitlines(), 'msgid ""']:
-        word, _, text = line.partition(" ") if line.startswith("msg") else (key, "", line)
-        if line.startswith("msgid") and texts.get("msgstr"):
-            found.append((texts["msgid"], texts["msgstr"]))
-            texts = {}
-        if not text.startswith('"'):
-            continue
-        key = word
-        texts[key] = texts.get(key, "") + ast.literal_eval(text)
-    return [(english, chinese) for english, chinese in found if english]
-
-
-def sources():
-    files = [p for d in ("engine", "cli", "python") for p in (ROOT / d).rglob("*")]
-    texts = (
-        p.read_text(encoding="utf-8") for p in files if p.suffix in (".cc", ".h", ".py", ".js")
-    )
-    # Neighbouring literals are one text.
-    return re.sub(r'"\s*\n?\s*"', "", "\n".join(texts).replace('\\"', "'"))
-
-
-def test_the_table_is_there():
-    assert sum(len(entries(path)) for path in FILES) > 900
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_entries_are_whole(path):
-    seen = set()
-    for english, chinese in entries(path):
-        assert english not in seen, f"twice: {english}"
-        seen.add(english)
-        places, wanted = PLACE.findall(chinese), len(PLACE.findall(english))
-        numbers = {int(number or i) for i, number in enumerate(places)}
-        assert all(number < wanted for number in numbers), (english, chinese)
-
-
-def test_entries_stand_for_texts_of_the_sources():
-    """Of the words around the places, the longest run stands in the sources."""
-    text, missing = sources(), []
-    total = 0
-    for path in FILES:
-        for english, _ in entries(path):
-            total += 1
-            runs = re.split(r"\{[^{}]*\}|[,;:()]", english.replace('"', "'"))
-            longest = max((run.strip() for run in runs), key=len)
-            # A word may be a place in the sources: "{} of {}".
-            words = longest.split(" ")
-            parts = [" ".join(words[:3]), " ".join(words[-3:]), longest]
-            if not any(part and part in text for part in parts):
-                missing.append(english)
-    assert len(missing) <= total * 0.02, missing
 
 
 @pytest.fixture
@@ -134,7 +74,7 @@ def test_the_report_is_chinese(said, tmp_path):
 
 
 def test_no_verb_prints_written_in_english_only():
-    bare = re.compile(r'(Print\(|(?<!Translated\()fmt::format\()"written')
+    bare = re.compile(r'(Print\(|fmt::format\()"written')
     found = {
         f"{path.name}: {line.strip()}"
         for path in (ROOT / "cli").rglob("*.cc")
@@ -157,18 +97,6 @@ def test_reports_for_people_are_chinese_and_names_stay(said, tmp_path):
     assert '<failure message="首个偏差' in junit and 'name="calls" value="1 introduced"' in junit
     assert "位于 `norm (Norm)`" in markdown and "位于 norm (Norm)" in junit
     assert "output.0 的范数偏差 50%" in junit and "(inherited)" not in junit
-
-
-def test_a_log_line_of_a_finding_is_chinese():
-    code = "import msprobe; print(msprobe.shown('Torch.x.0.forward makes NaN (3 of 10): t.py:5'))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "MSPROBE_LANG": "zh"},
-    )
-    wanted = "Torch.x.0.forward 产生 NaN\uff083/10\uff09\uff1at.py:5\n"
-    assert done.stdout == wanted, done.stderr
 
 
 def test_names_that_are_words_of_the_table_stay(said, tmp_path):
