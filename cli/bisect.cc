@@ -133,7 +133,8 @@ class Bisect : public Verb {
     return false;
   }
 
-  // The first divergence as msprobe compare names it: of the first step that has one, over all ranks.
+  // The first divergence as msprobe compare names it: of the first step that has one, over all
+  // ranks.
   Result<Round> CompareRuns(const std::string& target, const std::string& golden) const {
     MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairDumps(target, golden, {.common = true}));
     std::vector<compare::RankResult> results;

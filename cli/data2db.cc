@@ -28,9 +28,9 @@ class Data2db : public Verb {
   }
   void AddFlags(Flags& flags) override {
     flags
-        .Text(
-            "--data", &data_,
-            "the folder with steps of dumps (level L0 or mix), or with the csv files of a monitor"_t)
+        .Text("--data", &data_,
+              "the folder with steps of dumps (level L0 or mix), or with the csv files of a "
+              "monitor"_t)
         .TypeName("FOLDER")
         .Required();
     flags

@@ -107,7 +107,8 @@ class GraphVisualize : public Verb {
                    "{} {}: the shares of tensor- and pipeline-parallel ranks "
                    "are not merged"_t(std::string(flag), Excerpt(value)))
             .Hint(
-                "leave the flag out to compare rank by rank; both runs then need the same layout"_t);
+                "leave the flag out to compare rank by rank; both runs then need the same "
+                "layout"_t);
       }
     }
     return Status::Ok();

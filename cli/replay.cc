@@ -69,9 +69,9 @@ class Replay : public Verb {
     flags.Text("--memory", &flags_.memory, "memory that the process may take, such as 4GB"_t)
         .TypeName("SIZE");
     flags
-        .Text(
-            "--references", &flags_.references,
-            "YAML: functions that compute golden results, a line `API: file.py:function` for each"_t)
+        .Text("--references", &flags_.references,
+              "YAML: functions that compute golden results, a line `API: file.py:function` for "
+              "each"_t)
         .TypeName("FILE");
     flags
         .Texts("--import", &flags_.imports,

@@ -1,5 +1,6 @@
-// Reads any bytes as a details file of the accuracy pre-check, and as a file of standards. A details file
-// that is one is joined with itself by all rules: no row is lost, and the files can be read again.
+// Reads any bytes as a details file of the accuracy pre-check, and as a file of standards. A
+// details file that is one is joined with itself by all rules: no row is lost, and the files can be
+// read again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Reads any bytes as the compare.json of msprobe 1.0 and 8: the result is two paths, or an error that
-// names the file. The paths are then translated to arguments of the present command line.
+// Reads any bytes as the compare.json of msprobe 1.0 and 8: the result is two paths, or an error
+// that names the file. The paths are then translated to arguments of the present command line.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// Reads any bytes as the dumps of the ranks of two runs, and as a declared layout. What can be read is joined:
-// the ranks of the target with one process, and both sides with each other. The result is a comparison, or an
-// error that says what is wrong.
+// Reads any bytes as the dumps of the ranks of two runs, and as a declared layout. What can be read
+// is joined: the ranks of the target with one process, and both sides with each other. The result
+// is a comparison, or an error that says what is wrong.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -67,7 +67,8 @@ void JoinRuns(const std::string& path, const layouts::DeclaredLayout* declared) 
 
 }  // namespace
 
-// 0x1e separates the layout, weights.json of all ranks, and the dumps of the two ranks of both sides.
+// 0x1e separates the layout, weights.json of all ranks, and the dumps of the two ranks of both
+// sides.
 FUZZ_TARGET(layouts) {
   static msprobe::MemoryFolder folder;
   std::string_view rest(reinterpret_cast<const char*>(data), size);

@@ -1,5 +1,5 @@
-// Recovers any bytes as the files of a killed run: the result is an error, or a dump of the same records
-// that stays whole if it was whole, and a second recovery changes nothing.
+// Recovers any bytes as the files of a killed run: the result is an error, or a dump of the same
+// records that stays whole if it was whole, and a second recovery changes nothing.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

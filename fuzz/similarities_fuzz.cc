@@ -1,5 +1,5 @@
-// Reads any bytes as the table that grad_compare wrote, of one rank and of all ranks, and draws what
-// can be read as a page.
+// Reads any bytes as the table that grad_compare wrote, of one rank and of all ranks, and draws
+// what can be read as a page.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

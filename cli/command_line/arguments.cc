@@ -47,8 +47,8 @@ constexpr std::array kAliases = {
     FlagAlias{"-save_error_data", "--save_error_data"},
 };
 
-// A flag of an older tool's `compare` that msprobe 27 does not have. It is an error: a script that uses it
-// must not continue as if its work had been done.
+// A flag of an older tool's `compare` that msprobe 27 does not have. It is an error: a script that
+// uses it must not continue as if its work had been done.
 struct Missing {
   std::string_view flag;
   Message why;

@@ -2,7 +2,8 @@
 //
 //   out.Print("{} records\n", n);
 //   out.Tell("written: {}"_t(path));          // a line, in the language of the reader
-//   out.Progress("reading {}"_t(path));       // replaces itself; nothing unless a person is watching
+//   // replaces itself; nothing unless a person is watching
+//   out.Progress("reading {}"_t(path));
 //   out.ProgressOf("comparing"_t, 45, 100);   // with per cent and the time left
 #pragma once
 
@@ -39,8 +40,8 @@ class Console {
     Write(fmt::format(format, std::forward<Args>(args)...));
   }
   void Write(std::string_view text);
-  // A line for people, in their language and safe for a terminal. What a program may parse is printed
-  // with Print or Write.
+  // A line for people, in their language and safe for a terminal. What a program may parse is
+  // printed with Print or Write.
   void Tell(const Message& line) { Write(MakePrintable(line.Shown()) + '\n'); }
   // A line of a result, in the reader's language: "  reason    run 1 ended with exit code 1".
   // Nothing is printed for an empty text.
@@ -54,8 +55,8 @@ class Console {
     if (progress_) progress_->Show(label.Shown(), done, all);
   }
   void ClearProgress();
-  // Prints a line to standard error, after the text that was printed before, as Tell does. Nothing is
-  // printed for an empty text.
+  // Prints a line to standard error, after the text that was printed before, as Tell does. Nothing
+  // is printed for an empty text.
   void Warn(const Message& line);
   // The same with text that programs read; whole lines.
   void WriteError(std::string_view lines);

@@ -1,4 +1,5 @@
-// The flags of a verb: their names, help texts and checks, and the variables that take their values.
+// The flags of a verb: their names, help texts and checks, and the variables that take their
+// values.
 //
 //   void AddFlags(Flags& flags) override {
 //     flags.Text("dump", &dump_, "dump folder or dump.json"_t).Required();       // by its place
@@ -7,9 +8,10 @@
 //     flags.Switch("--exit-code", &exit_code_, "exit with 1 unless everything is equal"_t);
 //   }
 //
-// A name without dashes is an argument that is known by its place: "dump". "target,--target_path" is
-// known by its place or by its name: `msprobe compare A B` and `msprobe compare -gp B A` mean the
-// same. The variables must outlive the Flags. No other file than flags.cc knows the library that parses: its headers are large.
+// A name without dashes is an argument that is known by its place: "dump". "target,--target_path"
+// is known by its place or by its name: `msprobe compare A B` and `msprobe compare -gp B A` mean
+// the same. The variables must outlive the Flags. No other file than flags.cc knows the library
+// that parses: its headers are large.
 #pragma once
 
 #include <cstdint>
@@ -109,8 +111,8 @@ class Flags {
   // Sets the variables. To be called once.
   Parsed Parse(const std::vector<std::string>& words);
 
-  // After Parse: of the required flags and arguments the first that was not given, as help spells it
-  // and with its help: "-i (--input_path) is required: the dump". No text: none.
+  // After Parse: of the required flags and arguments the first that was not given, as help spells
+  // it and with its help: "-i (--input_path) is required: the dump". No text: none.
   Message FirstMissing() const;
   // The command line with a name before each word that belongs to no flag, and a place for what is
   // missing: "show -i a -o FOLDER" of "a". "": words are left, or there is nothing to add.

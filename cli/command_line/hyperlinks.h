@@ -1,4 +1,5 @@
-// Places in files as links that a terminal opens (OSC 8). Only for terminals: a pipe gets plain text.
+// Places in files as links that a terminal opens (OSC 8). Only for terminals: a pipe gets plain
+// text.
 //
 //   text = LinkPlaces("train.py:41 in forward: y = f(x)");   // a link around "train.py:41"
 //   text = CutPlace("/home/me/project/models/net.py:41", 20);   // "...models/net.py:41"

@@ -129,8 +129,8 @@ Status Agree(std::string_view what, const Side& target, const Side& golden, cons
                         std::inserter(common, common.end()));
   if (!options.common) {
     const size_t n = a->size(), m = b->size();
-    // A rank of another layout holds another part of each value: two rank folders of such runs would
-    // make right calls look wrong.
+    // A rank of another layout holds another part of each value: two rank folders of such runs
+    // would make right calls look wrong.
     const bool other_layout = n != m && what == "rank";
     Message why = "the {}s differ: {} has {}, {} has {}; {}s are paired by number"_t(
         what, target.path, Listed(*a), golden.path, Listed(*b), what);

@@ -20,8 +20,8 @@ struct DumpPair {
   int rank = -1;               // -1: not distributed, or one dump a side
   bool debug_save = false;     // debug.json files
   int step = -1;               // -1: one step a side
-  // Of a side with several processes that are compared as one run: their dumps, by rank. `target` or
-  // `golden` is then the folder of the run.
+  // Of a side with several processes that are compared as one run: their dumps, by rank. `target`
+  // or `golden` is then the folder of the run.
   struct RankPath {
     int rank = -1;
     std::string path;
@@ -53,11 +53,12 @@ Result<PairedDumps> PairDumps(const std::string& target, const std::string& gold
                               const PairOptions& options = {});
 
 // Calls `body` with the index of each pair, and with the bytes of `memory` that the pair may use.
-// The steps of a rank are compared in their order, since each leaves its weights, with their error, to
-// the next one. Ranks with small dumps are compared several at a time, each on one thread; large dumps
-// and those with tensor files one after another, each on all threads. So memory holds one large pair,
-// or one small pair for each thread. When `body` returns false, because the bytes are too few, it is
-// called again later, alone and with all of `memory`, and the later steps of its rank after it.
+// The steps of a rank are compared in their order, since each leaves its weights, with their error,
+// to the next one. Ranks with small dumps are compared several at a time, each on one thread; large
+// dumps and those with tensor files one after another, each on all threads. So memory holds one
+// large pair, or one small pair for each thread. When `body` returns false, because the bytes are
+// too few, it is called again later, alone and with all of `memory`, and the later steps of its
+// rank after it.
 void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t memory,
                  const std::function<bool(size_t, uint64_t)>& body);
 

@@ -3,7 +3,8 @@
 //
 //   ReplayFlags replay_;
 //   replay_.Add(flags, /*many=*/false);                                    // in AddFlags
-//   MSPROBE_ASSIGN_OR_RETURN(workers::PoolOptions pool, replay_.Pool({{"mode", "\"check\""}}, out));
+//   MSPROBE_ASSIGN_OR_RETURN(workers::PoolOptions pool, replay_.Pool({{"mode", "\"check\""}},
+//       out));
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,8 @@ struct ReplayFlags {
   Result<Dump> Read(Console& out) const;
   // Checks the flags, warns of what is ignored, and starts and writes nothing; the log has no name
   // yet. The processes get `options`, and dump, device, seed and jit_compile. Errors:
-  // kInvalidArgument.
-  // With --ray it asks the cluster how many workers it has room for. Errors then also: kUnsupported.
+  // kInvalidArgument. With --ray it asks the cluster how many workers it has room for. Errors then
+  // also: kUnsupported.
   Result<workers::PoolOptions> Pool(const ReplayOptions& options, Console& out) const;
 
  private:

@@ -23,8 +23,8 @@ class ExplainFlag {
   bool given() const { return !call_.empty(); }
   // Thread-safe for different pairs.
   void Look(size_t pair, const compare::Comparison& comparison);
-  // Prints the chain of the first pair that has the call and a difference; nothing when the flag was
-  // not given. Errors: those of FindCall when no pair has the call.
+  // Prints the chain of the first pair that has the call and a difference; nothing when the flag
+  // was not given. Errors: those of FindCall when no pair has the call.
   Status Print(Console& out);
 
  private:

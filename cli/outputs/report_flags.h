@@ -36,8 +36,9 @@ struct ReportFlags {
     std::string path;
   };
   std::vector<Export> Exports() const;
-  // Writes the reports that were asked for, and appends their paths to `files`. `parts`: of the page,
-  // one for each result when `html` is given, else none; they are used up, and so is `trends`.
+  // Writes the reports that were asked for, and appends their paths to `files`. `parts`: of the
+  // page, one for each result when `html` is given, else none; they are used up, and so is
+  // `trends`.
   Status Write(std::span<const compare::RankResult> results, const compare::RanksCompared& compared,
                std::span<report_page::PagePart> parts, report_page::ParameterTrends* trends,
                std::vector<std::string>* files) const;

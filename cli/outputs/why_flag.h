@@ -26,8 +26,8 @@ class WhyFlag {
   // Thread-safe for different pairs.
   void Look(size_t pair, const compare::Comparison& comparison);
   // Prints the proof of the first pair that has the call, and one where a value is wrong before one
-  // where none is; nothing when the flag was not given. Errors: those of FindCall when no pair has the
-  // call; kInternal when a proof does not hold.
+  // where none is; nothing when the flag was not given. Errors: those of FindCall when no pair has
+  // the call; kInternal when a proof does not hold.
   Status Print(Console& out);
 
  private:

@@ -2,7 +2,8 @@
 // verbs that run a program several times.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(const RunFolder folder, RunFolder::Make("", "selfcheck"));
-//   MSPROBE_ASSIGN_OR_RETURN(const ObservedRun run, RunObserved({.command = {"train.py"}, .folder = folder.path(), .name = "off"}));
+//   MSPROBE_ASSIGN_OR_RETURN(const ObservedRun run, RunObserved({.command = {"train.py"},
+//       .folder = folder.path(), .name = "off"}));
 //   if (run.code == 0) Print("{} steps", run.log.StepCount());
 #pragma once
 

@@ -19,7 +19,8 @@ Result<int> RunProgram(const std::vector<std::string>& words, const std::string&
                        const std::vector<std::pair<std::string, std::string>>& environment);
 
 // Runs a line of a shell (/bin/sh). Its output and errors go where this program's go; its input is
-// the terminal, or empty where this program reads its own commands from a pipe. The result is as that of RunProgram.
+// the terminal, or empty where this program reads its own commands from a pipe. The result is as
+// that of RunProgram.
 Result<int> RunShellLine(const std::string& line);
 
 // The last `count` lines of a text file; "" when the file cannot be read.

@@ -16,8 +16,9 @@ std::string PythonProgram();
 // Where this program runs inside of Python: that interpreter.
 void SetPythonProgram(std::string path);
 
-// The first line that Python prints with these arguments. `flag`: the flag that asked for it. Errors:
-// kUnsupported when it ends before, and when the line is "what is wrong, a tab, what to type".
+// The first line that Python prints with these arguments. `flag`: the flag that asked for it.
+// Errors: kUnsupported when it ends before, and when the line is "what is wrong, a tab, what to
+// type".
 Result<std::string> LineOfPython(const std::string& flag, std::vector<std::string> arguments);
 
 }  // namespace msprobe::cli

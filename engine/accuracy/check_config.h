@@ -1,5 +1,5 @@
-// What a config.json says of the pre-check: its section `run_ut`, or `acc_check` of msprobe 26, such
-// as {"run_ut": {"white_list": ["linear"], "black_list": [], "precision": 14}}.
+// What a config.json says of the pre-check: its section `run_ut`, or `acc_check` of msprobe 26,
+// such as {"run_ut": {"white_list": ["linear"], "black_list": [], "precision": 14}}.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(const CheckConfig config, ReadCheckConfig("config.json"));
 //   const bool chosen = config.white_list.empty() || config.white_list.contains("linear");

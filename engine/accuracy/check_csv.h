@@ -1,5 +1,5 @@
-// Rows of the pre-check's files, spelled as Python's csv module does: a byte order mark at the start of
-// a file, "\r\n" after each row.
+// Rows of the pre-check's files, spelled as Python's csv module does: a byte order mark at the
+// start of a file, "\r\n" after each row.
 //
 //   CheckCsv csv;                          // begins with the byte order mark
 //   csv.AddRow(kResultTitles);

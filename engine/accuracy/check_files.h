@@ -19,8 +19,8 @@
 
 namespace msprobe::accuracy {
 
-// What the first check found about a call. The rows need no name: it is made of the call's name, the
-// direction and the place of the row.
+// What the first check found about a call. The rows need no name: it is made of the call's name,
+// the direction and the place of the row.
 struct CheckedCall {
   std::string name;  // "Tensor.add.0"
   Verdict forward = Verdict::kBlank, backward = Verdict::kBlank;
@@ -28,8 +28,8 @@ struct CheckedCall {
   std::string message = {};  // why the call as a whole was skipped or failed
 };
 
-// The verdict in roundings of a direction: kError where one result is beyond its bound, kPass where one
-// has a bound and none is beyond, else kBlank.
+// The verdict in roundings of a direction: kError where one result is beyond its bound, kPass where
+// one has a bound and none is beyond, else kBlank.
 Verdict RoundingVerdictOf(const std::vector<DetailsRow>& rows);
 
 // Written by one process, on one thread at a time.
@@ -52,8 +52,8 @@ class CheckFiles {
   bool IsDone(std::string_view call) const { return done_.contains(call); }
   // What an earlier run found and is kept, with the rows that do not pass.
   const std::vector<CheckedCall>& earlier() const { return earlier_; }
-  // Appends the rows of the details, then the row of the result: one write each, so that after a kill
-  // a call of the result file has all its rows. A call that IsDone is an error.
+  // Appends the rows of the details, then the row of the result: one write each, so that after a
+  // kill a call of the result file has all its rows. A call that IsDone is an error.
   Status Add(const CheckedCall& call);
 
   bool is_empty() const { return done_.empty(); }

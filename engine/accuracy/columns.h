@@ -92,8 +92,8 @@ inline constexpr std::array<std::string_view, kResultColumns> kResultTitles = {
     "API name", "Forward Test Success",     "Backward Test Success",
     "Message",  "Forward Rounding Verdict", "Backward Rounding Verdict"};
 
-// api_precision_compare_details_TIME.csv: a row for each output of a call. A verdict stands after its
-// metric.
+// api_precision_compare_details_TIME.csv: a row for each output of a call. A verdict stands after
+// its metric.
 enum ComparedColumn {
   kComparedName,
   kSmallValueRatio,

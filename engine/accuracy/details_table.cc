@@ -24,8 +24,8 @@ Message Hint() {
   return "msprobe run_ut -api_info dump.json -o FOLDER writes accuracy_checking_details_TIME.csv"_t;
 }
 
-// What to type in place of `path`: the newest details file of a folder, or the details file beside a
-// result file.
+// What to type in place of `path`: the newest details file of a folder, or the details file beside
+// a result file.
 Message HintFor(const std::string& path) {
   const std::string name = BaseName(path);
   const bool folder = IsDirectory(path);

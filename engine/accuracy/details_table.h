@@ -1,6 +1,7 @@
 // A details file in memory, of this tool or of msprobe 1.0 to 26.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(DetailsTable npu, DetailsTable::Read("accuracy_checking_details_1.csv"));
+//   MSPROBE_ASSIGN_OR_RETURN(DetailsTable npu,
+//       DetailsTable::Read("accuracy_checking_details_1.csv"));
 //   npu.cell(0, kRmse);                              // "0.00000000000000", " ": not set
 //   npu.Find("Tensor.add.0.forward.output.0");       // index of the row, -1: none
 #pragma once
@@ -19,8 +20,8 @@ namespace msprobe::accuracy {
 class DetailsTable {
  public:
   // Columns are known by their titles; those that the comparison does not read may be missing.
-  // Errors: those of the file; kInvalidDump when a column is missing, when a row has other cells than
-  // the first one, when a metric is no number, or when two rows have one name.
+  // Errors: those of the file; kInvalidDump when a column is missing, when a row has other cells
+  // than the first one, when a metric is no number, or when two rows have one name.
   static Result<DetailsTable> Read(const std::string& path);
   static Result<DetailsTable> Parse(std::string_view text, const std::string& path);
   DetailsTable(DetailsTable&&) = default;
@@ -42,7 +43,8 @@ class DetailsTable {
   size_t PlaceOf(std::string_view name) const;
   std::string text_;  // all cells, row by row, in the order of DetailsColumn
   std::vector<std::array<uint32_t, kDetailsColumns + 1>> rows_;  // where cells start in text_
-  // Hash table of the names: row + 1, 0 for an empty place; the next place is tried after a full one.
+  // Hash table of the names: row + 1, 0 for an empty place; the next place is tried after a full
+  // one.
   std::vector<uint32_t> places_;
 };
 

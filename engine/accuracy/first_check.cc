@@ -38,7 +38,8 @@ Group GroupOf(DType dtype, Rules rules) {
   return common || rules == Rules::kOurs ? Group::kInteger : Group::kNone;
 }
 
-// Complex numbers as what they consist of: floats, with a last dimension of real and imaginary parts.
+// Complex numbers as what they consist of: floats, with a last dimension of real and imaginary
+// parts.
 class Parts {
  public:
   explicit Parts(const TensorView& view) : view_(view) {
@@ -85,15 +86,15 @@ double OldMaxError(const kernels::Accuracy& a) {
   return a.nan_errors > 0 ? kNaN : a.infinite_errors > 0 ? HUGE_VAL : a.max_error;
 }
 
-// sqrt of the mean over all elements of the normal pairs' squared errors, times a factor that makes it
-// about their mean; the small numbers in it are those of the older tools.
+// sqrt of the mean over all elements of the normal pairs' squared errors, times a factor that makes
+// it about their mean; the small numbers in it are those of the older tools.
 double Rmse(const kernels::Accuracy& a) {
   const double n = static_cast<double>(a.count), left_out = static_cast<double>(a.count - a.normal);
   return std::sqrt(a.squared_errors / n * (n / (n - left_out + 0.0001) + 0.0001));
 }
 
-// Of floats of 16 bits or more: the distance from 1 to the next number, and the smallest number. Else
-// 0.
+// Of floats of 16 bits or more: the distance from 1 to the next number, and the smallest number.
+// Else 0.
 struct FloatRounding {
   double epsilon = 0, smallest = 0;
 };

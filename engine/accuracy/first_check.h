@@ -1,8 +1,9 @@
-// The first verdict on an output of a call: the device's result against the golden one, which has higher
-// precision, and the row of metrics that the comparison with a reference device reads later.
+// The first verdict on an output of a call: the device's result against the golden one, which has
+// higher precision, and the row of metrics that the comparison with a reference device reads later.
 //
 //   const FirstCheck check({.rules = Rules::kOurs});
-//   MSPROBE_ASSIGN_OR_RETURN(CheckedOutput out, check.CompareTensors("add", device, golden, &pool));
+//   MSPROBE_ASSIGN_OR_RETURN(CheckedOutput out, check.CompareTensors("add", device, golden,
+//       &pool));
 //   const Verdict forward = check.Combine({{out.verdict}});   // of all outputs of the call
 #pragma once
 
@@ -48,8 +49,9 @@ class FirstCheck {
   explicit FirstCheck(const FirstCheckOptions& options);
 
   // Two tensors of any dtypes and shapes: a difference of these is a verdict, not an error. `api`:
-  // "add", "fft.rfft". `fp8_input`: an input of the call was fp8. Complex numbers are judged by their
-  // real and imaginary parts. Errors: kUnsupported for dtypes whose elements cannot be compared.
+  // "add", "fft.rfft". `fp8_input`: an input of the call was fp8. Complex numbers are judged by
+  // their real and imaginary parts. Errors: kUnsupported for dtypes whose elements cannot be
+  // compared.
   Result<CheckedOutput> CompareTensors(std::string_view api, const TensorView& device,
                                        const TensorView& golden, ThreadPool* pool = nullptr,
                                        bool fp8_input = false) const;
@@ -64,13 +66,13 @@ class FirstCheck {
   CheckedOutput WithoutGolden(bool on_device) const;
 
   // Whether a result that does not pass is as exact as its inputs are: `changed` is the golden of
-  // inputs that were changed in their last place. A sum of large terms that cancel has such results.
-  // False where a result is not finite, and for the older tools.
+  // inputs that were changed in their last place. A sum of large terms that cancel has such
+  // results. False where a result is not finite, and for the older tools.
   bool ExplainedByInputs(const TensorView& device, const TensorView& golden,
                          const TensorView& changed, const InputSizes& inputs) const;
 
-  // Of the outputs of one direction of a call. Ours: the worst one, SKIP only where all are SKIP. The
-  // older tools: the last one that is not pass.
+  // Of the outputs of one direction of a call. Ours: the worst one, SKIP only where all are SKIP.
+  // The older tools: the last one that is not pass.
   Verdict Combine(std::span<const Verdict> outputs) const;
 
  private:

@@ -11,8 +11,8 @@
 namespace msprobe::accuracy {
 namespace {
 
-// Kernels that add into a tensor at indices do it in the tensor's dtype (on GPUs: atomic additions of
-// halves). The others sum float32 over parts of the batch, or keep means and scales as halves.
+// Kernels that add into a tensor at indices do it in the tensor's dtype (on GPUs: atomic additions
+// of halves). The others sum float32 over parts of the batch, or keep means and scales as halves.
 constexpr std::string_view kRoundInside[] = {
     "_adaptive_avg_pool2d_backward",
     "_adaptive_avg_pool3d",
@@ -70,19 +70,19 @@ constexpr std::string_view kRoundInside[] = {
     "upsample_trilinear3d",
     "upsample_trilinear3d_backward",
 };
-// Kernels that add one term after the other, over the batch and all places: the sum that becomes the
-// gradient of a bias is kept in no more lanes than any other, whatever the extents are.
+// Kernels that add one term after the other, over the batch and all places: the sum that becomes
+// the gradient of a bias is kept in no more lanes than any other, whatever the extents are.
 constexpr std::string_view kAddInTurn = "convolution_backward";
-// The gradients of weight and bias are added row by row, in the dtype of the result: a long sum of halves
-// no longer takes up its terms. Measured on CPUs: one rounding for 22 rows of a thread.
+// The gradients of weight and bias are added row by row, in the dtype of the result: a long sum of
+// halves no longer takes up its terms. Measured on CPUs: one rounding for 22 rows of a thread.
 constexpr std::string_view kAddsRows = "native_layer_norm_backward";
 constexpr double kRowsOfOneRounding = 64;  // of a standard deviation
-// Cubic weights of a place between pixels: its rounding, in units of an image's size, is many of a small
-// weight. Measured on CPUs: 500 roundings of a result whose terms cancel, for 20 pixels.
+// Cubic weights of a place between pixels: its rounding, in units of an image's size, is many of a
+// small weight. Measured on CPUs: 500 roundings of a result whose terms cancel, for 20 pixels.
 constexpr std::string_view kPlaces = "upsample_bicubic2d";
 constexpr double kRoundingsOfPlaces = 64;
-// Of what rounds inside, by the beginnings of names: those that round several times for each term. A place
-// between pixels has a weight for each dimension.
+// Of what rounds inside, by the beginnings of names: those that round several times for each term.
+// A place between pixels has a weight for each dimension.
 constexpr std::pair<std::string_view, double> kRoundMore[] = {
     {"grid_sampler_", 2}, {"polygamma", 4}, {"upsample_", 2}};
 // What linear algebra does in turn, column by column, grows with the condition of what is left.

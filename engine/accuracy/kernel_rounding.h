@@ -1,7 +1,8 @@
 // What one kernel of a framework may add to the rounding of its inputs: the rules of the error
 // analysis, by the shapes of the kernel's tensors.
 //
-//   const KernelCall product{.name = "aten::mm", .inputs = {{8, 512}, {512, 4}}, .outputs = {{8, 4}}};
+//   const KernelCall product{.name = "aten::mm", .inputs = {{8, 512}, {512, 4}}, .outputs = {{8,
+//       4}}};
 //   const KernelRounding mm = RoundingOf(product, DType::kBFloat16, DType::kFloat32);
 //   // mm.terms == 512, mm.input == sqrt(512) * 2^-24
 #pragma once

@@ -34,8 +34,8 @@ class Direction {
   Verdict worst_ = Verdict::kPass;
 };
 
-// Collects outputs into rows of the result file. The older tools make a row of the outputs of a call that
-// stand one after the other; we make one of all outputs of a call.
+// Collects outputs into rows of the result file. The older tools make a row of the outputs of a
+// call that stand one after the other; we make one of all outputs of a call.
 class CallCollector {
  public:
   CallCollector(Rules rules, size_t outputs, PrecisionComparison* out) : rules_(rules), out_(out) {
@@ -213,7 +213,8 @@ class Joiner {
     }
   }
 
-  // The outputs of `part` are the rows of `table` from `row` on. `alone`: the device has none of them.
+  // The outputs of `part` are the rows of `table` from `row` on. `alone`: the device has none of
+  // them.
   void Take(Part* part, const DetailsTable& table, size_t row, bool alone) {
     out_.details.AddRows(part->csv);
     for (ComparedOutput& output : part->outputs) {

@@ -1,7 +1,9 @@
-// The last step of the accuracy pre-check: the details files of a device under test ("npu") and of a
-// reference device ("gpu") are joined, and each result is judged by its errors beside the reference's.
+// The last step of the accuracy pre-check: the details files of a device under test ("npu") and of
+// a reference device ("gpu") are joined, and each result is judged by its errors beside the
+// reference's.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(PrecisionComparison c, ComparePrecision(npu, gpu, {.rules = Rules::k26}));
+//   MSPROBE_ASSIGN_OR_RETURN(PrecisionComparison c, ComparePrecision(npu, gpu, {.rules =
+//       Rules::k26}));
 //   MSPROBE_RETURN_IF_ERROR(c.Write("out", "20260102030405"));
 //   const bool accurate = c.errors == 0;
 #pragma once

@@ -1,6 +1,6 @@
-// Judges a result of a call, element by element, in roundings of its dtype against float64. The bound
-// of an element is one rounding and what the roundings of the operation's kernels move it by; an
-// execution in float64 whose kernels are off by roundings (rounding_steps.h) shows how far.
+// Judges a result of a call, element by element, in roundings of its dtype against float64. The
+// bound of an element is one rounding and what the roundings of the operation's kernels move it by;
+// an execution in float64 whose kernels are off by roundings (rounding_steps.h) shows how far.
 //
 //   RoundingJudge judge(result, exact, DType::kBFloat16);
 //   if (judge.IsBeyond()) {
@@ -23,16 +23,16 @@
 namespace msprobe::accuracy {
 
 // Why a result is beyond its bound. kLostUpcast: the error is another one when the inputs move a
-// little, as that of sums or products in too low a precision. kFormula: it stays. kTruncated: numbers
-// are cut where they should be rounded.
+// little, as that of sums or products in too low a precision. kFormula: it stays. kTruncated:
+// numbers are cut where they should be rounded.
 enum class RoundingCause : uint8_t { kUnknown, kLostUpcast, kFormula, kTruncated };
 std::string_view CauseText(RoundingCause cause);  // "lost upcast"; "" for kUnknown
 
 struct RoundingVerdict {
   enum class Kind : uint8_t { kNoBound, kPass, kError };
   Kind kind = Kind::kNoBound;
-  // Of the element that is the farthest in bounds; -1: there is none. Units in the last place of the
-  // dtype at the exact value; infinite where one side alone is finite.
+  // Of the element that is the farthest in bounds; -1: there is none. Units in the last place of
+  // the dtype at the exact value; infinite where one side alone is finite.
   int64_t worst = -1;
   double error = 0, bound = 0;
   int64_t beyond = 0;  // elements beyond their bounds
@@ -47,8 +47,8 @@ void FillRounding(const RoundingVerdict& verdict, std::span<const int64_t> shape
 
 class RoundingJudge {
  public:
-  // `dtype`: in which the result was computed, if it is coarser than the result's. Tensors of the same
-  // number of elements.
+  // `dtype`: in which the result was computed, if it is coarser than the result's. Tensors of the
+  // same number of elements.
   RoundingJudge(const TensorView& result, const TensorView& exact, DType dtype);
 
   // What the last Judge() found; the constructor calls it: the bound is one rounding then.
@@ -56,8 +56,8 @@ class RoundingJudge {
   const std::vector<int64_t>& shape() const { return shape_; }
   bool IsBeyond() const { return verdict_.kind == RoundingVerdict::Kind::kError; }
 
-  // The same result of an execution whose kernels are off by roundings. Errors: kInvalidArgument for
-  // another number of elements.
+  // The same result of an execution whose kernels are off by roundings. Errors: kInvalidArgument
+  // for another number of elements.
   Status AddMoved(const TensorView& moved);
   void Judge();
   // What is known of the kernels; `once`: one kernel computes the result, and rounds once.

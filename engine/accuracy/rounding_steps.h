@@ -1,4 +1,5 @@
-// Roundings of float formats, on elements of float64: the size of one, and tensors that are off by some.
+// Roundings of float formats, on elements of float64: the size of one, and tensors that are off by
+// some.
 //
 //   UnitInLastPlace(1.5, *FormatOf(DType::kBFloat16));    // 2^-7
 //   RoundElements(view, *FormatOf(DType::kFloat16));      // true: an element was no float16

@@ -63,8 +63,8 @@ double RowJudge::Metric(const DetailsTable& table, size_t row, DetailsColumn col
 
 Standard RowJudge::ChosenFor(const Sides& sides, std::string_view api) const {
   const std::string_view dtype = sides.npu.cell(sides.n, kDeviceDtype);
-  // A details file does not say whether an input was fp8: the failures, which only such rows and those
-  // of the absolute standard have, stand for it in msprobe 26.
+  // A details file does not say whether an input was fp8: the failures, which only such rows and
+  // those of the absolute standard have, stand for it in msprobe 26.
   const bool fp8_input = rules_ == Rules::k26 && !sides.npu.IsBlank(sides.n, kRelativeFailures);
   const Standard standard = standards_.OfResult(rules_, api, dtype, fp8_input);
   if (old() || standard == Standard::kBenchmark) return standard;
@@ -120,8 +120,8 @@ RowJudge::Ratio RowJudge::RatioOf(const Sides& sides, DetailsColumn column, doub
   return {std::fabs(n) / std::max(std::fabs(g), floor), true};
 }
 
-// The floor is a relative error. A RMSE is in the unit of the values: the floor is scaled by the size
-// of the values, which is about RMSE / mean relative error.
+// The floor is a relative error. A RMSE is in the unit of the values: the floor is scaled by the
+// size of the values, which is about RMSE / mean relative error.
 double RowJudge::RmseFloor(const Sides& sides, double floor) const {
   if (old()) return floor;
   double size = 0;

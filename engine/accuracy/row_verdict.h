@@ -1,4 +1,5 @@
-// The verdict on one output of a call: its metrics on the device beside those on the reference device.
+// The verdict on one output of a call: its metrics on the device beside those on the reference
+// device.
 //
 //   RowJudge judge(standards, Rules::kOurs, 14);
 //   ComparedRow row;                                     // reused from row to row
@@ -16,7 +17,8 @@
 namespace msprobe::accuracy {
 
 // "Torch.fft.rfft.0.backward.output.1": api "fft.rfft", call "Torch.fft.rfft.0", direction
-// "backward". Six parts, or seven where the API's name has two. Empty when the name has another form.
+// "backward". Six parts, or seven where the API's name has two. Empty when the name has another
+// form.
 struct OutputName {
   std::string_view call, direction;
   std::string_view api;

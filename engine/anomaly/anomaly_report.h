@@ -32,8 +32,8 @@ struct AnomalySearch {
 std::string AnomalyFile(const FirstAnomalies& found);
 
 // Strict JSON: {"verdict": "found", "phase": "...", "first": [...], "others": [...], "travelled":
-// [...], "steps": 3, "ranks": 2, "notes": [...], "file": "..."}; verdict "none" when nothing was found, "unknown" when a rank
-// could not be read. `file`: what was written, or "".
+// [...], "steps": 3, "ranks": 2, "notes": [...], "file": "..."}; verdict "none" when nothing was
+// found, "unknown" when a rank could not be read. `file`: what was written, or "".
 std::string AnomalyJson(const FirstAnomalies& found, const AnomalySearch& search,
                         std::span<const Message> notes, const std::string& file);
 

@@ -27,8 +27,8 @@ CallKinds KindsOfCall(const Dump& dump, const Record& record);
 // Whether nobody had written all of the memory of this value.
 bool IsUnwritten(const Dump& dump, const Leaf& leaf);
 
-// Whether the results of the call say nothing about its inputs: memory that nobody has written, or a
-// value that the program asks for.
+// Whether the results of the call say nothing about its inputs: memory that nobody has written, or
+// a value that the program asks for.
 bool NeverAnAnomaly(const Record& record);
 
 }  // namespace msprobe::anomaly

@@ -79,9 +79,9 @@ class Scan {
     if (outside_inf_ < 0 && came.pos_inf && !seen_.infinite()) outside_inf_ = r;
   }
 
-  // The first anomaly inside the call of module `r` that is recorded after it; `r` if there is none;
-  // -1 if a call inside only got such a number, from a weight. (In most dumps a module's call stands
-  // after the calls that it made.)
+  // The first anomaly inside the call of module `r` that is recorded after it; `r` if there is
+  // none; -1 if a call inside only got such a number, from a weight. (In most dumps a module's call
+  // stands after the calls that it made.)
   int32_t InnerCall(int32_t r) const {
     std::unordered_map<std::string_view, int32_t> modules;
     for (size_t i = 0; i < dump_.records.size(); ++i) {

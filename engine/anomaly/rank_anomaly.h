@@ -1,5 +1,5 @@
-// The first anomaly of one rank: the first call that made NaN or infinity of finite inputs, and what
-// is needed to follow it through other ranks. A dump can be freed when this was made from it.
+// The first anomaly of one rank: the first call that made NaN or infinity of finite inputs, and
+// what is needed to follow it through other ranks. A dump can be freed when this was made from it.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(Dump dump, dump::ReadDump("runs/a/step0/rank3"));
 //   ranks.push_back(FindRankAnomaly(dump, 3));
@@ -30,8 +30,8 @@ struct WrongValue {
 struct RankAnomaly {
   Message label;    // "rank 3"; "proc123" when the rank is not known
   std::string key;  // "rank_3", "proc123": its member in the file
-  // `pair` of its exchanges and `first` are indices of records. `received` and `from_outside` say how
-  // the number of record `first` came to this rank; when both are unset, that call made it.
+  // `pair` of its exchanges and `first` are indices of records. `received` and `from_outside` say
+  // how the number of record `first` came to this rank; when both are unset, that call made it.
   compare::RankTrace trace;
   int64_t records = 0;
   // The records from the last exchange before `first` to `first`: its place between two exchanges.
@@ -49,12 +49,13 @@ struct RankAnomaly {
   Message note;
 };
 
-// A call is an anomaly when no input has NaN or infinity and an output has, or when it makes NaN and
-// no input has NaN: a softmax over nothing but the -inf of a mask. Not an anomaly: a call that
+// A call is an anomaly when no input has NaN or infinity and an output has, or when it makes NaN
+// and no input has NaN: a softmax over nothing but the -inf of a mask. Not an anomaly: a call that
 // returns memory that nobody has written (torch.empty), one that fills with a given value
 // (Torch.fill*, masked_fill_), and what came with an exchange. A module's call gives way to a call
-// inside of it, also to one that only got such a number: a weight is no input of a module's call.
-// A backward pass is none if the forward pass got such a number. Time: linear in the number of records.
+// inside of it, also to one that only got such a number: a weight is no input of a module's call. A
+// backward pass is none if the forward pass got such a number. Time: linear in the number of
+// records.
 RankAnomaly FindRankAnomaly(const Dump& dump, int32_t rank);
 
 }  // namespace msprobe::anomaly

@@ -19,8 +19,9 @@ namespace msprobe::anomaly {
 
 enum class OverflowVerdict : uint8_t {
   kNormal,  // the reference overflows at the same output: the value is too large
-  // Both give NaN: the operation has no value for these inputs, or for some of them (the square root
-  // of a negative number). Infinities beside the NaN (the logarithm of 0) do not make it normal.
+  // Both give NaN: the operation has no value for these inputs, or for some of them (the square
+  // root of a negative number). Infinities beside the NaN (the logarithm of 0) do not make it
+  // normal.
   kUndefined,
   kAbnormal,         // one of the two overflows and the other does not: look at the operation
   kInputsNotFinite,  // the call got NaN or infinity: its output says nothing about it

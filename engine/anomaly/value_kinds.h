@@ -25,15 +25,16 @@ struct ValueKinds {
   }
 };
 
-// By the counts where they were recorded, else by Max and Min, else by Mean and Norm. A norm or mean
-// that overflowed does not count where Max and Min are finite: then every element is finite.
+// By the counts where they were recorded, else by Max and Min, else by Mean and Norm. A norm or
+// mean that overflowed does not count where Max and Min are finite: then every element is finite.
 ValueKinds KindsOf(const Leaf& leaf);
 
 // "NaN", "Inf", "NaN and Inf", "".
 Message KindsWord(const ValueKinds& kinds);
 
 // How many of its elements are NaN and infinite, as far as the dump says it: "3 of 16 elements are
-// NaN", "all 16 elements are Inf", "some of 16 elements are Inf"; of a plain value "the value is inf".
+// NaN", "all 16 elements are Inf", "some of 16 elements are Inf"; of a plain value "the value is
+// inf".
 Message DescribeNonfinite(const Leaf& leaf);
 
 }  // namespace msprobe::anomaly

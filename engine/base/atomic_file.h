@@ -16,7 +16,8 @@
 namespace msprobe {
 
 // The file is written under "<path>.<pid>.<n>.part" and renamed by Commit(). The destructor removes
-// it when there was no Commit(); so does a signal in programs that ask for it (temporary_files.h). One object must not be used by two threads at once.
+// it when there was no Commit(); so does a signal in programs that ask for it (temporary_files.h).
+// One object must not be used by two threads at once.
 class AtomicFile {
  public:
   static Result<AtomicFile> Create(const std::string& path);

@@ -17,8 +17,8 @@
 namespace msprobe {
 
 // A regular file mapped read-only. Directories, devices and sockets are errors. An empty file has
-// empty bytes(). When another process truncates the file while it is mapped, a read of the lost part
-// ends the process (SIGBUS): no error can be returned for that.
+// empty bytes(). When another process truncates the file while it is mapped, a read of the lost
+// part ends the process (SIGBUS): no error can be returned for that.
 class MappedFile {
  public:
   static Result<MappedFile> Open(const std::string& path);
@@ -74,8 +74,8 @@ class AppendFile {
   bool needs_quiet_ = false;  // see system_calls.h
 };
 
-// Writes a temporary file beside `path` and renames it to `path`: readers see the former file or the
-// new one, never half. After an error the temporary file is gone.
+// Writes a temporary file beside `path` and renames it to `path`: readers see the former file or
+// the new one, never half. After an error the temporary file is gone.
 Status WriteFileAtomically(const std::string& path, std::string_view bytes);
 // The same for a text in pieces, one after the other.
 Status WriteFileAtomically(const std::string& path, std::span<const std::string> pieces);

@@ -113,7 +113,8 @@ Status InvalidConfig(std::string_view path, std::optional<uint64_t> line) {
 Status InvalidDump(std::string_view path, std::optional<uint64_t> offset) {
   return Status(ErrorCode::kInvalidDump).At(path, offset);
 }
-// What exists holds nothing of what is looked for: that is another error than a path that is not there.
+// What exists holds nothing of what is looked for: that is another error than a path that is not
+// there.
 Status NotFound(std::string_view path) {
   return Status(ErrorCode::kNotFound)
       .At(path)

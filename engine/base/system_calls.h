@@ -24,10 +24,10 @@ auto Uninterrupted(Call&& call) {
 // Returns 0 or the errno of close(2). File systems on a network report lost writes there.
 inline int CloseFile(int fd) { return ::close(fd) == 0 || errno == EINTR ? 0 : errno; }
 
-// A write beyond RLIMIT_FSIZE fails with EFBIG and sends SIGXFSZ, which kills a program that has not
-// changed the default action of the signal. Python ignores the signal. In a program that has set the
-// default action again, this class blocks the signal on this thread during our own write, and
-// discards it when the write caused it.
+// A write beyond RLIMIT_FSIZE fails with EFBIG and sends SIGXFSZ, which kills a program that has
+// not changed the default action of the signal. Python ignores the signal. In a program that has
+// set the default action again, this class blocks the signal on this thread during our own write,
+// and discards it when the write caused it.
 class QuietSizeLimit {
  public:
   static bool IsNeeded() {

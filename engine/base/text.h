@@ -31,8 +31,8 @@ void AppendUnsigned(std::string* out, uint64_t value);
 void AppendHex(std::string* out, uint64_t value, int digits);  // lower case, zero padded
 
 // The eight bytes of the number, highest first, in base 64 without padding: "PTeOEIhdkUA". The
-// alphabet is RFC 4648's for file names, with ~ in place of -: msprobe 26 refuses a text that begins
-// with -.
+// alphabet is RFC 4648's for file names, with ~ in place of -: msprobe 26 refuses a text that
+// begins with -.
 void AppendBase64(std::string* out, uint64_t value);
 // The inverse. Accepts ~, and - as in dumps that were written before. nullopt: the text is not such
 // a number.

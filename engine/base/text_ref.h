@@ -3,7 +3,8 @@
 //
 //   TextRef name = "torch.float32";        // from anything that is a std::string_view
 //   std::string_view view = name;          // and back, at no cost
-//   if (name == other) Use(view);          // two refs to one place compare without reading the text
+//   // two refs to one place compare without reading the text
+//   if (name == other) Use(view);
 //
 // As with a std::string_view, something else must own the text.
 #pragma once
@@ -28,7 +29,8 @@ class TextRef {
       : TextRef(std::string_view(text)) {}  // NOLINT: as a view
   TextRef(std::string_view text) {          // NOLINT
     const auto at = reinterpret_cast<uintptr_t>(text.data());
-    // 48 bits hold the address, 16 bits the length. A longer text needs an object of its own (Keep).
+    // 48 bits hold the address, 16 bits the length. A longer text needs an object of its own
+    // (Keep).
     bits_ = text.size() < kElsewhere && at >> kAddressBits == 0
                 ? static_cast<uint64_t>(text.size()) << kAddressBits | at
                 : static_cast<uint64_t>(kElsewhere) << kAddressBits |

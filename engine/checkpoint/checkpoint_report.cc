@@ -102,9 +102,8 @@ std::string CheckpointReport(const compare::Comparison& c) {
         leaf.dtype == target.dtype
             ? std::string(leaf.dtype.view())
             : "{} against {}"_t(target.dtype.view(), leaf.dtype.view()).Shown();
-    out +=
-        '\n' + "worst parameter: {}"_t(compare::Clean(leaf.name)).Shown() +
-        fmt::format(" ({}, {})\n  {}\n", dtypes, leaf.shape.view(), c.first.why.Shown());
+    out += '\n' + "worst parameter: {}"_t(compare::Clean(leaf.name)).Shown() +
+           fmt::format(" ({}, {})\n  {}\n", dtypes, leaf.shape.view(), c.first.why.Shown());
   }
   std::stable_sort(differing.begin(), differing.end(), [&](size_t a, size_t b) {
     return c.measures[a].severity > c.measures[b].severity;

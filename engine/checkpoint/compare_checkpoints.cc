@@ -198,8 +198,7 @@ compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoin
   c.golden = Listed(golden, names.golden);
   c.not_observed.assign(names.notes.begin(), names.notes.end());
   for (const Checkpoint* side : {&target, &golden}) {
-    for (const Message& note : side->notes())
-      c.not_observed.push_back("passed over: {}"_t(note));
+    for (const Message& note : side->notes()) c.not_observed.push_back("passed over: {}"_t(note));
   }
   for (const auto& [t, g] : names.pairs) {
     const compare::Match match = t < 0             ? compare::Match::kGoldenOnly

@@ -20,8 +20,8 @@ namespace msprobe::checkpoint {
 // so. `names` has the parameters that are called differently on purpose. A parameter without a
 // partner has a row of its own. Each pair is read, compared element by element and freed: small
 // pairs on one thread each, large ones one after the other on all threads. The row of a tensor that
-// cannot be read is unknown. `first` is the worst parameter and its worst element. The note of a row
-// that differs says in which order the golden's elements stand in it, if they do (reordered.h).
+// cannot be read is unknown. `first` is the worst parameter and its worst element. The note of a
+// row that differs says in which order the golden's elements stand in it, if they do (reordered.h).
 // not_observed also names parameters of which several ranks have different replicas.
 compare::Comparison CompareCheckpoints(const Checkpoint& target, const Checkpoint& golden,
                                        const compare::CompareOptions& options = {},

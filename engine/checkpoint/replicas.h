@@ -15,8 +15,8 @@
 namespace msprobe::checkpoint {
 
 // "3 parameters of the target are not the same on all ranks that hold them, the first: NAME
-// (mp_rank_01 against mp_rank_00: ...)"; empty when all are equal. Each thread has one pair in memory
-// at a time. Pairs beyond options.max_pair_bytes are not read; the sentence says how many.
+// (mp_rank_01 against mp_rank_00: ...)"; empty when all are equal. Each thread has one pair in
+// memory at a time. Pairs beyond options.max_pair_bytes are not read; the sentence says how many.
 Message DifferingReplicas(const Checkpoint& checkpoint, const Message& side,
                           const compare::CompareOptions& options, ThreadPool& pool);
 

@@ -48,7 +48,8 @@ Status CheckMapping(const Dump& target, const NameMapping& mapping) {
       .Found("none of {}, the first being {}"_t(mapping.apis.size() + mapping.leaves.size(),
                                                 Excerpt(first)))
       .Hint(
-          "the mapping's left names are the target's; swap the two sides if they are the golden's"_t);
+          "the mapping's left names are the target's; swap the two sides if they are the "
+          "golden's"_t);
 }
 
 // Alike on both sides are exceptions by which a program works: torch.utils.checkpoint ends a

@@ -1,8 +1,10 @@
 // Noise, measured: repeats of the golden's code say how far a value may be off without a fault.
 //
 //   std::deque<Dump> repeats;                 // of other runs of the golden's code
-//   MSPROBE_ASSIGN_OR_RETURN(Comparison c, CompareWithRepeats(std::move(target), std::move(golden), options, std::move(repeats)));
-//   Print("{}", c.first.why);                  // "...; it is off by 40 times the spread of 3 repeats"
+//   MSPROBE_ASSIGN_OR_RETURN(Comparison c, CompareWithRepeats(std::move(target),
+//       std::move(golden), options, std::move(repeats)));
+//   // "...; it is off by 40 times the spread of 3 repeats"
+//   Print("{}", c.first.why);
 #pragma once
 
 #include <deque>
@@ -32,9 +34,9 @@ class RepeatSpread {
   static RepeatSpread Measure(const CompareOptions& options, std::deque<Dump> repeats,
                               Comparison* comparison);
 
-  // Changes verdicts of rows that `noise` or `differs`. A value with the same bits in the golden and
-  // in all repeats has no noise: any difference counts, if both sides have the same dtype. Another
-  // value is noise up to kSpreadFactor times its spread.
+  // Changes verdicts of rows that `noise` or `differs`. A value with the same bits in the golden
+  // and in all repeats has no noise: any difference counts, if both sides have the same dtype.
+  // Another value is noise up to kSpreadFactor times its spread.
   void Judge(Comparison* comparison) const;
 
   // "it is off by 40 times the spread of 3 repeats", "3 repeats of the golden have the same

@@ -1,6 +1,7 @@
 // Compares the directions of the gradients that two runs recorded with task grad_probe.
 //
-//   MSPROBE_ASSIGN_OR_RETURN(GradientComparison c, CompareGradients("runs/new", "runs/good", "out"));
+//   MSPROBE_ASSIGN_OR_RETURN(GradientComparison c, CompareGradients("runs/new", "runs/good",
+//       "out"));
 //   if (c.fall) Use(c.fall->step, c.fall->parameter);
 #pragma once
 
@@ -49,8 +50,8 @@ struct GradientComparison {
   // the runs were the same: a program that computes the same bits in each run went wrong here.
   std::optional<GradientFall> first_difference;
   size_t difference_rank = 0;
-  // Parameters of any rank whose directions differ and may be rounding (MayBeRounding), in the order of
-  // ranks, each once. Without a fall and with such parameters the answer is unknown.
+  // Parameters of any rank whose directions differ and may be rounding (MayBeRounding), in the
+  // order of ranks, each once. Without a fall and with such parameters the answer is unknown.
   std::vector<std::string> may_be_rounding;
   std::vector<Message> notes;      // what is missing on a side, NaN: a sentence each
   std::vector<Message> errors;     // files that could not be read; the others were compared
@@ -62,8 +63,8 @@ enum class GradientVerdict { kFalls, kUnreadable, kMayBeRounding, kSimilar, kSam
 GradientVerdict VerdictOf(const GradientComparison& comparison);
 
 // `target` and `golden`: a dump_path (with folders rank<R>), or the folder of a rank. Writes
-// rank<R>/similarities.csv for each rank that both have, similarities.csv for one rank's folder, and
-// for several ranks also similarities.csv of all. Errors: no common rank, no common step with
+// rank<R>/similarities.csv for each rank that both have, similarities.csv for one rank's folder,
+// and for several ranks also similarities.csv of all. Errors: no common rank, no common step with
 // directions; a table cannot be written.
 Result<GradientComparison> CompareGradients(const std::string& target, const std::string& golden,
                                             const std::string& output,

@@ -50,8 +50,8 @@ bool IsJoinedBias(const GradientRow& row) {
       [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
-// The elements with another direction in the thirds of keys and values of a joined bias; 0 of any other
-// parameter. Directions of chance leave some of the values' as they are.
+// The elements with another direction in the thirds of keys and values of a joined bias; 0 of any
+// other parameter. Directions of chance leave some of the values' as they are.
 int64_t ChangedParts(const GradientRow& row, const Directions& target, const Directions& golden) {
   if (!IsJoinedBias(row)) return 0;
   const int64_t third = row.shape[0] / 3;

@@ -22,8 +22,8 @@ struct RankFindings {
   std::vector<Message> notes, errors;  // sentences
 };
 
-// Fills the table for its steps, which both folders have. `step_done` is called once for each step, by
-// one thread at a time.
+// Fills the table for its steps, which both folders have. `step_done` is called once for each step,
+// by one thread at a time.
 RankFindings CompareRank(const RankFolders& folders, SimilarityTable* table,
                          const std::function<void()>& step_done);
 

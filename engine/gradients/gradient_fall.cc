@@ -88,8 +88,8 @@ double Judged(const Similarity& cell, const FallRule& rule, const Sizes& sizes) 
          (parts == 0 ? 0 : static_cast<double>(parts) / static_cast<double>(cell.count));
 }
 
-// Whether chance turns `changed` of `count` elements, each with this probability, in one of a thousand
-// cases or more.
+// Whether chance turns `changed` of `count` elements, each with this probability, in one of a
+// thousand cases or more.
 bool IsChance(int64_t changed, int64_t count, double probability) {
   constexpr double kRare = 1e-3, kDeviations = 3.1;
   const double mean = static_cast<double>(count) * probability;
@@ -145,8 +145,8 @@ bool Falls(double now, const std::optional<double>& before, const FallRule& rule
                 : now < rule.lowest_first - kRounding;
 }
 
-// The parameters that fall in this step. `before` has the last similarity of each row, and gets those
-// of this step.
+// The parameters that fall in this step. `before` has the last similarity of each row, and gets
+// those of this step.
 FallenRows FallenIn(const SimilarityTable& table, size_t step, const FallRule& rule,
                     const Sizes& sizes, std::vector<std::optional<double>>* before) {
   const size_t rows = table.parameters().size();
@@ -225,7 +225,8 @@ std::optional<GradientFall> FirstFall(const SimilarityTable& table, const FallRu
       fall.why = "no other parameter falls in this step"_t;
     } else if (named->row != found.last_compared) {
       fall.why =
-          "the parameters after it in the model do not fall: the backward pass was right up to it"_t;
+          "the parameters after it in the model do not fall: the backward pass was right up to "
+          "it"_t;
     } else {
       // The later one of two that fall as much: the backward pass reaches it first.
       for (const Fallen& other : fallen)

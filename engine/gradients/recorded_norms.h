@@ -42,8 +42,8 @@ struct NamedNorm {
 
 struct NormFindings {
   size_t parameters = 0;
-  // The last parameter of the model in the first step that has one: a backward pass runs from the last
-  // to the first. Of two ranks the lower one.
+  // The last parameter of the model in the first step that has one: a backward pass runs from the
+  // last to the first. Of two ranks the lower one.
   std::optional<NamedNorm> first_not_finite;
   size_t not_finite_beside = 0;  // other gradients of that rank in that step
   std::optional<NamedNorm> largest;

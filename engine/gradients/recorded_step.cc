@@ -19,8 +19,8 @@
 namespace msprobe::gradients {
 namespace {
 
-// "[16, 8]", or "[np.int64(16), np.int64(8)]" as NumPy 2 spells a list of its integers. nullopt: not
-// a shape, or one of too many elements.
+// "[16, 8]", or "[np.int64(16), np.int64(8)]" as NumPy 2 spells a list of its integers. nullopt:
+// not a shape, or one of too many elements.
 std::optional<std::vector<int64_t>> ParseShape(std::string_view text) {
   text = Trim(text);
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
@@ -107,8 +107,8 @@ std::string ArchivePath(const std::string& rank_folder, int64_t step) {
   return JoinPath(rank_folder, fmt::format("grad_directions_{}.npz", step));
 }
 
-// The name of a parameter's file of booleans: that of the older tools, or ours of a name that cannot
-// be a file's name. "": there is none.
+// The name of a parameter's file of booleans: that of the older tools, or ours of a name that
+// cannot be a file's name. "": there is none.
 std::string DirectionFile(const std::string& folder, const std::string& parameter) {
   for (const std::string& name : {parameter + ".npy", SafeFileName(parameter, ".npy")}) {
     if (name.find('/') == std::string::npos && Exists(JoinPath(folder, name))) return name;

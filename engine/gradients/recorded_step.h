@@ -35,8 +35,8 @@ bool SameShape(const std::vector<int64_t>& a, const std::vector<int64_t>& b);
 // The numbers N for which the folder holds "<prefix>N<suffix>", ascending.
 Result<std::vector<int64_t>> NumbersOf(const std::string& folder, std::string_view prefix,
                                        std::string_view suffix = "");
-// The steps of a rank's folder that have directions, in either form. Not the last step of a run that
-// was killed while it wrote it.
+// The steps of a rank's folder that have directions, in either form. Not the last step of a run
+// that was killed while it wrote it.
 Result<std::vector<int64_t>> StepsOf(const std::string& rank_folder);
 
 // The table of a step, in any of its spellings. Errors: those of the file; another table.

@@ -23,8 +23,8 @@ struct Similarity {
   // Norms of the gradient on both sides; of several ranks the norm of all their elements together.
   // NaN: not known.
   double target_norm = 0, golden_norm = 0;
-  // Of the elements with another direction those of the keys' and the values' bias that may be chance,
-  // where the parameter is the joined bias of queries, keys and values.
+  // Of the elements with another direction those of the keys' and the values' bias that may be
+  // chance, where the parameter is the joined bias of queries, keys and values.
   int64_t changed_parts = 0;
   // One rounding of the dtype in which the backward pass computed, of the coarser side.
   double epsilon = 0x1p-23;
@@ -53,8 +53,8 @@ class SimilarityTable {
   // The layout of the older tools: "step" and the steps, the parameters, last "summary". What was
   // not compared is an empty cell.
   Status Write(const std::string& path) const;
-  // Such a file, ours or of an older tool: the stated shares, without counts and norms. `summary` gets
-  // the last row, a cell for each step. kInvalidDump: another table.
+  // Such a file, ours or of an older tool: the stated shares, without counts and norms. `summary`
+  // gets the last row, a cell for each step. kInvalidDump: another table.
   static Result<SimilarityTable> Read(const std::string& path, std::vector<Similarity>* summary);
 
  private:

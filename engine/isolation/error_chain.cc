@@ -131,8 +131,7 @@ class Search {
       return hop;
     }
     const compare::CallSummary call = compare::SummarizeCall(c_, pair);
-    if (call.out.worst_row >= 0)
-      hop.error = compare::DescribeError(c_, call.out.worst_row);
+    if (call.out.worst_row >= 0) hop.error = compare::DescribeError(c_, call.out.worst_row);
     return hop;
   }
 

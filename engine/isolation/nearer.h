@@ -1,8 +1,10 @@
-// A recorded call, executed again: how far the recorded result and the new one are from float64, and
-// which of two runs is nearer to it. A worker executes the call and tells what it found in one line.
+// A recorded call, executed again: how far the recorded result and the new one are from float64,
+// and which of two runs is nearer to it. A worker executes the call and tells what it found in one
+// line.
 //
 //   ReplayedCall call{.name = "Functional.linear.0"};
-//   MSPROBE_ASSIGN_OR_RETURN(OutputError out, MeasureOutput("forward.output.0", &recorded, again, exact));
+//   MSPROBE_ASSIGN_OR_RETURN(OutputError out, MeasureOutput("forward.output.0", &recorded, again,
+//       exact));
 //   out.rounding = accuracy::RoundingJudge(recorded, exact, DType::kFloat32).verdict();
 //   call.outputs.push_back(out);
 //   MSPROBE_ASSIGN_OR_RETURN(ReplayedCall same, ReplayedCallFromLine(ToLine(call)));
@@ -47,14 +49,14 @@ struct ReplayedCall {
   std::vector<OutputError> outputs;
 };
 
-// `recorded`: null where the dump has no elements. Under autocast a gradient is computed in a coarser
-// dtype than it has: `again` comes in that dtype. Errors: kInvalidArgument for tensors of different
-// sizes.
+// `recorded`: null where the dump has no elements. Under autocast a gradient is computed in a
+// coarser dtype than it has: `again` comes in that dtype. Errors: kInvalidArgument for tensors of
+// different sizes.
 Result<OutputError> MeasureOutput(std::string place, const TensorView* recorded,
                                   const TensorView& again, const TensorView& exact);
 
-// Whether no element of the result is beyond its bound; without a bound: whether the result as a whole
-// is off by no more than a few roundings of its dtype.
+// Whether no element of the result is beyond its bound; without a bound: whether the result as a
+// whole is off by no more than a few roundings of its dtype.
 bool IsExact(const OutputError& output);
 
 std::string ToLine(const ReplayedCall& call);  // without an end of line
@@ -67,12 +69,13 @@ struct NearerVerdict {
   Nearer nearer = Nearer::kUnknown;
   Message sentence;  // without a full stop
 };
-// kBoth: both are as exact as the dtype allows, or equally far within a factor of two; kNeither: both
-// are far. With one side: kTarget where it is as exact as the dtype allows, else kNeither. Errors are
-// compared at the output that is worst on either side, measured by what its dtype explains.
+// kBoth: both are as exact as the dtype allows, or equally far within a factor of two; kNeither:
+// both are far. With one side: kTarget where it is as exact as the dtype allows, else kNeither.
+// Errors are compared at the output that is worst on either side, measured by what its dtype
+// explains.
 NearerVerdict WhichIsNearer(const ReplayedCall& target, const ReplayedCall* golden);
-// The same of two calls that compute different things (other_call.h): kOtherCalls, since float64 of two
-// computations does not tell which of them is meant, whatever was recorded of them.
+// The same of two calls that compute different things (other_call.h): kOtherCalls, since float64 of
+// two computations does not tell which of them is meant, whatever was recorded of them.
 NearerVerdict OfOtherCalls(NearerVerdict verdict);
 
 }  // namespace msprobe::isolation

@@ -20,7 +20,8 @@ namespace {
 
 using compare::Comparison;
 
-// "Tensor.add.0.": a part that the names of all entries of the call have, and those of no other call.
+// "Tensor.add.0.": a part that the names of all entries of the call have, and those of no other
+// call.
 std::string PartOf(const Record& record) {
   const std::string api(record.api.view());
   if (record.is_module || record.call < 0) return api + ".";
@@ -171,14 +172,15 @@ void NarrowModule(const Comparison& c, NextRecording* next) {
   }
   // The statistics of the calls inside come first; if they were there, the module's tensors.
   if (!modules_only) next->task = Task::kTensor;
-  next->why =
-      !modules_only ? "no recorded call inside of {} shows the error: the tensors of "
-                      "these calls say more than their statistics"_t(next->culprit)
-      : compiled    ? "{} is a Cell of compiled code: level mix, in PyNative mode and without "
-                      "mindspore.jit, records the operations inside it and before it"_t(next->culprit)
-      : inside      ? "{} is a module: level mix records the operations inside it"_t(next->culprit)
-                    : "{} gets a wrong input that no recorded module made: level mix records "
-                      "the operations before it"_t(next->culprit);
+  next->why = !modules_only ? "no recorded call inside of {} shows the error: the tensors of "
+                              "these calls say more than their statistics"_t(next->culprit)
+              : compiled ? "{} is a Cell of compiled code: level mix, in PyNative mode and without "
+                           "mindspore.jit, records the operations inside it and before "
+                           "it"_t(next->culprit)
+              : inside
+                  ? "{} is a module: level mix records the operations inside it"_t(next->culprit)
+                  : "{} gets a wrong input that no recorded module made: level mix records "
+                    "the operations before it"_t(next->culprit);
 }
 
 void NarrowOperation(const Comparison& c, NextRecording* next) {
@@ -197,8 +199,8 @@ void NarrowOperation(const Comparison& c, NextRecording* next) {
   const size_t makers = next->list.size() - own.size();
   if (makers == 0) {
     next->why =
-        "{} is an operation of which only statistics are recorded: task tensor keeps its elements"_t(
-            next->culprit);
+        "{} is an operation of which only statistics are recorded: task tensor keeps its "
+        "elements"_t(next->culprit);
   } else if (makers == 1) {
     next->why =
         "{} is an operation of which only statistics are recorded: task tensor keeps its "

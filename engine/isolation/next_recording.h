@@ -43,9 +43,9 @@ void LookAt(int32_t pair, compare::Comparison* comparison);
 // The content of config.json. `step`, `rank`: the only ones that are recorded; -1: all.
 std::string ConfigOf(const NextRecording& next, int step, int rank);
 
-// The weights differ that a step begins with, although the step before agrees: no recorded call of the
-// step is at fault. `why` says so; where the optimizers of the step before were not recorded, they
-// are next.
+// The weights differ that a step begins with, although the step before agrees: no recorded call of
+// the step is at fault. `why` says so; where the optimizers of the step before were not recorded,
+// they are next.
 NextRecording NextOfUpdate(Message why, bool optimizers_recorded);
 
 }  // namespace msprobe::isolation

@@ -1,5 +1,5 @@
-// Whether a recorded call and its partner in another run ask for the same computation: what was passed
-// to both, before the elements of it are looked at.
+// Whether a recorded call and its partner in another run ask for the same computation: what was
+// passed to both, before the elements of it are looked at.
 //
 //   const std::vector<compare::Partner> partners = compare::AlignRecords(target, golden, {});
 //   const OtherCall other = OtherCallOf(target, golden, partners, record);

@@ -1,7 +1,8 @@
 // The first call that does not repeat: two runs of one program, compared by bits.
 //
 //   CompareOptions bits{.exactness = Exactness::kExact};
-//   MSPROBE_ASSIGN_OR_RETURN(const Comparison c, Compare(std::move(second), std::move(first), bits));
+//   MSPROBE_ASSIGN_OR_RETURN(const Comparison c, Compare(std::move(second), std::move(first),
+//       bits));
 //   if (const std::optional<Unstable> found = FirstUnstable(c)) Print("{}", found->why.Shown());
 #pragma once
 
@@ -36,8 +37,9 @@ Message CauseName(Unstable::Cause cause);  // "operation", "random numbers", ...
 // that in which the calls ended, so an operation comes before the module that has it inside.
 std::optional<Unstable> FirstUnstable(const compare::Comparison& comparison);
 
-// Number of compared tensors of which the dumps have statistics and no bits (no fingerprint, checksum or file): a large
-// tensor that a device has measured. Two elements of it may have changed places.
+// Number of compared tensors of which the dumps have statistics and no bits (no fingerprint,
+// checksum or file): a large tensor that a device has measured. Two elements of it may have changed
+// places.
 int64_t CountWithoutBits(const compare::Comparison& comparison);
 
 }  // namespace msprobe::isolation

@@ -30,8 +30,8 @@ struct AccuracyLimits {
   bool unit_of_one_at_zero = false;
 };
 
-// D is a device value, G the golden value; R is G rounded to `golden_as`. A pair is finite when D and
-// R are. Sums and counts are over finite pairs unless the comment says otherwise.
+// D is a device value, G the golden value; R is G rounded to `golden_as`. A pair is finite when D
+// and R are. Sums and counts are over finite pairs unless the comment says otherwise.
 struct Accuracy {
   int64_t count = 0;   // all pairs
   int64_t finite = 0;  // of them
@@ -63,13 +63,13 @@ struct Accuracy {
   double max_ulp = 0, sum_ulp = 0;            // |D - G| in units of the last place of G
   int64_t ulp_above = 0;                      // pairs with more than ulp_limit
 
-  // sum DG / (|D||G|), at most 1 in size. NaN when a side is zero everywhere, when no pair is finite,
-  // or when squares leave the range of a double.
+  // sum DG / (|D||G|), at most 1 in size. NaN when a side is zero everywhere, when no pair is
+  // finite, or when squares leave the range of a double.
   double Cosine() const;
 };
 
-// Whether ComputeAccuracy takes the dtype: float64, float32, float16, bfloat16, and the fp8 formats with
-// a mantissa.
+// Whether ComputeAccuracy takes the dtype: float64, float32, float16, bfloat16, and the fp8 formats
+// with a mantissa.
 bool HasAccuracy(DType dtype);
 
 // Two tensors of such dtypes; the golden one has the higher precision. They are of

@@ -1,5 +1,5 @@
-// The intermediate result of ComputeAccuracy for a part of two tensors, and what both versions of the
-// kernel derive from the limits.
+// The intermediate result of ComputeAccuracy for a part of two tensors, and what both versions of
+// the kernel derive from the limits.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ inline double PowerOfTwo(int exponent) {
   return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
 
-// The limits as factors. 2^e below is the power of two of |G|: the largest one that is not above |G|,
-// but at least `least` (of subnormal numbers, that of the smallest normal one).
+// The limits as factors. 2^e below is the power of two of |G|: the largest one that is not above
+// |G|, but at least `least` (of subnormal numbers, that of the smallest normal one).
 struct AccuracyFactors {
   explicit AccuracyFactors(const AccuracyLimits& of) : limits(of) {
     const FloatFormat rounded = FormatOf(limits.golden_as), ulp = FormatOf(limits.ulp_of);

@@ -41,8 +41,8 @@ uint8_t* CopyRun(const uint8_t* source, int64_t size, int64_t stride, int64_t n,
 }
 
 // Copies `rows` x `columns` elements to contiguous rows. In the source, rows are `row_step` bytes
-// apart and columns `column_step`. The copy goes through a small square of memory, so that each cache
-// line of both sides is touched only once. rows <= kTileRows.
+// apart and columns `column_step`. The copy goes through a small square of memory, so that each
+// cache line of both sides is touched only once. rows <= kTileRows.
 constexpr int64_t kTileRows = 16, kTileColumns = 16;
 template <typename T>
 void CopyTiles(const uint8_t* source, int64_t row_step, int64_t column_step, int64_t rows,

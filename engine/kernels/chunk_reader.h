@@ -31,9 +31,9 @@ class ChunkReader {
   explicit ChunkReader(const TensorView& view);
 
   bool contiguous() const { return contiguous_; }
-  // Elements [first, first + n) in logical order. If the tensor is contiguous, the result points into
-  // it (`window` may then be null); otherwise into a copy, which is valid until the next Read with
-  // this window. It is cheapest to read the chunks of a group one after the other.
+  // Elements [first, first + n) in logical order. If the tensor is contiguous, the result points
+  // into it (`window` may then be null); otherwise into a copy, which is valid until the next Read
+  // with this window. It is cheapest to read the chunks of a group one after the other.
   const uint8_t* Read(int64_t first, int64_t n, Window* window) const {
     if (contiguous_) return data_ + first * size_;
     return Copy(first, n, window);

@@ -15,11 +15,11 @@ struct ContentDigest {
   bool operator==(const ContentDigest&) const = default;
 };
 
-// 128 bits that depend on each byte, its place, and the number of bytes. The same bits on every SIMD
-// target. The sums are those of the fingerprint (fingerprint.h), carried through all bytes and
-// folded twice with different keys, so that 128 of their 512 bits remain. Two different contents have the
-// same digest with a probability of about 2^-128. Not cryptographic: whoever knows the keys can make
-// two such contents.
+// 128 bits that depend on each byte, its place, and the number of bytes. The same bits on every
+// SIMD target. The sums are those of the fingerprint (fingerprint.h), carried through all bytes and
+// folded twice with different keys, so that 128 of their 512 bits remain. Two different contents
+// have the same digest with a probability of about 2^-128. Not cryptographic: whoever knows the
+// keys can make two such contents.
 ContentDigest DigestContent(std::string_view bytes);
 
 }  // namespace msprobe::kernels

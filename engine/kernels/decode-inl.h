@@ -1,6 +1,6 @@
-// Converts elements of any dtype to float, double, modulus, or real and imaginary part, a chunk at a
-// time, on each SIMD target. The loops are plain; the compiler vectorises them. Every conversion is
-// exact or correctly rounded, and therefore the same on every target.
+// Converts elements of any dtype to float, double, modulus, or real and imaginary part, a chunk at
+// a time, on each SIMD target. The loops are plain; the compiler vectorises them. Every conversion
+// is exact or correctly rounded, and therefore the same on every target.
 #if defined(ENGINE_KERNELS_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_DECODE_INL_H_
 #undef ENGINE_KERNELS_DECODE_INL_H_

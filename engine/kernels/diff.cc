@@ -33,8 +33,8 @@ HWY_INLINE void PadWithZeros(double* v, int64_t n) {
   for (int64_t i = n; i % static_cast<int64_t>(kLanes) != 0; ++i) v[i] = 0.0;
 }
 
-// The largest distance in representable numbers of `format` between floats or doubles, over elements
-// where both sides are finite.
+// The largest distance in representable numbers of `format` between floats or doubles, over
+// elements where both sides are finite.
 template <typename T>
 HWY_INLINE uint64_t MaxUlp(const T* t, const T* g, int64_t n, FloatFormat format) {
   uint64_t largest = 0;

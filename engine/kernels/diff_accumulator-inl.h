@@ -1,5 +1,5 @@
-// The values that the difference kernel accumulates in the virtual lanes: sums, extrema and counts of
-// finite pairs, and counts of pairs that are not finite.
+// The values that the difference kernel accumulates in the virtual lanes: sums, extrema and counts
+// of finite pairs, and counts of pairs that are not finite.
 #if defined(ENGINE_KERNELS_DIFF_ACCUMULATOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_DIFF_ACCUMULATOR_INL_H_
 #undef ENGINE_KERNELS_DIFF_ACCUMULATOR_INL_H_
@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 
-// Sums, extrema and counts over the lanes. Padding is zero on both sides: it does not change sums and
-// extrema, and Finish subtracts it from the counts.
+// Sums, extrema and counts over the lanes. Padding is zero on both sides: it does not change sums
+// and extrema, and Finish subtracts it from the counts.
 class DiffAccumulator {
  public:
   explicit HWY_INLINE DiffAccumulator(double epsilon) : epsilon_(hn::Set(DoubleTag(), epsilon)) {
@@ -66,8 +66,8 @@ class DiffAccumulator {
     Count(within_5e3_, hn::Lt(error, hn::Set(dd, 0.005)));
   }
 
-  // To be called after `n` values and `padding` zeros were added. `left_out`: how many of the n pairs
-  // were not finite and were added as zeros; node->mismatch of them differ.
+  // To be called after `n` values and `padding` zeros were added. `left_out`: how many of the n
+  // pairs were not finite and were added as zeros; node->mismatch of them differ.
   HWY_INLINE void Finish(int64_t n, int64_t padding, int64_t left_out, DiffNode* node) {
     node->tt = AddLanes(tt_);
     node->gg = AddLanes(gg_);

@@ -1,4 +1,5 @@
-// How a pair of elements is counted in a DiffHistogram, and how two neighbouring parts are combined.
+// How a pair of elements is counted in a DiffHistogram, and how two neighbouring parts are
+// combined.
 #pragma once
 
 #include <algorithm>

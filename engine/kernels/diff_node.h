@@ -86,9 +86,9 @@ inline FloatFormat CoarserFormat(DType t, DType g) {
   return a.min_exponent > b.min_exponent ? a : b;
 }
 
-// Rounds `x` to the nearest number of a format (ties to even) and returns the index of that number: 0
-// for zero, 1 for the smallest positive number, and so on; negative below zero. Beyond the largest
-// number the index goes on as if the format had more exponents. `x` must be finite.
+// Rounds `x` to the nearest number of a format (ties to even) and returns the index of that number:
+// 0 for zero, 1 for the smallest positive number, and so on; negative below zero. Beyond the
+// largest number the index goes on as if the format had more exponents. `x` must be finite.
 inline int64_t Ordinal(double x, FloatFormat format) {
   const double magnitude = std::fabs(x);
   const uint64_t bits = std::bit_cast<uint64_t>(magnitude);
@@ -177,8 +177,8 @@ inline Diff FinishDiff(const DiffNode& node, UlpKind ulp, int64_t count) {
   const double target = std::sqrt(node.tt), golden = std::sqrt(node.gg);
   d.euclidean = std::max(std::sqrt(node.dd), node.max_abs);  // the square may have underflowed
   const bool equal = node.unequal == node.mismatch;
-  // When squares leave the range of a double (elements of float64 beyond 1e154, or all of them below
-  // 1e-136), there is no cosine.
+  // When squares leave the range of a double (elements of float64 beyond 1e154, or all of them
+  // below 1e-136), there is no cosine.
   constexpr double kLeast = 0x1p-900;
   const bool golden_is_zero = node.golden_zero == node.finite;
   const bool lost = !std::isfinite(node.tt + node.gg + node.dd) ||

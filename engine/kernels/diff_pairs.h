@@ -1,5 +1,5 @@
-// One pair of elements, compared in the simplest way. The scalar twin uses this for all elements. The
-// kernel uses it to find the first and the worst element in the chunk that holds them.
+// One pair of elements, compared in the simplest way. The scalar twin uses this for all elements.
+// The kernel uses it to find the first and the worst element in the chunk that holds them.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// The distribution of a tensor's elements: how many lie between given bounds, and which are positive.
+// The distribution of a tensor's elements: how many lie between given bounds, and which are
+// positive.
 #pragma once
 
 #include <cstdint>

@@ -9,9 +9,9 @@
 
 namespace msprobe::kernels {
 
-// While an object of this class lives: round to nearest, denormals kept, no traps. A training script
-// may have set denormals to be flushed (torch.set_flush_denormal) or traps; the destructor restores
-// exactly the former mode. Costs a few ns when the mode is right already.
+// While an object of this class lives: round to nearest, denormals kept, no traps. A training
+// script may have set denormals to be flushed (torch.set_flush_denormal) or traps; the destructor
+// restores exactly the former mode. Costs a few ns when the mode is right already.
 class FloatEnvironment {
  public:
   FloatEnvironment(const FloatEnvironment&) = delete;

@@ -11,7 +11,8 @@ namespace {
 constexpr size_t kLine = 64, kPart = kLine * kLinesPerSample;
 constexpr uint64_t kStep = 0x9e3779b97f4a7c15;  // of SplitMix64, odd
 
-// 64 bytes as one number. The eight words have keys of their own, so that words which change places are seen.
+// 64 bytes as one number. The eight words have keys of their own, so that words which change places
+// are seen.
 uint64_t Line(const std::byte* line, uint64_t sum) {
   std::array<uint64_t, kLine / sizeof(uint64_t)> words;
   std::memcpy(words.data(), line, kLine);

@@ -10,8 +10,9 @@
 namespace msprobe::kernels {
 
 // Adds `noise` (> 0) to each finite element whose magnitude is above sqrt(noise), and at least one
-// unit in the last place: an element that is changed is never the same number afterwards. An element
-// that would become infinite stays. Returns the number of changed elements. `view.data` is written.
+// unit in the last place: an element that is changed is never the same number afterwards. An
+// element that would become infinite stays. Returns the number of changed elements. `view.data` is
+// written.
 //
 //   const int64_t changed = AddNoise(view, 1e-8);
 int64_t AddNoise(const TensorView& view, double noise);

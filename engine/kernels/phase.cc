@@ -5,7 +5,8 @@
 namespace msprobe::kernels {
 namespace {
 
-// The polynomials of FreeBSD's msun (k_sin.c, k_cos.c) for |x| <= pi / 4. Not fused (CMakeLists.txt).
+// The polynomials of FreeBSD's msun (k_sin.c, k_cos.c) for |x| <= pi / 4. Not fused
+// (CMakeLists.txt).
 double SinOf(double x) {
   const double z = x * x;
   double p = 1.58969099521155010221e-10;

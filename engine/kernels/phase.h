@@ -13,9 +13,9 @@
 
 namespace msprobe::kernels {
 
-// The angle from one index to the next: of the last dimension (0.618..., the golden section), of the
-// one before it (0.414..., from the square root of 2), and so on: fractions of the roots of 3, 7, 11,
-// 13, 17 and 19. No two of them, and no small multiples, are near to each other.
+// The angle from one index to the next: of the last dimension (0.618..., the golden section), of
+// the one before it (0.414..., from the square root of 2), and so on: fractions of the roots of 3,
+// 7, 11, 13, 17 and 19. No two of them, and no small multiples, are near to each other.
 inline constexpr int kMostPhases = 8;
 inline constexpr std::array<uint64_t, kMostPhases> kPhaseSteps = {
     0x9e3779b97f4a7c15, 0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0xa54ff53a5f1d36f1,
@@ -24,8 +24,8 @@ inline constexpr uint64_t kColumnStep = kPhaseSteps[0], kRowStep = kPhaseSteps[1
 
 std::complex<double> PhaseOf(uint64_t angle);
 
-// e^(i k step) for k below kPhaseTable, rounded to multiples of 2^-29: the product with a float32 is
-// exact in double, so that a fused multiply-add gives the same bits as two operations.
+// e^(i k step) for k below kPhaseTable, rounded to multiples of 2^-29: the product with a float32
+// is exact in double, so that a fused multiply-add gives the same bits as two operations.
 inline constexpr int64_t kPhaseTable = 1024;
 struct PhaseTable {
   static constexpr size_t kPadding = 16;  // zeros, which vectors may load

@@ -26,8 +26,9 @@ RestNode RestOfChunk(DType dtype, const uint8_t* p, int64_t n) {
   return RestOfChunkScalar(values, n);
 #else
   DecodeDoubles(dtype, p, n, values);
-  // Plain loops without branches over eight lanes, which the compiler makes vectors of. A chunk that
-  // does not end with a lane is filled up with extremes, which are taken away from the count again.
+  // Plain loops without branches over eight lanes, which the compiler makes vectors of. A chunk
+  // that does not end with a lane is filled up with extremes, which are taken away from the count
+  // again.
   constexpr int64_t kLanes = 8;
   const int64_t filled = (n + kLanes - 1) / kLanes * kLanes;
   for (int64_t i = n; i < filled; ++i) values[i] = kExtreme;

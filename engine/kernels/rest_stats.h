@@ -16,10 +16,10 @@ struct RestStats {
 };
 
 // An extreme is an infinity or a number of a magnitude of 8192 or more. The other elements must be
-// below 2048, so that no element is near the limit, where rounding could decide. nullopt: the tensor
-// has no extremes, or nothing else, or elements in between, or NaN, or is not of a float dtype.
-// `all`: ComputeStats of the same view; a tensor without extremes is not read again. The result is
-// the same on every SIMD target and for any number of threads.
+// below 2048, so that no element is near the limit, where rounding could decide. nullopt: the
+// tensor has no extremes, or nothing else, or elements in between, or NaN, or is not of a float
+// dtype. `all`: ComputeStats of the same view; a tensor without extremes is not read again. The
+// result is the same on every SIMD target and for any number of threads.
 //
 //   const Stats s = ComputeStats(view);
 //   if (const auto rest = ComputeRestStats(view, s)) Print(rest->max);

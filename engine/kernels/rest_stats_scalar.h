@@ -1,5 +1,5 @@
-// One chunk of ComputeRestStats in the simplest way: the definition that the vector kernel is tested
-// against.
+// One chunk of ComputeRestStats in the simplest way: the definition that the vector kernel is
+// tested against.
 #pragma once
 
 #include <algorithm>

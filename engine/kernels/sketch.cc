@@ -305,8 +305,8 @@ void AddValues(DType dtype, const uint8_t* p, int64_t n, SketchOf of, bool finit
   AddDecoded(dtype, p, n, of, s);
 }
 
-// ChunkStats (stats.cc) and AddValues in one loop, which reads each element once. The rows are whole
-// steps, so that a step belongs to one row.
+// ChunkStats (stats.cc) and AddValues in one loop, which reads each element once. The rows are
+// whole steps, so that a step belongs to one row.
 template <class Loader>
 HWY_NOINLINE void ScanBoth(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk,
                            StatsNode* node, SketchScan* s) {

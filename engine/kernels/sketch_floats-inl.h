@@ -1,5 +1,6 @@
-// The sums of the columns of rows of float32, float16 and bfloat16, in float: one fused multiply-add
-// for real and imaginary part each, in sixteen lanes; then rows are added up sixteen at a time.
+// The sums of the columns of rows of float32, float16 and bfloat16, in float: one fused
+// multiply-add for real and imaginary part each, in sixteen lanes; then rows are added up sixteen
+// at a time.
 #if defined(ENGINE_KERNELS_SKETCH_FLOATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_SKETCH_FLOATS_INL_H_
 #undef ENGINE_KERNELS_SKETCH_FLOATS_INL_H_
@@ -26,8 +27,8 @@ HWY_INLINE FloatVec FusedMulAdd(FloatVec x, FloatVec phase, FloatVec sum) {
   return hn::MulAdd(x, phase, sum);
 }
 #else
-// The product is exact in double. The sum is rounded to double so that its last bit is 1 where it is
-// not exact (rounding to odd); then rounding it to float is the only rounding.
+// The product is exact in double. The sum is rounded to double so that its last bit is 1 where it
+// is not exact (rounding to odd); then rounding it to float is the only rounding.
 HWY_INLINE DoubleVec SumToOdd(DoubleVec x, DoubleVec phase, DoubleVec add) {
   const DoubleTag d;
   const LongTag dl;

@@ -1,14 +1,14 @@
-// The intermediate result of ComputeSketch for a part of a tensor, and how two neighbouring parts are
-// combined.
+// The intermediate result of ComputeSketch for a part of a tensor, and how two neighbouring parts
+// are combined.
 //
-// The order of additions: values are cut into groups of kGroupElements elements. Within a group a row
-// is cut where a multiple of kPhaseTable columns begins; such a piece is summed in LanesOf(columns)
-// lanes, column j in lane j % lanes, which are added in a tree (AddTree). Rows of several columns of
-// float32, float16 and bfloat16 have sixteen lanes, and each column is one fused multiply-add in
-// float: as many digits as the elements have, at a fourth of the cost. The pieces of a row are
-// turned to their place (PhaseOf) and added in order. Rows that end in the group are cut into runs
-// (RunOf), and a run is summed in eight lanes, its k-th row in lane k % 8. A row that lies in several
-// groups is added when they are combined.
+// The order of additions: values are cut into groups of kGroupElements elements. Within a group a
+// row is cut where a multiple of kPhaseTable columns begins; such a piece is summed in
+// LanesOf(columns) lanes, column j in lane j % lanes, which are added in a tree (AddTree). Rows of
+// several columns of float32, float16 and bfloat16 have sixteen lanes, and each column is one fused
+// multiply-add in float: as many digits as the elements have, at a fourth of the cost. The pieces
+// of a row are turned to their place (PhaseOf) and added in order. Rows that end in the group are
+// cut into runs (RunOf), and a run is summed in eight lanes, its k-th row in lane k % 8. A row that
+// lies in several groups is added when they are combined.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ namespace msprobe::kernels {
 constexpr int64_t LanesOf(int64_t columns) { return columns >= 128 ? 16 : 8; }
 inline constexpr int64_t kRowLanes = 8;
 
-// ((0 + 1) + (4 + 5)) + ((2 + 3) + (6 + 7)) of eight lanes, which costs vectors the fewest shuffles;
-// of sixteen lanes, the halves are added first.
+// ((0 + 1) + (4 + 5)) + ((2 + 3) + (6 + 7)) of eight lanes, which costs vectors the fewest
+// shuffles; of sixteen lanes, the halves are added first.
 inline double AddTree(const double* lanes, int64_t n) {
   std::array<double, 8> sum;
   for (size_t k = 0; k < 8; ++k) sum[k] = n == 16 ? lanes[k] + lanes[k + 8] : lanes[k];
@@ -47,11 +47,12 @@ inline float AddTree(std::array<float, 16> lanes) {
   return lanes[0];
 }
 
-// z * phase in four products and two sums. Not inline: for targets with FMA, g++ 12 makes one vfmaddsub
-// of it in spite of -ffp-contract=off.
+// z * phase in four products and two sums. Not inline: for targets with FMA, g++ 12 makes one
+// vfmaddsub of it in spite of -ffp-contract=off.
 std::complex<double> Turned(std::complex<double> z, std::complex<double> phase);
 
-// A part of the rows whose phases are those of a table, turned by one angle for each of wave and grid.
+// A part of the rows whose phases are those of a table, turned by one angle for each of wave and
+// grid.
 struct RowRun {
   int64_t start = 0, end = 0;  // rows
   std::complex<double> wave, grid;
@@ -72,8 +73,8 @@ class SketchLayout {
   // Whether columns are summed in float.
   bool in_float() const { return in_float_; }
   bool has_grid() const { return has_grid_; }
-  // Phases of `grid` in a block; of two dimensions, and where a block lies in one dimension, they are
-  // RowPhases().
+  // Phases of `grid` in a block; of two dimensions, and where a block lies in one dimension, they
+  // are RowPhases().
   const PhaseTable& grid_phases() const { return grid_is_wave() ? RowPhases() : *grid_phases_; }
   bool grid_is_wave() const { return grid_phases_ == nullptr; }
 

@@ -1,5 +1,5 @@
-// The sums of the columns of rows, each element times its phase: of a piece of one row, of several rows
-// at once, of many short rows. Values are converted to double when they are read.
+// The sums of the columns of rows, each element times its phase: of a piece of one row, of several
+// rows at once, of many short rows. Values are converted to double when they are read.
 #if defined(ENGINE_KERNELS_SKETCH_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_SKETCH_ROWS_INL_H_
 #undef ENGINE_KERNELS_SKETCH_ROWS_INL_H_
@@ -195,8 +195,8 @@ HWY_INLINE void SumRows(const uint8_t* p, int64_t columns, double* out) {
     hn::StoreU(rows[r].Sum(), hn::FixedTag<double, 2>(), out + 2 * r);
 }
 
-// `count` rows of kColumns columns: fewer than eight, so that each has a lane of its own. The compiler
-// makes vectors over rows of the loop.
+// `count` rows of kColumns columns: fewer than eight, so that each has a lane of its own. The
+// compiler makes vectors over rows of the loop.
 template <int64_t kColumns>
 HWY_NOINLINE void SumShortRows(const double* HWY_RESTRICT p, int64_t count,
                                double* HWY_RESTRICT out) {

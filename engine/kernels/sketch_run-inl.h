@@ -1,4 +1,5 @@
-// How rows wait and become part of the run that they belong to (sketch_scan.h), on each SIMD target.
+// How rows wait and become part of the run that they belong to (sketch_scan.h), on each SIMD
+// target.
 #if defined(ENGINE_KERNELS_SKETCH_RUN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_SKETCH_RUN_INL_H_
 #undef ENGINE_KERNELS_SKETCH_RUN_INL_H_
@@ -63,8 +64,8 @@ inline void AddWaiting(SketchScan* s) {
 
 #else
 
-// The sums of `count` rows into the lanes of their run; load(k, re, im): of those from number k on, as
-// many as a vector has, and zeros. kExact: sums of float, whose products with a phase are exact.
+// The sums of `count` rows into the lanes of their run; load(k, re, im): of those from number k on,
+// as many as a vector has, and zeros. kExact: sums of float, whose products with a phase are exact.
 template <bool kExact, class Load>
 HWY_INLINE void AddRows(size_t count, SketchScan* s, const Load& load_rows) {
   const DoubleTag d;
@@ -131,7 +132,8 @@ inline void AddWaiting(SketchScan* s) {
   });
 }
 
-// The same for `n` rows of one value each, which are the next ones of the run: a multiple of kRowLanes.
+// The same for `n` rows of one value each, which are the next ones of the run: a multiple of
+// kRowLanes.
 template <class Source>
 HWY_INLINE void AddElements(const uint8_t* p, int64_t n, SketchScan* s) {
   const DoubleTag d;

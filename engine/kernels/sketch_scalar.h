@@ -1,5 +1,5 @@
-// ComputeSketch in the simplest way: the definition that the vector kernel is tested against, bit for
-// bit.
+// ComputeSketch in the simplest way: the definition that the vector kernel is tested against, bit
+// for bit.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// The sketch of a tensor while its chunks are read in order: what ComputeSketch and ComputeStats share.
+// The sketch of a tensor while its chunks are read in order: what ComputeSketch and ComputeStats
+// share.
 //
 //   SketchScan scan;                    // one for each thread
 //   scan.Begin(layout, first);          // of a group (chunks.h)
@@ -33,8 +34,8 @@ struct SketchScan {
   alignas(64) std::array<double, 2 * kRows> rows;  // real part, imaginary part, real part, ...
   size_t waiting = 0;
   int64_t first_waiting = 0;  // its row
-  // In place of `rows`, of rows in float that are one piece: their sums, and before them the lanes of
-  // up to kFloatRows more.
+  // In place of `rows`, of rows in float that are one piece: their sums, and before them the lanes
+  // of up to kFloatRows more.
   alignas(64) std::array<float, kRows> rows_re, rows_im;
   alignas(64) std::array<float, 16 * kFloatRows> lanes_re, lanes_im;
   size_t lane_rows = 0;
@@ -59,8 +60,8 @@ struct SketchScan {
     in_run = false;
   }
 
-  // The next `n` elements, at most kChunkElements. `finite`: none of them is NaN or infinite, which need
-  // not be looked at then.
+  // The next `n` elements, at most kChunkElements. `finite`: none of them is NaN or infinite, which
+  // need not be looked at then.
   void Add(DType dtype, const uint8_t* p, int64_t n, SketchOf of, bool finite);
   // The same, of all elements, together with their statistics. False: that would not be faster than
   // one after the other, and nothing was done.

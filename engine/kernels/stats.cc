@@ -202,8 +202,8 @@ StatsNode StatsOfChunk(DType dtype, const uint8_t* p, int64_t n, int64_t chunk) 
   return node;
 }
 
-// A function of its own, so that small contiguous tensors need neither the buffer nor the memory for
-// runs.
+// A function of its own, so that small contiguous tensors need neither the buffer nor the memory
+// for runs.
 [[gnu::noinline]] StatsNode StatsOfStrided(const TensorView& view, int64_t numel, ThreadPool* pool,
                                            ChecksumParts* checksum) {
   const ChunkReader reader(view);

@@ -40,8 +40,8 @@ struct Stats {
 //   s = ComputeStats(view, &pool);         // large tensors are split
 //   s = ComputeStats(view, &pool, Checksum::kCrc32);  // s.checksum == Crc32(view)
 //
-// `sketch`: set to ComputeSketch(view) in the same pass; null: not computed. A float tensor with NaN
-// or extremes (rest_stats.h) gets none: this pass does not know yet which elements count.
+// `sketch`: set to ComputeSketch(view) in the same pass; null: not computed. A float tensor with
+// NaN or extremes (rest_stats.h) gets none: this pass does not know yet which elements count.
 Stats ComputeStats(const TensorView& view, ThreadPool* pool = nullptr,
                    Checksum checksum = Checksum::kNone, std::optional<Sketch>* sketch = nullptr);
 

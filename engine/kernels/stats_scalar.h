@@ -1,5 +1,5 @@
-// ComputeStats in the simplest way: the definition that the vector kernel is tested against, bit for
-// bit.
+// ComputeStats in the simplest way: the definition that the vector kernel is tested against, bit
+// for bit.
 #pragma once
 
 #include <array>
@@ -82,8 +82,8 @@ inline StatsNode ChunkStatsScalar(DType dtype, const uint8_t* p, int64_t n, int6
   return node;
 }
 
-// The chunk tree of chunks.h, built recursively: the number of chunks in the left part is the largest
-// power of two that leaves at least one chunk for the right part.
+// The chunk tree of chunks.h, built recursively: the number of chunks in the left part is the
+// largest power of two that leaves at least one chunk for the right part.
 template <typename Node, typename ChunkNode>
 Node FoldScalar(int64_t first_chunk, int64_t chunks, const ChunkNode& chunk_node) {
   if (chunks == 1) return chunk_node(first_chunk);

@@ -1,5 +1,5 @@
-// Compares what two runs saved by name (key_data_writer.h): a workbook <key>.xlsx for each key, with
-// the columns of msprobe 26, a row for each value that both have.
+// Compares what two runs saved by name (key_data_writer.h): a workbook <key>.xlsx for each key,
+// with the columns of msprobe 26, a row for each value that both have.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(KeyDataComparison c, CompareKeyData("runs/a", "runs/b", "out"));
 //   if (c.unequal > 0) ...

@@ -1,7 +1,7 @@
 // Writes values that a program saves by name, step by step, in the layout of msprobe 26: below
-// data/<key>/step<N>/rank<R>/micro_step<M>/ a file <key>.npy with the elements and a file <key>.json,
-// {"data": statistics}. A list or dictionary of tensors has a file for each, <key>.<index or
-// name>.npy, and a list or dictionary of statistics.
+// data/<key>/step<N>/rank<R>/micro_step<M>/ a file <key>.npy with the elements and a file
+// <key>.json, {"data": statistics}. A list or dictionary of tensors has a file for each,
+// <key>.<index or name>.npy, and a list or dictionary of statistics.
 //
 //   KeyDataWriter writer("runs/a");
 //   MSPROBE_RETURN_IF_ERROR(writer.Save("log_prob", KeyForm::kTensor, {{"", view}}, 0, 0));

@@ -1,7 +1,8 @@
-// Which rank of a training was the first that differs from its baseline. The ranks do not talk: each
-// writes a file into the dump folder, and reads those of the others. The order is that of the steps,
-// then that of the calls in a step: ranks that run the same program (data parallelism) have the same
-// calls. Clocks decide nothing, because those of hosts differ; the time is in the file for people.
+// Which rank of a training was the first that differs from its baseline. The ranks do not talk:
+// each writes a file into the dump folder, and reads those of the others. The order is that of the
+// steps, then that of the calls in a step: ranks that run the same program (data parallelism) have
+// the same calls. Clocks decide nothing, because those of hosts differ; the time is in the file for
+// people.
 //
 //   MSPROBE_RETURN_IF_ERROR(TellOthers("runs/now", rank, answer));   // first_divergence.rank1.json
 //   Print(WhoWasFirst("runs/now", rank, answer).Shown());

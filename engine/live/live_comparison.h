@@ -65,10 +65,10 @@ class LiveComparison {
   // answer() says where. After looks that found nothing, more of them are left for the end of the
   // step, so that they cost little.
   bool Settle();
-  // The files of the step are complete, and hold all its calls if it `is_over`. Takes the looks that
-  // are left, and looks again at a step that is over in which Settle has answered: what the whole
-  // step says is what `msprobe compare` says. An answer that is taken back is forgotten, and the next
-  // step is compared.
+  // The files of the step are complete, and hold all its calls if it `is_over`. Takes the looks
+  // that are left, and looks again at a step that is over in which Settle has answered: what the
+  // whole step says is what `msprobe compare` says. An answer that is taken back is forgotten, and
+  // the next step is compared.
   News EndStep(bool is_over);
 
   const Answer& answer() const { return answer_; }

@@ -58,8 +58,8 @@ struct TensorValue {
   std::optional<bool> requires_grad;  // unset: the framework has no such thing
   // Of a tensor spread over processes, as JSON; "" of any other. `shape` is that of the local part.
   std::string device_mesh, placements, global_shape;
-  // Of a tensor that torch.func.vmap batches: the dimensions of `shape` that are batches, that of the
-  // outermost vmap first.
+  // Of a tensor that torch.func.vmap batches: the dimensions of `shape` that are batches, that of
+  // the outermost vmap first.
   std::vector<int64_t> vmap;
   std::string unreadable;  // why its elements cannot be read: "meta tensor"; "" when they can be
   std::string unwritten;   // the call that returned its memory, while nobody has written all of it
@@ -69,8 +69,8 @@ struct TensorValue {
   void Clear();  // as constructed, with its memory
 };
 
-// The tensors of an entry. Those that are cleared keep their memory for the next ones; a copy of the list has those
-// only that are not cleared.
+// The tensors of an entry. Those that are cleared keep their memory for the next ones; a copy of
+// the list has those only that are not cleared.
 class ReusedTensors {
  public:
   ReusedTensors() = default;

@@ -1,6 +1,6 @@
-// Text of a dump.json or stack.json that msprobe 26's own `compare` accepts. It refuses a whole dump
-// for one text that a spreadsheet could take for a formula: a text that begins with one of
-// + - = % @ or their full-width forms, or that has one of these after a ';'. The writer puts a
+// Text of a dump.json or stack.json that msprobe 26's own `compare` accepts. It refuses a whole
+// dump for one text that a spreadsheet could take for a formula: a text that begins with one of + -
+// = % @ or their full-width forms, or that has one of these after a ';'. The writer puts a
 // backslash before the sign, and the reader takes it away.
 //
 //   std::string room;

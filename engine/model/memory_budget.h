@@ -44,8 +44,8 @@ class MemoryBudget {
   uint64_t left() const;
   // Whether something did not fit.
   bool exceeded() const;
-  // Takes bytes for something other than a dump. kUnsupported when they do not fit; the message says
-  // how much the whole comparison needs.
+  // Takes bytes for something other than a dump. kUnsupported when they do not fit; the message
+  // says how much the whole comparison needs.
   Status Take(std::string_view what, uint64_t bytes);
 
  private:

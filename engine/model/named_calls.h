@@ -1,6 +1,7 @@
 // How a person names a recorded call, the same in every verb: docs/howto/pair-names.md.
 //
-//   std::vector<NamedCall> calls = {{.name = "Functional.conv2d.2.forward", .line = "net.py:41 in f"}};
+//   std::vector<NamedCall> calls = {{.name = "Functional.conv2d.2.forward", .line =
+//       "net.py:41 in f"}};
 //   MSPROBE_ASSIGN_OR_RETURN(const size_t call, OneCallNamed(calls, "conv2d.2", "runs/a/step0"));
 //   CallsNamed(calls, "net.py:41");  // {0}
 #pragma once
@@ -30,8 +31,8 @@ bool NamesCall(std::string_view text, const NamedCall& call);
 // dots; else as a part; else those of the line. Of both directions of one call, the forward one.
 std::vector<size_t> CallsNamed(std::span<const NamedCall> calls, std::string_view text);
 
-// The one call. Errors, about the file or folder `path`: kInvalidArgument, none or several, which the
-// hint lists.
+// The one call. Errors, about the file or folder `path`: kInvalidArgument, none or several, which
+// the hint lists.
 Result<size_t> OneCallNamed(std::span<const NamedCall> calls, std::string_view text,
                             std::string_view path);
 

@@ -44,7 +44,8 @@ std::string SafeFileName(std::string_view text, std::string_view extension);
 // "_checkpoint_wrapped_module". A prefix "Module." or "Cell." stays. The result is a view of `name`
 // or of `*room`.
 //
-//   WithoutWrappers("Module.module.layers.0._orig_mod.fc.Linear", &room);   // "Module.layers.0.fc.Linear"
+//   // "Module.layers.0.fc.Linear"
+//   WithoutWrappers("Module.module.layers.0._orig_mod.fc.Linear", &room);
 std::string_view WithoutWrappers(std::string_view name, std::string* room);
 
 // The name of a module's parameter in its model, without wrappers: "layers.0.fc.weight" of
@@ -54,8 +55,8 @@ std::string ParameterName(std::string_view module, std::string_view parameter);
 // Whether a function ("empty_like", without prefix) returns memory that is not written yet.
 bool ReturnsUnwrittenMemory(std::string_view function);
 
-// Whether a function ("dropout", "normal_", without prefix) or a module ("Dropout") draws random numbers, if
-// its arguments do not say otherwise.
+// Whether a function ("dropout", "normal_", without prefix) or a module ("Dropout") draws random
+// numbers, if its arguments do not say otherwise.
 bool DrawsRandomNumbers(std::string_view function);
 // The same, and functions that draw when an argument says so: attention, recurrent networks.
 bool MayDrawRandomNumbers(std::string_view function);

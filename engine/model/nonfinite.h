@@ -23,9 +23,9 @@ struct Nonfinite {
   bool any() const { return nan || inf; }
 };
 
-// The kinds that are in the outputs and not in the inputs. A call makes NaN when no input holds NaN:
-// a softmax over nothing but -inf makes NaN. A call makes an infinity when no input holds NaN or an
-// infinity: a call that gets the -inf of a mask only passes -inf on.
+// The kinds that are in the outputs and not in the inputs. A call makes NaN when no input holds
+// NaN: a softmax over nothing but -inf makes NaN. A call makes an infinity when no input holds NaN
+// or an infinity: a call that gets the -inf of a mask only passes -inf on.
 Message KindsIntroduced(const Nonfinite& given, const Nonfinite& made);
 
 }  // namespace msprobe

@@ -1,9 +1,10 @@
-// In which dtypes a call was to compute, as dumps spell it: the default dtype, and that of autocast on
-// each kind of device where it is on. The provenance of the header has it as the step began, entries
-// have it where it is another one.
+// In which dtypes a call was to compute, as dumps spell it: the default dtype, and that of autocast
+// on each kind of device where it is on. The provenance of the header has it as the step began,
+// entries have it where it is another one.
 //
 //   DefaultDTypeIn("float32, autocast cpu bfloat16");   // "float32"
-//   for (const Autocast& on : AutocastsIn("float32, autocast cpu bfloat16")) Use(on.device, on.dtype);
+//   for (const Autocast& on : AutocastsIn("float32, autocast cpu bfloat16")) Use(on.device,
+//       on.dtype);
 #pragma once
 
 #include <string_view>

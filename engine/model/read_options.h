@@ -14,8 +14,8 @@ struct ReadOptions {
   std::optional<std::string> tensor_folder;
   // false: only what calls take and make; no stacks, modules around calls, weights and signatures.
   bool side_files = true;
-  // false: statistics of tensors in a dump.json stay texts until ParseNumbers (leaf_parser.h) parses
-  // them: their numbers mean nothing until then. Fingerprints stay as the file spells them.
+  // false: statistics of tensors in a dump.json stay texts until ParseNumbers (leaf_parser.h)
+  // parses them: their numbers mean nothing until then. Fingerprints stay as the file spells them.
   bool parse_numbers = true;
 };
 

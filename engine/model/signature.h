@@ -1,8 +1,10 @@
 // The positional parameters of a function that calls of an API run, as signatures.json (ours) says.
 //
-//   Signature max{"Torch.max", {{"input", "other: Tensor"}, {"input", "dim: int", "keepdim: bool"}}};
+//   Signature max{"Torch.max", {{"input", "other: Tensor"}, {"input", "dim: int",
+//       "keepdim: bool"}}};
 //   Signature view{"Tensor.view", {{"self", "size..."}}};
-//   std::string name = ParameterName(dump, record, 1);   // "dim" of torch.max(x, 1); parameter_names.h
+//   // "dim" of torch.max(x, 1); parameter_names.h
+//   std::string name = ParameterName(dump, record, 1);
 #pragma once
 
 #include <string_view>

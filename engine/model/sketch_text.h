@@ -12,8 +12,8 @@
 
 namespace msprobe {
 
-// Five numbers, `rows`, `squares` and `wave`, or seven, with `grid`: of each double the eight bytes as
-// AppendBase64 (engine/base/text.h) writes them.
+// Five numbers, `rows`, `squares` and `wave`, or seven, with `grid`: of each double the eight bytes
+// as AppendBase64 (engine/base/text.h) writes them.
 void AppendSketch(std::string* out, const kernels::Sketch& sketch);
 // nullopt: the text is no such text, or has a number that is not finite.
 std::optional<kernels::Sketch> ParseSketch(std::string_view text);

@@ -150,7 +150,8 @@ struct LeafShard {
   std::string_view global_shape;  // "[8, 16]"; "" where the dump does not say
 };
 
-// Of a value that was joined of those of several ranks (compare/layouts): how, and what is known of it.
+// Of a value that was joined of those of several ranks (compare/layouts): how, and what is known of
+// it.
 struct JoinedLeaf {
   uint32_t leaf = 0;  // index into Dump::leaves
   // "joined: Shard(2) of ranks 0, 1"; values that are joined alike share it.
@@ -231,9 +232,9 @@ struct Dump {
   LeafTexts sketches;             // as the file spells them: SketchOf
   std::vector<LeafRest> rests;    // of tensors with extremes, in the order of their leaves
   std::vector<LeafShard> shards;  // of DTensors (ours only), in the order of their leaves
-  // Of a dump that was joined of those of several ranks (compare/layouts): of each joined value, in the
-  // order of their leaves; of each record that not all ranks have, which have it; the dumps of the ranks;
-  // the weights with which the step began, and the next one.
+  // Of a dump that was joined of those of several ranks (compare/layouts): of each joined value, in
+  // the order of their leaves; of each record that not all ranks have, which have it; the dumps of
+  // the ranks; the weights with which the step began, and the next one.
   std::vector<JoinedLeaf> joined;
   std::vector<std::pair<uint32_t, std::vector<int32_t>>> ranks_of_records;
   std::vector<std::shared_ptr<const Dump>> ranks;
@@ -241,8 +242,8 @@ struct Dump {
   std::vector<Weight> weights;         // of weights.json: at the first start of a run only
   std::vector<Signature> signatures;   // of signatures.json (ours only), sorted by api
   std::vector<CompiledCode> compiled;  // of coverage.json (ours only), one for each module
-  // Of calls that may draw random numbers (ours only): the state of the generator when the call began,
-  // a fingerprint.
+  // Of calls that may draw random numbers (ours only): the state of the generator when the call
+  // began, a fingerprint.
   RecordTexts random_draws;
   RecordTexts precisions;  // of calls under another policy than the header says: PrecisionOf
   // The number of the forward and backward pass within the step, one for each record; of
@@ -269,9 +270,10 @@ struct Dump {
   std::string_view UnreadableOf(int32_t leaf) const { return TextOf(unreadable, leaf); }
   // "" of a contiguous tensor, and in dumps of other tools.
   std::string_view StridesOf(int32_t leaf) const { return TextOf(strides, leaf); }
-  // What shows whether two tensors have the same elements, rows or parts; kernels::SketchShapeOf says
-  // how many rows and columns its numbers are of. Of a tensor with extremes (RestOf) the extremes
-  // count as 0. nullopt: none was recorded (another tool, tensors of a device, of one element).
+  // What shows whether two tensors have the same elements, rows or parts; kernels::SketchShapeOf
+  // says how many rows and columns its numbers are of. Of a tensor with extremes (RestOf) the
+  // extremes count as 0. nullopt: none was recorded (another tool, tensors of a device, of one
+  // element).
   std::optional<kernels::Sketch> SketchOf(int32_t leaf) const {
     const std::string_view text = TextOf(sketches, leaf);
     return text.empty() ? std::nullopt : ParseSketch(text);
@@ -294,8 +296,8 @@ struct Dump {
     const bool here = found != joined.end() && static_cast<int64_t>(found->leaf) == leaf;
     return here ? &*found : nullptr;
   }
-  // The state of the generator when a call began; "": it draws no random numbers, or the dump does not
-  // say.
+  // The state of the generator when a call began; "": it draws no random numbers, or the dump does
+  // not say.
   std::string_view RandomStateOf(int32_t record) const { return TextOf(random_draws, record); }
   // The precision policy of a forward call (precision_text.h); "": the dump does not say.
   std::string_view PrecisionOf(int32_t record) const {

@@ -1,5 +1,5 @@
-// Two folders of dumps of operators, compared tensor by tensor. Tensors pair by the operator's name,
-// and by the order of time where it was executed several times.
+// Two folders of dumps of operators, compared tensor by tensor. Tensors pair by the operator's
+// name, and by the order of time where it was executed several times.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(const BatchComparison both, CompareOperatorFolders("npu", "golden"));
 //   MSPROBE_RETURN_IF_ERROR(WriteBatchTable(both, "out/batch_compare_1697617551.csv"));
@@ -29,8 +29,8 @@ struct BatchComparison {
   int64_t unequal = 0, unpaired = 0, not_compared = 0;
 };
 
-// Errors: a folder that does not exist, or that has no tensors. A file that cannot be read has a row
-// that says so.
+// Errors: a folder that does not exist, or that has no tensors. A file that cannot be read has a
+// row that says so.
 Result<BatchComparison> CompareOperatorFolders(const std::string& target,
                                                const std::string& golden);
 

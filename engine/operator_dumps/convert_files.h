@@ -1,7 +1,8 @@
 // Writes the tensors of dumps as .npy or .pt, each in a file of its own.
 //
 //   FileConversion wanted{.to = AscendLayout::kNCHW};
-//   MSPROBE_ASSIGN_OR_RETURN(const ConvertedFile done, ConvertFile("Conv2D.c.1.2.1697617551412398", "out", wanted));
+//   MSPROBE_ASSIGN_OR_RETURN(const ConvertedFile done,
+//       ConvertFile("Conv2D.c.1.2.1697617551412398", "out", wanted));
 //   done.written;  // {"out/Conv2D.c.1.2.1697617551412398.input.0.npy", ...}
 #pragma once
 

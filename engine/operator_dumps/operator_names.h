@@ -1,7 +1,8 @@
 // What the name of a file says: "Conv2D.conv1.3.7.1697617551412398.output.0.npy" is output 0 of the
 // operator Conv2D.conv1, executed by task 3 of stream 7.
 //
-//   OperatorName("run/Conv2D.conv1.3.7.1697617551412398.output.0.npy").key;  // "run/Conv2D.conv1.output.0"
+//   // "run/Conv2D.conv1.output.0"
+//   OperatorName("run/Conv2D.conv1.3.7.1697617551412398.output.0.npy").key;
 #pragma once
 
 #include <string>

@@ -14,7 +14,8 @@
 namespace msprobe::replay {
 
 // Index into `calls`. Errors, about the file or folder `path`: those of OneCallNamed
-// (engine/model/named_calls.h); of a text that names a module, the hint lists the calls inside of it.
+// (engine/model/named_calls.h); of a text that names a module, the hint lists the calls inside of
+// it.
 Result<size_t> FindCall(const Dump& dump, const std::vector<RecordedCall>& calls,
                         std::string_view text, std::string_view path);
 

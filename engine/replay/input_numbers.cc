@@ -113,7 +113,8 @@ class Distribution {
   bool bell_ = false;
 };
 
-// Moves the numbers so that their mean and variance are the wanted ones, as far as the range allows.
+// Moves the numbers so that their mean and variance are the wanted ones, as far as the range
+// allows.
 void Correct(const Ordinary& o, std::vector<double>* numbers) {
   constexpr int kRounds = 3;
   const auto n = static_cast<double>(numbers->size());

@@ -24,8 +24,8 @@ struct Domain {
   double min = -1, max = 1;
 };
 
-// What is known of the elements. NaN: that number is not known. The four statistics are those of the
-// elements that are neither NaN nor infinite, and of those alone that are no extremes.
+// What is known of the elements. NaN: that number is not known. The four statistics are those of
+// the elements that are neither NaN nor infinite, and of those alone that are no extremes.
 struct InputNumbers {
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 

@@ -33,9 +33,9 @@ struct CallChoice {
 };
 
 // Whether a name that a dump gives is that of an operation, which may be executed: a prefix and
-// identifiers, of a known namespace, and none that reads or writes files. A name from a hostile dump
-// could reach any function else: Torch.serialization.os.system. "Function.Exp" is the name of a class,
-// which only modules that the user has named may give.
+// identifiers, of a known namespace, and none that reads or writes files. A name from a hostile
+// dump could reach any function else: Torch.serialization.os.system. "Function.Exp" is the name of
+// a class, which only modules that the user has named may give.
 bool IsCallableApi(std::string_view api);
 
 // In the order of the dump. Calls that are not chosen are left out; those that cannot be executed

@@ -1,6 +1,6 @@
-// A table of functions that compute the golden results of operations which have no float64, or which
-// only some devices have: a YAML file with a line for each API, `NPU.npu_swiglu: own.py:swiglu`. The
-// file of Python is beside the table.
+// A table of functions that compute the golden results of operations which have no float64, or
+// which only some devices have: a YAML file with a line for each API, `NPU.npu_swiglu:
+// own.py:swiglu`. The file of Python is beside the table.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(const ReferenceTable table, ReadReferenceTable("table.yaml"));
 //   const auto found = table.find("NPU.npu_swiglu");

@@ -2,7 +2,8 @@
 // script needs PyTorch alone; the elements of its inputs are in a folder beside it.
 //
 //   const RecordedCall call = CallsOf(dump, {}).front();
-//   MSPROBE_ASSIGN_OR_RETURN(const Reproducer made, WriteReproducer(dump, call, folder, {.seed = 7}));
+//   MSPROBE_ASSIGN_OR_RETURN(const Reproducer made, WriteReproducer(dump, call, folder, {.seed =
+//       7}));
 //   made.script;  // "out/Functional.linear.0.backward.py"
 #pragma once
 

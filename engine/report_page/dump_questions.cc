@@ -18,7 +18,8 @@ namespace msprobe::report_page {
 namespace {
 
 constexpr size_t kMostCalls = 5, kMostOperations = 8;
-// Larger numbers stand for "nothing" in attention masks (-3.4e38, -1e30), and say nothing of a call.
+// Larger numbers stand for "nothing" in attention masks (-3.4e38, -1e30), and say nothing of a
+// call.
 constexpr double kMasking = 1e30;
 constexpr double kGrown = 4;  // times; a sum of a few numbers does not grow
 
@@ -130,8 +131,7 @@ std::string NotRecorded(const Dump& dump, int64_t not_measured) {
   if (const Result<dump::Coverage> coverage =
           dump::ReadCoverage(JoinPath(dump.folder, dump::kCoverageFile));
       coverage.ok()) {
-    for (const Message& text : dump::CoverageLines(*coverage, kMostOperations))
-      line(text);
+    for (const Message& text : dump::CoverageLines(*coverage, kMostOperations)) line(text);
   }
   if (not_measured > 0) line("{} tensors have no numbers"_t(not_measured));
   const bool has_stacks = !dump.stacks.empty();

@@ -27,10 +27,11 @@ class ElementDifferences {
                      uint64_t bytes);
 
   // {"equal": 90, "nonfinite": 0, "from": -7, "counts": [3, 7], "first": [["[0, 3]", 1.5, 1.25]],
-  // "worst": [...], "values": {"low": -1, "high": 2, "target": [5, ...], "golden": [4, ...]}}: values
-  // counts the elements in kBins intervals of one width; it is not there where all are one number
-  // or no side is finite. counts[i] elements with 10^(from+i) <= |target - golden| < 10^(from+i+1). 0: the
-  // tensors of the row were not read. Dumps with samples of elements have no places.
+  // "worst": [...], "values": {"low": -1, "high": 2, "target": [5, ...], "golden": [4, ...]}}:
+  // values counts the elements in kBins intervals of one width; it is not there where all are one
+  // number or no side is finite. counts[i] elements with 10^(from+i) <= |target - golden| <
+  // 10^(from+i+1). 0: the tensors of the row were not read. Dumps with samples of elements have no
+  // places.
   void AppendJson(uint32_t row, std::string* json) const;
 
  private:

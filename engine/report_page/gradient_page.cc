@@ -162,8 +162,7 @@ Trend OfRanks(const GradientComparison& c) {
 
 // The two lists of a page: what was read, and what could not be.
 std::string GradientFacts(size_t steps, size_t ranks, size_t parameters, const Message& title,
-                          const std::vector<Message>& errors,
-                          const std::vector<Message>& notes) {
+                          const std::vector<Message>& errors, const std::vector<Message>& notes) {
   std::string html = fmt::format("<details id=\"facts\"{}>{}\n<dl>\n",
                                  errors.empty() ? "" : " open", Tagged("summary", "", title));
   html += Term("steps"_t, fmt::format("{}", steps));

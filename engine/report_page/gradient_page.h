@@ -1,5 +1,5 @@
-// Gradients as one HTML page, which needs no other file and no network: what is wrong first, as plain
-// text, and all parameters over the steps (trends.h).
+// Gradients as one HTML page, which needs no other file and no network: what is wrong first, as
+// plain text, and all parameters over the steps (trends.h).
 //
 //   const PageText page = GradientPage(comparison, "runs/new", "runs/good");
 //   MSPROBE_RETURN_IF_ERROR(WriteFileAtomically("out/gradients.html", page));

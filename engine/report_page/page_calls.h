@@ -85,7 +85,8 @@ struct CallColumns {
   std::vector<float> size;
   // 1: the call is part of a rewrite. Empty: no call is.
   std::vector<uint8_t> rewritten;
-  // Of each call the number of its region (compare/regions), from 1; 0: none. Empty: there are none.
+  // Of each call the number of its region (compare/regions), from 1; 0: none. Empty: there are
+  // none.
   std::vector<uint32_t> region;
   // Empty while no call has another name in the golden. kNoNumber: the same name.
   std::vector<uint8_t> partner_form;

@@ -1,5 +1,5 @@
-// The data of a page as elements of HTML: numbers and texts, gzip, in base 64. Nothing of a dump can
-// be markup in there: base 64 has no '<'.
+// The data of a page as elements of HTML: numbers and texts, gzip, in base 64. Nothing of a dump
+// can be markup in there: base 64 has no '<'.
 //
 //   PageText html;
 //   AppendColumn<uint32_t>("p0-name", "u32", numbers, &html);  // <script type="text/plain" id=...

@@ -92,7 +92,8 @@ std::string SidesOf(std::string_view target, std::string_view golden) {
 
 std::string RoomForCalls() {
   return Tagged("p", "id=\"state\" role=\"status\"",
-                "The calls are being read. If this line stays, JavaScript is switched off, or a part of "
+                "The calls are being read. If this line stays, JavaScript is switched off, or a "
+                "part of "
                 "this file is missing: copy the file once more."_t) +
          "\n<div id=\"calls\" hidden></div>\n";
 }

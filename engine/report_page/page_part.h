@@ -1,4 +1,5 @@
-// What a page holds of one comparison or of one dump, packed: it stays when the comparison is freed.
+// What a page holds of one comparison or of one dump, packed: it stays when the comparison is
+// freed.
 //
 //   PagePart part = PartOf(comparison, {.index = 0, .step = 3, .rank = 0});
 //   parts.push_back(std::move(part));          // for ComparisonPage (report_page.h)
@@ -29,7 +30,8 @@ struct PagePart {
 // Values of a call are its arguments and results: their numbers on both sides, and the calls that
 // made or took them. If they need more than options.value_bytes, those of the first divergence and
 // the calls around it come first, then those of calls that differ; values of equal calls are left
-// out first, and the page says so. So it is with proofs, of comparisons that kept them. Calls whose elements are counted are chosen in the same order.
+// out first, and the page says so. So it is with proofs, of comparisons that kept them. Calls whose
+// elements are counted are chosen in the same order.
 PagePart PartOf(const compare::Comparison& comparison, const PartOptions& options);
 PagePart PartOf(const Dump& dump, const PartOptions& options);
 

@@ -1,5 +1,6 @@
-// Weights, gradients, outputs of layers and losses of all pairs of dumps of a comparison over its steps, for the page: taken
-// pair after pair, so that a comparison can be freed as soon as it was added.
+// Weights, gradients, outputs of layers and losses of all pairs of dumps of a comparison over its
+// steps, for the page: taken pair after pair, so that a comparison can be freed as soon as it was
+// added.
 //
 //   const std::vector<std::pair<int64_t, int64_t>> pairs = {{0, 0}, {0, 1}};   // step, rank
 //   ParameterTrends trends(pairs, "out");
@@ -27,8 +28,8 @@ class ParameterTrends {
  public:
   // `pairs`: the step and the rank of each pair, -1 without a number; a pair is a part of the page.
   ParameterTrends(std::span<const std::pair<int64_t, int64_t>> pairs, const std::string& folder);
-  // Takes what is needed of a pair; nothing where all pairs are of one step. Each pair at most once.
-  // Thread-safe.
+  // Takes what is needed of a pair; nothing where all pairs are of one step. Each pair at most
+  // once. Thread-safe.
   Status Add(size_t pair, const compare::Comparison& comparison);
   Status Add(size_t pair, const ParameterPoints& points);
   // To be called once, after the last Add. Empty: nothing is there to draw.

@@ -302,8 +302,8 @@ class Part {
     return ChooseCalls(costs, ranks, options_.value_bytes);
   }
 
-  // [1 if farther values are left out, [depth, 1 if a wrong result is made of it, sentence], ...] of each
-  // call that is not plainly equal.
+  // [1 if farther values are left out, [depth, 1 if a wrong result is made of it, sentence], ...]
+  // of each call that is not plainly equal.
   void AppendProofs(std::span<const uint8_t> ranks, PageText* html) const {
     if (!c_.decided || c_.decided->proofs == nullptr) return;
     constexpr size_t kMostLines = 40;

@@ -1,5 +1,5 @@
-// A comparison, or one dump, as one HTML file that needs nothing else: what was found as plain text,
-// and the calls to walk through. It makes no request; text of a dump is never markup in it.
+// A comparison, or one dump, as one HTML file that needs nothing else: what was found as plain
+// text, and the calls to walk through. It makes no request; text of a dump is never markup in it.
 //
 //   std::vector<PagePart> parts = {PartOf(comparison, {})};            // page_part.h
 //   const PageText html = ComparisonPage(results, {"runs/new", "runs/good", {}}, parts);

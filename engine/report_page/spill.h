@@ -1,5 +1,5 @@
-// Records of one size that are written once and read once: a few stay in memory, more wait in a file
-// that has no name, so nothing is left behind however the program ends.
+// Records of one size that are written once and read once: a few stay in memory, more wait in a
+// file that has no name, so nothing is left behind however the program ends.
 //
 //   Spill points("out", sizeof(Point), 100'000);
 //   MSPROBE_RETURN_IF_ERROR(points.Append(&point));

@@ -1,6 +1,7 @@
 // How large weights, gradients and outputs are over the steps of two runs, and how far the runs are
-// apart: the charts and the strip of cells "Over the steps" of a page, and the curve of the loss. However many points there are,
-// memory is needed for the names and for the cells that the page holds.
+// apart: the charts and the strip of cells "Over the steps" of a page, and the curve of the loss.
+// However many points there are, memory is needed for the names and for the cells that the page
+// holds.
 //
 //   Trend trend({.title = "weights", .measure = TrendMeasure::kRoundings}, {0, 1}, {-1});
 //   for (const TrendPoint& p : points) trend.Announce(p.name, 0, 0, p.cell.apart, order++);
@@ -84,8 +85,8 @@ class Trend {
   void SetPart(size_t step, size_t rank, int32_t part) {
     parts_[rank * steps_.size() + step] = part;
   }
-  // A parameter in two steps at least: else the calls of the page say all. A page of gradients has no
-  // calls, and is drawn with one step, too.
+  // A parameter in two steps at least: else the calls of the page say all. A page of gradients has
+  // no calls, and is drawn with one step, too.
   bool IsDrawn() const { return drawn_ || (!HasCalls() && !parameters_.empty()); }
   uint32_t RowOf(const std::string& name) const { return rows_.at(name); }
 

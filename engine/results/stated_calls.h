@@ -1,5 +1,5 @@
-// The calls that a document of compare (finding_json.h) states to be of a region or of compiled code:
-// neither the document nor a table has the values that tell.
+// The calls that a document of compare (finding_json.h) states to be of a region or of compiled
+// code: neither the document nor a table has the values that tell.
 //
 //   const StatedCalls stated = StatedCallsOf(document);
 //   stated.Mark(&comparison);   // of the document, or of the tables beside it

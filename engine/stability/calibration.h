@@ -18,7 +18,8 @@ class Calibration {
  public:
   // The limit so far; nullopt: no call of the API was noted.
   std::optional<double> Of(std::string_view api) const;
-  // `consistent`: by the limit so far, kFirstLimit at the beginning. `least`: the limit of the dtype.
+  // `consistent`: by the limit so far, kFirstLimit at the beginning. `least`: the limit of the
+  // dtype.
   void Note(std::string_view api, bool consistent, bool agrees_with_cpu, double least);
 
  private:

@@ -25,7 +25,8 @@ inline constexpr double kGradientTolerance = 1e-3;
 inline constexpr double kErrorBalance = 1e-4;
 // A noise in the last bit may come out this many times larger before it counts as amplified.
 inline constexpr double kNoiseGain = 2;
-// The search for limits of single APIs: the first limit, and the factor of each change of limit - 1.
+// The search for limits of single APIs: the first limit, and the factor of each change of limit -
+// 1.
 inline constexpr double kFirstLimit = 2.05, kLimitStep = 2;
 
 // The row of a dtype; of a dtype that is not in the table, the row of float32.

@@ -1,11 +1,11 @@
 // Which calls are run a second time, so that the run takes no longer than the budget allows.
 //
 // One call in `period` is due in a step, by its name and the number of steps before: a call that is
-// due now is due again `period` steps later, and in between every other call has its turn. The period
-// is a power of two, and only changes between steps: it doubles when the budget did not suffice, and
-// halves when more than three quarters of it were left. So the choice is the same for equal periods, and the
-// calls of a longer period are among those of a shorter one. Within a step, a call that is due is
-// left out when the budget is used up.
+// due now is due again `period` steps later, and in between every other call has its turn. The
+// period is a power of two, and only changes between steps: it doubles when the budget did not
+// suffice, and halves when more than three quarters of it were left. So the choice is the same for
+// equal periods, and the calls of a longer period are among those of a shorter one. Within a step,
+// a call that is due is left out when the budget is used up.
 //
 //   SamplingBudget budget(1.0);               // second runs may take as long as the training
 //   switch (budget.Choose(name, now)) ...     // seconds of any steady clock

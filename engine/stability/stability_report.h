@@ -1,5 +1,5 @@
-// What task free_benchmark says: a row in free_benchmark.csv for each inconsistent result, and at the
-// end of the run what was judged, what was not and why, and the worst call.
+// What task free_benchmark says: a row in free_benchmark.csv for each inconsistent result, and at
+// the end of the run what was judged, what was not and why, and the worst call.
 //
 //   StabilityReport report;
 //   MSPROBE_RETURN_IF_ERROR(report.Open(folder));
@@ -51,8 +51,8 @@ class StabilityReport {
   void NotSampled() { ++not_sampled_; }
   int64_t judged() const { return judged_; }
 
-  // Lines for the log, once at the end of the run; empty when no call was seen. `period`: one call in
-  // so many was chosen at last.
+  // Lines for the log, once at the end of the run; empty when no call was seen. `period`: one call
+  // in so many was chosen at last.
   std::vector<Message> Lines(const dump::FreeBenchmarkRules& rules, int64_t period) const;
 
  private:

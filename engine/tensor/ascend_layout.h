@@ -1,7 +1,8 @@
 // The orders in which an Ascend device stores the elements of a tensor, and the way from one to
 // another. The names are those of CANN.
 //
-//   const LayoutShape stored{AscendLayout::kNC1HWC0, {2, 1, 4, 5, 16}}, wanted{AscendLayout::kNCHW, {2, 3, 4, 5}};
+//   const LayoutShape stored{AscendLayout::kNC1HWC0, {2, 1, 4, 5, 16}},
+//       wanted{AscendLayout::kNCHW, {2, 3, 4, 5}};
 //   MSPROBE_ASSIGN_OR_RETURN(const LayoutPlan plan, PlanLayout(stored, wanted.layout, wanted, 16));
 //   ConvertLayout(plan, data.data(), sizeof(float), out.data());  // plan.shape is {2, 3, 4, 5}
 #pragma once
@@ -55,11 +56,11 @@ struct LayoutPlan {
 };
 
 // How to get from `from` to the layout `to`. `original` is the tensor in a layout without padding,
-// and is needed where `from` is padded; ND, NCHW, ... are their own original. C0 of `from` is in its
-// shape; `c0` is that of `to`. Matrices (FRACTAL_NZ) take any layout without padding as ND: their
-// last two dimensions are the matrix. Errors: kInvalidArgument where shapes contradict each other,
-// where the original shape is missing, and for two layouts of different kinds (NCHW and NCDHW).
-// Needs memory for the extents of `from`: first check that its elements are there.
+// and is needed where `from` is padded; ND, NCHW, ... are their own original. C0 of `from` is in
+// its shape; `c0` is that of `to`. Matrices (FRACTAL_NZ) take any layout without padding as ND:
+// their last two dimensions are the matrix. Errors: kInvalidArgument where shapes contradict each
+// other, where the original shape is missing, and for two layouts of different kinds (NCHW and
+// NCDHW). Needs memory for the extents of `from`: first check that its elements are there.
 Result<LayoutPlan> PlanLayout(const LayoutShape& from, AscendLayout to, const LayoutShape& original,
                               int64_t c0);
 
@@ -67,8 +68,8 @@ Result<LayoutPlan> PlanLayout(const LayoutShape& from, AscendLayout to, const La
 // the layout that fits `from`. Error: none fits, or several do and disagree.
 Result<LayoutShape> OriginalOf(const LayoutShape& from, const std::vector<int64_t>& shape);
 
-// `from` has plan.from_elements elements of 1, 2, 4, 8 or 16 bytes, `to` gets plan.elements. Padding
-// becomes zero.
+// `from` has plan.from_elements elements of 1, 2, 4, 8 or 16 bytes, `to` gets plan.elements.
+// Padding becomes zero.
 void ConvertLayout(const LayoutPlan& plan, const void* from, size_t element_size, void* to);
 
 }  // namespace msprobe

@@ -32,10 +32,10 @@ struct SlicedView {
 
 class TensorSlice {
  public:
-  // One item for each dimension, with commas between them. A number selects that index and drops the
-  // dimension. start:stop:step selects a range; each part may be left out, negative ones count from
-  // the end, a negative step goes backwards. "..." stands for all dimensions in between. Dimensions
-  // without an item are taken whole. Errors: kInvalidArgument.
+  // One item for each dimension, with commas between them. A number selects that index and drops
+  // the dimension. start:stop:step selects a range; each part may be left out, negative ones count
+  // from the end, a negative step goes backwards. "..." stands for all dimensions in between.
+  // Dimensions without an item are taken whole. Errors: kInvalidArgument.
   static Result<TensorSlice> Parse(std::string_view text);
 
   // Ranges are cut at the extent, as NumPy does. kInvalidArgument: an index out of range, or more

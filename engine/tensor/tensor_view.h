@@ -54,8 +54,8 @@ StridedRuns MakeRuns(const TensorView& view);
 // overflows int64.
 Result<int64_t> CheckedByteSize(DType dtype, std::span<const int64_t> shape);
 
-// Row-major strides, in elements. Never overflows: an empty tensor may have extents whose product is
-// over 2^63, but its strides are never used.
+// Row-major strides, in elements. Never overflows: an empty tensor may have extents whose product
+// is over 2^63, but its strides are never used.
 std::vector<int64_t> ContiguousStrides(std::span<const int64_t> shape);
 
 // Copies a view's elements, in logical order, to `out` (numel x element size bytes).

@@ -16,7 +16,8 @@ Span SpanOf(uintptr_t first, int64_t count, int64_t stride, uint64_t size) {
   return {std::min(first, last), std::max(first, last) + size};
 }
 
-// Calls visit(begin, end) for each part of a view that is dense in memory. False: they are too many.
+// Calls visit(begin, end) for each part of a view that is dense in memory. False: they are too
+// many.
 template <typename Visit>
 bool ForEachDensePart(const TensorView& view, Visit&& visit) {
   const StridedRuns runs = MakeRuns(view);

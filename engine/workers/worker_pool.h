@@ -26,10 +26,10 @@ struct TaskResult {
 };
 
 struct PoolOptions {
-  // The words of each worker's command line. A worker writes one line, "ready", when it is, and then
-  // one line for each task that it reads. The line "again" is no answer: the worker cannot go on,
-  // and another one does the task. In place of "ready" it may write "refused ", what is wrong, and
-  // after a tab what to type: none of them can do any task.
+  // The words of each worker's command line. A worker writes one line, "ready", when it is, and
+  // then one line for each task that it reads. The line "again" is no answer: the worker cannot go
+  // on, and another one does the task. In place of "ready" it may write "refused ", what is wrong,
+  // and after a tab what to type: none of them can do any task.
   std::vector<std::vector<std::string>> workers;
   std::string log;             // file; the standard error of all workers
   double seconds = 0;          // that one task may take; 0: any

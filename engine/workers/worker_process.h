@@ -3,7 +3,8 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(WorkerProcess worker, WorkerProcess::Start({"cat"}, "worker.log"));
 //   MSPROBE_RETURN_IF_ERROR(worker.Send("7"));
-//   const std::optional<std::string> answer = worker.TakeLine();   // when worker.output() is readable
+//   // when worker.output() is readable
+//   const std::optional<std::string> answer = worker.TakeLine();
 #pragma once
 
 #include <sys/types.h>

@@ -8,8 +8,9 @@
 
 namespace msprobe::python {
 
-// To be called before the first recording: looks up the types of the framework ("pytorch", "mindspore"), makes forked children forget our
-// files, and hides frames of files below `own_directory` from stacks.
+// To be called before the first recording: looks up the types of the framework ("pytorch",
+// "mindspore"), makes forked children forget our files, and hides frames of files below
+// `own_directory` from stacks.
 void PrepareCapture(const std::string& own_directory, std::string_view framework = "pytorch");
 
 void BindKernels(nanobind::module_& m);

@@ -19,8 +19,8 @@
 #include "capture/values/numpy_array.h"
 #include "capture/values/openmp_team.h"
 #include "convert.h"
-#include "engine/base/messages/language.h"
 #include "engine/base/log.h"
+#include "engine/base/messages/language.h"
 #include "engine/formats/text/name_lists.h"
 #include "shipped_names.h"
 
@@ -64,8 +64,8 @@ void Configure(nb::handle config_path, nb::handle task, nb::handle dump_path, nb
   Collector::Get().Configure(std::move(config), std::move(watch));
 }
 
-// Returns the names that a user has added to the shipped list and that do not exist. Names are passed
-// as Python objects: nanobind would end the program when it has no memory for a std::string.
+// Returns the names that a user has added to the shipped list and that do not exist. Names are
+// passed as Python objects: nanobind would end the program when it has no memory for a std::string.
 Names AddApis(const char* prefix, nb::handle owner, const nb::list& names, bool is_collective,
               bool output_is_arguments) {
   Names missing;
@@ -278,7 +278,8 @@ void BindCapture(nb::module_& m) {
       "Whether the level records modules.");
   m.def(
       "apis_wanted", [=] { return collector().apis_wanted(); }, "Whether the level records APIs.");
-  // The functions below raise nothing: an error is logged where it happens, and the training goes on.
+  // The functions below raise nothing: an error is logged where it happens, and the training goes
+  // on.
   m.def(
       "step_is_wanted", [=] { return collector().session().StepIsWanted(); },
       "Whether start() would begin to record now.");

@@ -6,8 +6,8 @@
 
 #include "capture/python/torch_api.h"
 #include "capture/values/tensor_access.h"
-#include "engine/base/messages/language.h"
 #include "engine/base/log.h"
+#include "engine/base/messages/language.h"
 #include "engine/tensor/dlpack.h"
 
 namespace msprobe::python {

@@ -1,4 +1,5 @@
-// Bindings for random_save, and for the methods of PrecisionDebugger other than start, stop and step.
+// Bindings for random_save, and for the methods of PrecisionDebugger other than start, stop and
+// step.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

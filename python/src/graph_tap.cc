@@ -70,8 +70,9 @@ void Tell(const GraphTap& tap, capture::KnownNumbers::Asked asked, const KernelA
 }  // namespace
 }  // namespace msprobe::python
 
-// The inputs are the number of the tap, an int64, and the tensors; the output is one int32, by which
-// the graph knows that the tap has run. The result is 0: the training goes on whatever happens here.
+// The inputs are the number of the tap, an int64, and the tensors; the output is one int32, by
+// which the graph knows that the tap has run. The result is 0: the training goes on whatever
+// happens here.
 extern "C" __attribute__((visibility("default"))) int msprobe_graph_tap(int count, void** data,
                                                                         int* dims, int64_t** shapes,
                                                                         const char** dtypes,

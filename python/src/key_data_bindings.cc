@@ -21,8 +21,8 @@ namespace {
 
 using key_data::KeyDataWriter;
 
-// The tensor's elements on the host, as float32 or what NumPy has: by methods of the framework, whose
-// calls are not recorded.
+// The tensor's elements on the host, as float32 or what NumPy has: by methods of the framework,
+// whose calls are not recorded.
 nb::object OnHost(nb::handle tensor) {
   if (!nb::hasattr(tensor, "detach")) return tensor.attr("asnumpy")();  // MindSpore
   return tensor.attr("detach")().attr("cpu")().attr("float")();

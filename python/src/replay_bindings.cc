@@ -104,8 +104,8 @@ class Replay {
                           Value(arguments.keywords), gradients, results);
   }
 
-  // {"forward.output.0": tensor}: the results and gradients whose elements were stored, by the place
-  // that each has among the results of a replay.
+  // {"forward.output.0": tensor}: the results and gradients whose elements were stored, by the
+  // place that each has among the results of a replay.
   nb::dict Recorded(size_t index) const {
     const replay::RecordedCall& call = At(index);
     nb::dict recorded;

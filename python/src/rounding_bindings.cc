@@ -1,4 +1,5 @@
-// Bindings for the verdict in roundings: rules of kernels, tensors that are off by roundings, judges.
+// Bindings for the verdict in roundings: rules of kernels, tensors that are off by roundings,
+// judges.
 #include <fmt/format.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>

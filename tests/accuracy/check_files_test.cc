@@ -74,7 +74,8 @@ TEST_F(CheckFilesTest, ResumesAfterAnyKill) {
   }
   const size_t titles = all_details.find('\n') + 1, result_titles = all_result.find('\n') + 1;
   for (size_t cut = titles; cut <= all_details.size(); cut += 7) {
-    // A result row is written after its details: as many whole calls as the details have, or one less.
+    // A result row is written after its details: as many whole calls as the details have, or one
+    // less.
     Write(details_path, all_details.substr(0, cut));
     Write(result_path, all_result.substr(0, result_titles + (cut * 31) % (all_result.size() -
                                                                           result_titles + 1)));

@@ -185,8 +185,8 @@ TEST(Ours, TheGoldenIsRounded) {
   EXPECT_EQ(out.row[kBalance], "0.00000000000000");
 }
 
-// A row of ours has all metrics, but those of the absolute standard only where it judges: msprobe 26
-// takes them for a sign of fp8 inputs.
+// A row of ours has all metrics, but those of the absolute standard only where it judges: msprobe
+// 26 takes them for a sign of fp8 inputs.
 TEST(Ours, Metrics) {
   const Tensor g = Of<double>(DType::kFloat64, {1, 2, 3}),
                d = Of<float>(DType::kFloat32, {1, 2, 3.5});

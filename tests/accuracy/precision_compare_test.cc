@@ -35,8 +35,8 @@ PrecisionComparison Compare(Rules rules) {
   return std::move(*c);
 }
 
-// Every cell of what the older tools wrote about the same two files. We add a row for each output that
-// one side alone has, and say in words what 1.0 reports as an exception of Python.
+// Every cell of what the older tools wrote about the same two files. We add a row for each output
+// that one side alone has, and say in words what 1.0 reports as an exception of Python.
 class OlderTools : public testing::TestWithParam<std::pair<Rules, const char*>> {};
 TEST_P(OlderTools, EqualCellByCell) {
   const auto [rules, name] = GetParam();

@@ -67,8 +67,8 @@ TEST(Flags, AnArgumentIsKnownByItsPlaceOrByItsName) {
             "-gp (--golden_path): expected one value, found 2");
 }
 
-// The error for `words`, if --format must be table or json, --limit positive, --count a number, --even
-// a text of even length, --pair two texts, and --short has no value.
+// The error for `words`, if --format must be table or json, --limit positive, --count a number,
+// --even a text of even length, --pair two texts, and --short has no value.
 std::string ErrorOf(const std::vector<std::string>& words) {
   std::string format, even;
   int64_t limit = 0;

@@ -165,8 +165,9 @@ TEST(AlignTest, OfARepeatedBlockTheEditedRunIsFoundByItsValues) {
   EXPECT_GE(Check(Build(golden), Build(target)).share(), 0.9);
 }
 
-// Two calls that have no partner, each with a backward record that looks like the other one.
-// A loop over experts: expert `first + i` gets the tokens `i`, of `count` experts. An expert without tokens is not called.
+// Two calls that have no partner, each with a backward record that looks like the other one. A loop
+// over experts: expert `first + i` gets the tokens `i`, of `count` experts. An expert without
+// tokens is not called.
 Dump NumberedExperts(int first, int count) {
   DumpBuilder b;
   const auto tensor = [](const std::string& name, int id) {
@@ -486,8 +487,8 @@ TEST(AlignTest, PartsOfACallGoBeforeOneOfTheSameName) {
   EXPECT_EQ(AlignRecords(wrong, golden, {})[1].golden, 1);
 }
 
-// Of three layers the target runs the second compiled. The norms' weights are all ones, and no value
-// of the third layer agrees.
+// Of three layers the target runs the second compiled. The norms' weights are all ones, and no
+// value of the third layer agrees.
 TEST(AlignTest, ModulesTellRepetitionsApart) {
   const auto run = [](bool compiled) {
     DumpBuilder b;

@@ -52,8 +52,8 @@ TEST(BatchParts, PartsThatAgreeTogetherAreNoDifference) {
   }
 }
 
-// One run has the call twice, on halves of other data. Nothing agrees when it is put together, so nothing
-// says that a batch was divided.
+// One run has the call twice, on halves of other data. Nothing agrees when it is put together, so
+// nothing says that a batch was divided.
 TEST(BatchParts, OtherShapesAloneAreNoParts) {
   const auto run = [](int calls, double size) {
     DumpBuilder b;

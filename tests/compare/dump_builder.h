@@ -191,7 +191,8 @@ inline Dump OneOutput(const Tensor& t) {
   return DumpBuilder().Call("Torch.f.0.forward").Out(t).Take();
 }
 
-// All proofs of the comparison must hold, and nothing may be left out of a round that would change it.
+// All proofs of the comparison must hold, and nothing may be left out of a round that would change
+// it.
 inline Comparison MustCompare(Dump target, Dump golden, CompareOptions options = {}) {
   const bool keeps = std::exchange(options.keep_proofs, true);
   Result<Comparison> result = Compare(std::move(target), std::move(golden), options);

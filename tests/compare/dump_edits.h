@@ -1,7 +1,8 @@
 // A recorded dump, edited as people edit a program, with the truth of which call is which.
 //
 //   DumpEdits edits(source, random);
-//   edits.Make(Edit::kInsert);                  // false: nothing in the dump can be edited like this
+//   // false: nothing in the dump can be edited like this
+//   edits.Make(Edit::kInsert);
 //   EditedDump target = edits.Build();          // `source` must outlive it
 //   AlignRecords(target.dump, DumpEdits(source, random).Build().dump, {});
 //

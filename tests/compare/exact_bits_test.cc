@@ -88,7 +88,8 @@ TEST(ExactBitsTest, ModulesAloneDoNotTellWhichOperationsRun) {
             RunVerdict::kDiffers);
 }
 
-// The first value with other bits is one that no recorded call made: code between them rounds otherwise.
+// The first value with other bits is one that no recorded call made: code between them rounds
+// otherwise.
 TEST(ExactBitsTest, RoundingIsAllowedWhereUnrecordedCodeBegins) {
   const auto bits = [](int step, double by) {
     return Value(step, by).Print(std::to_string(step) + (by == 0 ? "" : "'"));

@@ -171,7 +171,8 @@ TEST(Frameworks, AWrongResultIsIntroducedWhereThePartsEnd) {
                                    : CompareFrameworks(PyTorchLinear(0.1), MindSporeDense());
     ASSERT_GE(c.first.pair, 0);
     const RecordPair& pair = c.pairs[c.first.pair];
-    // Of the two calls that stand for a linear layer the first makes nothing that the other run has.
+    // Of the two calls that stand for a linear layer the first makes nothing that the other run
+    // has.
     EXPECT_EQ(c.target.records[pair.target].name,
               mindspore ? "Primitive.matmul.MatMul.0.forward" : "Functional.linear.0.forward");
     EXPECT_EQ(c.classes[c.first.pair], CallClass::kIntroduced);
@@ -366,8 +367,8 @@ TEST(Frameworks, StepsOfOptimizersArePairedByNames) {
   EXPECT_EQ(c.measures[0].reason, Reason::kWithoutEffect);  // the rate, which moved nothing
 }
 
-// MindSpore keeps a moment that it does not use, PyTorch counts steps for each weight: the shapes are
-// the same but for an extent of 1.
+// MindSpore keeps a moment that it does not use, PyTorch counts steps for each weight: the shapes
+// are the same but for an extent of 1.
 TEST(Frameworks, AMomentThatOneOptimizerKeepsHasNoPartner) {
   DumpBuilder t, g;
   t.dump().framework = "mindspore";

@@ -212,8 +212,8 @@ TEST(GradientRewrites, AGradientHasTheShapeOfTheArgument) {
   }
 }
 
-// A bias that is added to scores. Under gradient checkpointing some models ask for its gradient, which
-// ends in a constant. `optimizer_error`: of the gradient that the optimizer takes.
+// A bias that is added to scores. Under gradient checkpointing some models ask for its gradient,
+// which ends in a constant. `optimizer_error`: of the gradient that the optimizer takes.
 Dump Bias(bool wanted, double optimizer_error = 0) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Value(0)).Out(Value(1));
@@ -248,8 +248,8 @@ Tensor Rows4(int rows, double max, double min, double mean, double norm) {
   return Numbers(max, min, mean, norm).Shape("[" + std::to_string(rows) + ", 4]");
 }
 
-// Queries and keys by two products, or by one whose result is split. `error`: of the gradient of the
-// joined weight; the golden's parts have the others.
+// Queries and keys by two products, or by one whose result is split. `error`: of the gradient of
+// the joined weight; the golden's parts have the others.
 Dump ProjectionGradients(bool joined, double error = 0) {
   const auto row = [](int id) { return Value(id).Shape("[3, 4]"); };
   DumpBuilder b;

@@ -114,8 +114,8 @@ TEST(UpdateAgreementTest, TheMedianDecides) {
   EXPECT_FALSE(updates.agrees());
 }
 
-// Adam moves nearly each element by its rate: weight decay that is added to the gradients shows in the
-// norms, where all elements count.
+// Adam moves nearly each element by its rate: weight decay that is added to the gradients shows in
+// the norms, where all elements count.
 TEST(UpdateAgreementTest, EachStatisticHasItsMedian) {
   const auto agrees = [](double norm) {
     UpdateAgreement updates;
@@ -132,8 +132,8 @@ TEST(UpdateAgreementTest, EachStatisticHasItsMedian) {
   EXPECT_FALSE(agrees(0.1));
 }
 
-// Weights of float32 whose movement in the target is `apart` of (golden's movement, weight, movement
-// before) other than the golden's, and a rounding of the gradient.
+// Weights of float32 whose movement in the target is `apart` of (golden's movement, weight,
+// movement before) other than the golden's, and a rounding of the gradient.
 UpdateAgreement Updates(double rate, double decay, double momentum, double rounding) {
   UpdateAgreement updates;
   for (uint32_t i = 0; i < 12; ++i) {
@@ -171,7 +171,8 @@ TEST(UpdateAgreementTest, OneFactorForAllWeightsIsNoRounding) {
   EXPECT_TRUE(Updates(1e-4, 0, 0, 1e-5).agrees());
 }
 
-// The norm of a sum is no sum of norms: of an update that is 1.1 times as long it moves by another factor.
+// The norm of a sum is no sum of norms: of an update that is 1.1 times as long it moves by another
+// factor.
 TEST(UpdateAgreementTest, TheFactorOfElementsCountsWhereNormsHaveNone) {
   const auto fault = [](double of_largest) {
     UpdateAgreement updates;

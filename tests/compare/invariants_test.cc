@@ -1,5 +1,5 @@
-// What must not change a verdict: both runs scaled alike, modules renamed alike, the same calls added
-// to both; and the two sides swapped name the same place.
+// What must not change a verdict: both runs scaled alike, modules renamed alike, the same calls
+// added to both; and the two sides swapped name the same place.
 //
 // All values can be scaled where no call of the programs multiplies two of them, for the product
 // would be scaled twice, and what rounding explains of it is measured by its factors. Gradients can
@@ -124,8 +124,8 @@ std::string LeafName(const Comparison& c, std::pair<int32_t, int32_t> row) {
                      row.second < 0 ? "-" : c.golden.leaves[row.second].name.view());
 }
 
-// What differs, the first three of each kind; "": nothing. `c`: the comparison of the unchanged dumps.
-// `same_pairs`: the same calls are pairs.
+// What differs, the first three of each kind; "": nothing. `c`: the comparison of the unchanged
+// dumps. `same_pairs`: the same calls are pairs.
 std::string DifferencesBetween(const Comparison& c, const Verdicts& before, const Verdicts& after,
                                bool same_pairs = true) {
   std::string text;
@@ -370,9 +370,9 @@ TEST_F(Invariants, EqualCallsAdded) {
   });
 }
 
-// The first place is the first one in the order of the target. So where the runs make their calls in
-// another order, or an argument comes from a call that one of them does not make, the sides may be
-// told by two calls of one place: one recorded pair in a hundred.
+// The first place is the first one in the order of the target. So where the runs make their calls
+// in another order, or an argument comes from a call that one of them does not make, the sides may
+// be told by two calls of one place: one recorded pair in a hundred.
 TEST_F(Invariants, SidesSwappedNameTheSamePlace) {
   ForEachPair(
       [](const Paths& paths, const Comparison& c) {

@@ -45,8 +45,8 @@ TEST(ModulesOnly, TheOutermostModuleWithAWrongInputIsNamed) {
   EXPECT_THAT(c.first.why.English(), HasSubstr("input.1 is off by"));
 }
 
-// norm(join(x)) goes into a linear map, where `join` is code of the net. `print`: the fingerprints of
-// what it makes; with another one its numbers are the same.
+// norm(join(x)) goes into a linear map, where `join` is code of the net. `print`: the fingerprints
+// of what it makes; with another one its numbers are the same.
 Dump JoinedModules(const std::string& print, double error) {
   const std::string net = "Module.net.Net.forward.0";
   const Tensor joined = Value(2).Print("1" + print), normalised = Value(3).Print("2" + print);

@@ -124,7 +124,8 @@ TEST(OptimizerSteps, AParameterInAnotherGroup) {
             "weight_decay of fc3 is \"0.1\" in the target, \"0.0\" in the golden");
 }
 
-// All parameters are in one group. It is the one with its settings, although it shares less with that.
+// All parameters are in one group. It is the one with its settings, although it shares less with
+// that.
 TEST(OptimizerSteps, AGroupThatLostItsParameters) {
   const Comparison c = MustCompare(Grouped({{"0.1", {1, 2, 3, 4, 5}}, {"0.0", {}}}, 3),
                                    Grouped({{"0.1", {1, 2}}, {"0.0", {3, 4, 5}}}));

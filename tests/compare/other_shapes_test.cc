@@ -7,8 +7,8 @@
 namespace msprobe::compare::test {
 namespace {
 
-// Two tokens are decoded. The target keeps what it knows of the tokens before, the golden computes it
-// again: `error` of the last logits, which no record has as the call that takes them.
+// Two tokens are decoded. The target keeps what it knows of the tokens before, the golden computes
+// it again: `error` of the last logits, which no record has as the call that takes them.
 Dump Decoding(bool cached, double error = 0, bool ends = true) {
   DumpBuilder b;
   int made = 100;

@@ -1,4 +1,5 @@
-// Precision policies as facts: which differences of them are of one place, and which of a whole run.
+// Precision policies as facts: which differences of them are of one place, and which of a whole
+// run.
 #include "engine/compare/model/precision_policies.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +36,8 @@ Elements RoundedTo(const Elements& x, std::string_view dtype) {
   });
 }
 
-// Products whose results have the dtype of the policy; calls of another policy than the header's say it.
+// Products whose results have the dtype of the policy; calls of another policy than the header's
+// say it.
 Dump RunOf(const std::vector<std::string>& policies, const std::string& header = kOff) {
   DumpBuilder b;
   if (!header.empty()) b.dump().provenance = {{"precision", header}};
@@ -112,7 +114,8 @@ TEST(PrecisionPolicies, NothingIsSaidWhereTheDTypesAreTheSame) {
   EXPECT_THAT(c.run_start.settings.English(), Not(HasSubstr("autocast")));
 }
 
-// Entries of what lay in .grad are taken out of a dump: what belongs to the records after them stays so.
+// Entries of what lay in .grad are taken out of a dump: what belongs to the records after them
+// stays so.
 TEST(PrecisionPolicies, BelongToTheirCallsWhereRecordsAreTakenOut) {
   DumpBuilder b;
   b.dump().provenance = {{"precision", kOff}};

@@ -1,4 +1,5 @@
-// The reports on many ranks and steps say as much of the pair that matters as the report on one pair.
+// The reports on many ranks and steps say as much of the pair that matters as the report on one
+// pair.
 #include <gmock/gmock.h>
 
 #include "engine/compare/ranks/rank_findings.h"

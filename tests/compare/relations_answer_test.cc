@@ -123,7 +123,8 @@ TEST(Answer, RoundingThatArrivesMayGrow) {
   EXPECT_NE(First(Related(run({1e-6, 5e-6, 1.5e-5, 6e-5, kWrong}), run({0, 0, 0, 0, 0}))), "none");
 }
 
-// A gradient that nobody takes is a result of the step where no gradients of parameters were recorded.
+// A gradient that nobody takes is a result of the step where no gradients of parameters were
+// recorded.
 TEST(Answer, AWrongGradientWithoutOptimizer) {
   const auto run = [](double error) {
     DumpBuilder b;
@@ -217,7 +218,8 @@ TEST(Answer, AMaskDoesNotHideTheElementsBesideIt) {
   EXPECT_EQ(First(Related(run("target", 1.1F, kWrong), std::move(golden))), "Tensor.add.0.forward");
 }
 
-// The call that takes what only one run makes is named beside it, not one that is wrong before that.
+// The call that takes what only one run makes is named beside it, not one that is wrong before
+// that.
 TEST(Answer, ACallOfOneRunIsTiedToWhatTakesItsResult) {
   const auto run = [](bool extra) {
     const double error = extra ? kWrong : 0;

@@ -1,5 +1,6 @@
-// Where the relations of two runs say that a difference begins: memory that outlives the step, code that
-// is computed again, values that unrecorded code moves, gradients that lay there before, coarser dtypes.
+// Where the relations of two runs say that a difference begins: memory that outlives the step, code
+// that is computed again, values that unrecorded code moves, gradients that lay there before,
+// coarser dtypes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,8 +122,8 @@ Dump Sent(float factor) {
 
 TEST(Sinks, WhatOtherRanksReceive) { EXPECT_EQ(FirstOf(Sent(2), Sent(3)), "Tensor.mul.0.forward"); }
 
-// What one process gives to a sum may be what the golden's sum is: with two equal gradients, a gradient
-// that is twice as large.
+// What one process gives to a sum may be what the golden's sum is: with two equal gradients, a
+// gradient that is twice as large.
 TEST(Sinks, ARightValueAtTheWrongPlaceIsGivenAway) {
   const auto run = [](bool twice) {
     const Elements gradient = Random(16, 1), doubled = Times(gradient, 2);
@@ -382,7 +383,8 @@ Dump Rotary(bool rounded) {
   return b.Take();
 }
 
-// A function of bfloat16, which the golden computes in float32: the results differ in few roundings.
+// A function of bfloat16, which the golden computes in float32: the results differ in few
+// roundings.
 Dump Cast(bool casts, float off) {
   const Elements x = Random(64, 1), y = Sum(Random(64, 2), Random(64, 3), off);
   const auto low = [](const Elements& e) {

@@ -16,7 +16,8 @@ using test::Map;
 
 constexpr int kPairs = kColumns / 2;
 
-// The complex numbers whose parts stand side by side in the rows of a matrix, as a recorder has them.
+// The complex numbers whose parts stand side by side in the rows of a matrix, as a recorder has
+// them.
 test::Tensor Complex(const Matrix& parts) {
   Elements moduli;
   for (size_t i = 0; i < parts.x.size(); i += 2)

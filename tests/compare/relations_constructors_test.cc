@@ -1,5 +1,5 @@
-// What each constructor of engine/compare/relations must not prove, and what no other test asks of it.
-// A constructor that proves too much also fails where its proofs are checked (matrix_runs.h).
+// What each constructor of engine/compare/relations must not prove, and what no other test asks of
+// it. A constructor that proves too much also fails where its proofs are checked (matrix_runs.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -182,7 +182,8 @@ TEST(TransposedWeights, HaveTheSameElements) {
   EXPECT_NE(weight(Transposed(other)), Proof::kTransposed);
 }
 
-// One step of an optimizer, of a weight that the step before left near; in one run it is held transposed.
+// One step of an optimizer, of a weight that the step before left near; in one run it is held
+// transposed.
 Dump OptimizedRun(const Matrix& weight, const Matrix& gradient) {
   DumpBuilder b;
   b.Call("Functional.linear.0.forward");

@@ -1,5 +1,5 @@
-// Laws of the model of error: how far a rounding reaches through functions, kinks, normalisations and
-// optimizers. Each has a run that differs by rounding alone, and one that is wrong.
+// Laws of the model of error: how far a rounding reaches through functions, kinks, normalisations
+// and optimizers. Each has a run that differs by rounding alone, and one that is wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>

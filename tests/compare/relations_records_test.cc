@@ -127,7 +127,8 @@ TEST(RelationsOfRecords, WhatComesOutOfCompiledCodeIsNamedWhereItIsTaken) {
               HasSubstr("it comes out of compiled code (torch.compile) of the target"));
 }
 
-// Calls of both runs that compute the same are a rewrite; not those that a killed run did not reach.
+// Calls of both runs that compute the same are a rewrite; not those that a killed run did not
+// reach.
 TEST(RelationsOfRecords, OtherCallsThatAgreeAreARewrite) {
   const auto run = [](bool fused) {
     DumpBuilder b;
@@ -147,8 +148,8 @@ TEST(RelationsOfRecords, OtherCallsThatAgreeAreARewrite) {
   EXPECT_EQ(DescribeRewrites(cut, RegionsOf(cut)), "");
 }
 
-// Gradients of parameters are listed before the backward calls that made them: what enters the first of
-// these is named, and no list.
+// Gradients of parameters are listed before the backward calls that made them: what enters the
+// first of these is named, and no list.
 TEST(RelationsOfRecords, AGradientThatEntersTheLastModuleIsNamedThere) {
   const auto run = [](double error) {
     DumpBuilder b;

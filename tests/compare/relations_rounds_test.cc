@@ -1,5 +1,6 @@
-// Random pairs of runs, in which later calls decide what is known of earlier values: a round that leaves
-// out what cannot have changed must relate all values as one that looks at everything (settled.h).
+// Random pairs of runs, in which later calls decide what is known of earlier values: a round that
+// leaves out what cannot have changed must relate all values as one that looks at everything
+// (settled.h).
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -44,7 +45,8 @@ Elements Changed(ValueChange kind, const Elements& x, unsigned seed) {
   }
 }
 
-// Two runs of one random program of forward calls, modules, backward calls and a step, whose values are drawn from few: nothing that a call makes follows from what it takes.
+// Two runs of one random program of forward calls, modules, backward calls and a step, whose values
+// are drawn from few: nothing that a call makes follows from what it takes.
 struct RandomRuns {
   explicit RandomRuns(unsigned seed) : random(seed), most(8 + Below(17)) {
     for (int i = 0; i < most; ++i) {

@@ -1,5 +1,6 @@
 // Values that are a number times others, and wrong values in coarse dtypes: what relations say of
-// losses that go backward times 64, of casts, and of optimizers that divide by a norm of all gradients.
+// losses that go backward times 64, of casts, and of optimizers that divide by a norm of all
+// gradients.
 #include <gmock/gmock.h>
 
 #include <cmath>

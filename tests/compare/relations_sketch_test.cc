@@ -16,8 +16,8 @@
 namespace msprobe::compare::relations {
 namespace {
 
-// A layer and the update of its weight. `transposed`: the run holds the weight so, and what belongs to it.
-// `loaded_so`: by mistake, and the layer computes what it can.
+// A layer and the update of its weight. `transposed`: the run holds the weight so, and what belongs
+// to it. `loaded_so`: by mistake, and the layer computes what it can.
 Dump LayerOf(bool transposed, float gradient_factor = 1, bool loaded_so = false) {
   const Matrix x = Matrix::Random(kRows, 1), w = Matrix::Random(kRows, 2);
   const Matrix used = loaded_so ? Transposed(w) : w;

@@ -1,4 +1,5 @@
-// The relations between the values of two runs, and what follows from them: engine/compare/relations.
+// The relations between the values of two runs, and what follows from them:
+// engine/compare/relations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -52,8 +52,8 @@ TEST(Wiring, TwoResultsOfOneCallAreExchanged) {
   EXPECT_TRUE(first.starts_with("Torch.max.0.")) << first;
 }
 
-// In the first update of a policy the old and the new probabilities are equal; only the new ones carry
-// a gradient.
+// In the first update of a policy the old and the new probabilities are equal; only the new ones
+// carry a gradient.
 Dump Ratio(bool squared) {
   const Elements x = Random(16, 1), gradient = Random(16, 2);
   const Elements wrong = Times(gradient, squared ? 2 : 1);
@@ -111,7 +111,8 @@ TEST(Parts, WeightsThatAreAllOnesHaveGradientsOfTheirOwn) {
   EXPECT_EQ(FirstOf(Norms(2), Norms(1)), "Functional.layer_norm.3.backward");
 }
 
-// A pipeline stage: each micro-batch goes forward, then back; `order` says which input each call takes.
+// A pipeline stage: each micro-batch goes forward, then back; `order` says which input each call
+// takes.
 Dump Stage(const std::vector<unsigned>& order, float factor) {
   DumpBuilder b;
   const auto name = [](size_t call, const char* direction) {
@@ -170,8 +171,8 @@ TEST(Wiring, WhatWasSentIsNotExplainedByTheAnswer) {
   EXPECT_EQ(FirstOf(Sending(true), Sending(false)), "Functional.linear.1.forward");
 }
 
-// What a module without recorded calls makes is gathered from all ranks, and cut again: this rank's part
-// is what it was before.
+// What a module without recorded calls makes is gathered from all ranks, and cut again: this rank's
+// part is what it was before.
 Dump Gathered(float factor) {
   const Elements x = Times(Random(16, 1), factor), norm = Times(Random(16, 2), factor);
   const Elements other = Random(16, 3), loss = Times(Random(16, 4), factor);

@@ -1,5 +1,5 @@
-// Parameters that have other names in the optimizer's entry of the other run: their weights tell which
-// is which, and their gradients and state follow (PairRenamedParameters in align_leaves.cc).
+// Parameters that have other names in the optimizer's entry of the other run: their weights tell
+// which is which, and their gradients and state follow (PairRenamedParameters in align_leaves.cc).
 #include <gtest/gtest.h>
 
 #include <string>

@@ -75,8 +75,8 @@ TEST(Rewrites, AWrongFusedOperationIsARegion) {
               HasSubstr("region: the target calls scaled_dot_product_attention where the golden"));
 }
 
-// Three products, or one of joined weights that is split afterwards. The paired calls of linear have
-// weights of different shapes.
+// Three products, or one of joined weights that is split afterwards. The paired calls of linear
+// have weights of different shapes.
 Dump Projections(bool joined, bool swapped = false) {
   DumpBuilder b;
   b.Call("Functional.layer_norm.0.forward").In(V(1)).Out(V(2));

@@ -13,8 +13,8 @@
 
 namespace msprobe::compare::test {
 
-// The first value that a skipped call relates otherwise; "": there is none. Where proofs are kept, no call
-// is skipped.
+// The first value that a skipped call relates otherwise; "": there is none. Where proofs are kept,
+// no call is skipped.
 inline std::string UnsettledOf(const Comparison& c) {
   namespace relations = compare::relations;
   const std::shared_ptr<const ContentIds> content = ContentOf(c);

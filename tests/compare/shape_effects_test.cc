@@ -9,8 +9,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// each = mean(x); loss = mean(each * weight). `reshaped`: the shape to which a call in between brings
-// `each`, that only this run makes; "": there is none. The product is [8, 8] where `each` is [8, 1].
+// each = mean(x); loss = mean(each * weight). `reshaped`: the shape to which a call in between
+// brings `each`, that only this run makes; "": there is none. The product is [8, 8] where `each` is
+// [8, 1].
 Dump WeightedShape(std::string reshaped) {
   DumpBuilder b;
   b.Call("Tensor.mean.0.forward").In(Value(1).Shape("[8, 5]")).Out(Value(2).Shape("[8]"));

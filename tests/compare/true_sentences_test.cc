@@ -180,7 +180,8 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-// The first number of a sentence says what is counted, and what is wrong inside a module is not before it.
+// The first number of a sentence says what is counted, and what is wrong inside a module is not
+// before it.
 TEST(TrueSentences, EarlierCallsAreCalls) {
   Comparison c = MustCompare(TwoBeginnings(0.1), TwoBeginnings(0));
   EXPECT_EQ(DescribeEarlierCalls(c, {.unjudged = 2}), "2 calls before it could not be judged");
@@ -206,8 +207,8 @@ TEST(TrueSentences, AGradientIsNotWrongBeforeItsCall) {
   EXPECT_THAT(c.first.why.English(), Not(HasSubstr("as well")));
 }
 
-// A dump says which module enters compiled code: the calls that the other run made there are no calls
-// that it lacks, and the module is compared at its borders.
+// A dump says which module enters compiled code: the calls that the other run made there are no
+// calls that it lacks, and the module is compared at its borders.
 Dump Pooled(bool compiled, double error, bool lacks_norm = false) {
   DumpBuilder b;
   const Tensor x = Numbers(1, -1, 0, 3), y = Numbers(2, -2, 0.1, 5),
@@ -248,7 +249,8 @@ TEST(TrueSentences, CompiledCodeIsComparedAtItsBorders) {
   EXPECT_EQ(FindingsOf(other).summary.compiled_calls, 3);
 }
 
-// A function outside of all modules is compiled: the value that comes out of it is the first wrong one.
+// A function outside of all modules is compiled: the value that comes out of it is the first wrong
+// one.
 TEST(TrueSentences, AValueOfACompiledFunctionIsSaidToComeFromIt) {
   const auto run = [](bool compiled, double error) {
     DumpBuilder b;

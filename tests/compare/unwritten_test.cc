@@ -58,7 +58,8 @@ Buffers Begin(double junk, std::string bits = "") {
   return b;
 }
 
-// pack_padded_sequence writes all of an empty tensor by scatter_: it may have held zeros in one run.
+// pack_padded_sequence writes all of an empty tensor by scatter_: it may have held zeros in one
+// run.
 TEST(UnwrittenTest, MemoryThatIsOverwrittenMayHaveHeldZeros) {
   const auto run = [](bool zeros) {
     Buffers b(0);
@@ -193,7 +194,8 @@ TEST(UnwrittenTest, OneSideThatHadWrittenItDiffers) {
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kDiffers);
 }
 
-// MindSpore's BatchNorm: the call leaves a result as the memory was, and its dump has no numbers of it.
+// MindSpore's BatchNorm: the call leaves a result as the memory was, and its dump has no numbers of
+// it.
 TEST(UnwrittenTest, AResultThatACallLeavesUnwrittenIsNoValue) {
   const auto run = [](bool knows, double junk) {
     DumpBuilder b;

@@ -318,8 +318,8 @@ TEST_F(StepsTest, ABufferIsWrongBehindAStepThatRounds) {
   }
 }
 
-// Relations know the error with which each weight was left: what is beyond it is another update, though
-// the weights moved nearly alike (another beta2 of Adam).
+// Relations know the error with which each weight was left: what is beyond it is another update,
+// though the weights moved nearly alike (another beta2 of Adam).
 TEST_F(StepsTest, AWeightThatNothingRelatesIsAWrongUpdate) {
   const auto named = [&](const std::string& run, std::vector<std::string> unrelated, bool agrees) {
     std::vector<RankResult> steps = {Step(run, 0, -1, 4, 4, true),
@@ -336,8 +336,8 @@ TEST_F(StepsTest, AWeightThatNothingRelatesIsAWrongUpdate) {
   EXPECT_FALSE(named("unseen", {"fc.weight"}, true)) << "no call shows it";
 }
 
-// As compiled code of MindSpore is recorded: outputs alone. `moved`: how far the target's weight moves
-// in step 0; the golden's moves by 0.01.
+// As compiled code of MindSpore is recorded: outputs alone. `moved`: how far the target's weight
+// moves in step 0; the golden's moves by 0.01.
 TEST_F(StepsTest, WhereNoCallIsRecordedWithItsWeightsTheirFilesTell) {
   const auto steps = [&](double moved, double error) {
     const auto dump = [](double apart) {

@@ -69,8 +69,8 @@ TEST(FirstFall, ASmallGradientOfAModuleOfItsOwnFalls) {
   EXPECT_THAT(OnlyRounding(Sized({{"a.weight", 2e-4}, {"a.bias", 1e-6}}), {}), ElementsAre());
 }
 
-// Below the rounding of what follows it: real after a factor of 1e-6, chance in front of a norm whose
-// result is averaged.
+// Below the rounding of what follows it: real after a factor of 1e-6, chance in front of a norm
+// whose result is averaged.
 TEST(FirstFall, ASmallGradientIsUnknown) {
   const auto table = [](double size, double golden_size, int64_t same) {
     SimilarityTable result = Sized({{"a.weight", size}, {"a.bias", size}, {"b.weight", 1}});
@@ -98,7 +98,8 @@ TEST(FirstFall, ASmallGradientIsUnknown) {
   EXPECT_THAT(FirstFall(fault, {})->others, ElementsAre());
 }
 
-// A bias that all outputs share cancels in the softmax after it, and no later module shows its terms.
+// A bias that all outputs share cancels in the softmax after it, and no later module shows its
+// terms.
 TEST(FirstFall, ASmallGradientIsUnknownWhereverTheLargestIs) {
   SimilarityTable table = Sized({{"a.weight", 1}, {"shift.weight", 2e-8}});
   table.At(0, 0).same = 100, table.At(1, 0).same = 50;

@@ -134,8 +134,8 @@ Accuracy AccuracyOfFloats(const std::vector<float>& d, const std::vector<double>
   return AccuracyOf(Flat(d.data(), DType::kFloat32, n), Flat(g.data(), DType::kFloat64, m), limits);
 }
 
-// An oracle that shares no code with the kernel: the definitions, in long double, with the rounding of
-// the compiler's own conversions.
+// An oracle that shares no code with the kernel: the definitions, in long double, with the rounding
+// of the compiler's own conversions.
 TEST(Accuracy, AgreesWithLongDouble) {
   Random random(9);
   const int64_t n = 50021;

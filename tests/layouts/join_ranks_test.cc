@@ -1,4 +1,5 @@
-// Two ranks that compute what one process computes, compared with it (engine/compare/layouts/join_ranks.h).
+// Two ranks that compute what one process computes, compared with it
+// (engine/compare/layouts/join_ranks.h).
 #include "engine/compare/layouts/join_ranks.h"
 
 #include <fmt/format.h>
@@ -356,7 +357,8 @@ TEST(ModuleNames, WrappersAndStagesStandInFront) {
   EXPECT_EQ(names.Of("stage"), "");
 }
 
-// Zeros, and what the golden has twice, say nothing; nor does a content that both have under one name.
+// Zeros, and what the golden has twice, say nothing; nor does a content that both have under one
+// name.
 TEST(ModuleNames, WhatIsNotOneContentSaysNothing) {
   const std::vector<StepWeight> golden = {Weight("a.bias", "0"), Weight("b.bias", "0"),
                                           Weight("c.weight", "x")};

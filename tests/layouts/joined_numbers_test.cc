@@ -1,4 +1,5 @@
-// Statistics and sketches of joined values, beside those of the whole (engine/compare/layouts/joined_numbers.h).
+// Statistics and sketches of joined values, beside those of the whole
+// (engine/compare/layouts/joined_numbers.h).
 #include "engine/compare/layouts/joined_numbers.h"
 
 #include <gtest/gtest.h>

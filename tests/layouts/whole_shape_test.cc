@@ -1,4 +1,5 @@
-// What the ranks of two sides tell of a whole that neither has (engine/compare/layouts/whole_shape.h).
+// What the ranks of two sides tell of a whole that neither has
+// (engine/compare/layouts/whole_shape.h).
 #include "engine/compare/layouts/whole_shape.h"
 
 #include <gtest/gtest.h>

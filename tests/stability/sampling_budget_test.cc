@@ -13,7 +13,8 @@ namespace {
 
 using Choice = SamplingBudget::Choice;
 
-// A training of `calls` calls a step, each of `own` seconds, whose second runs take `extra` seconds.
+// A training of `calls` calls a step, each of `own` seconds, whose second runs take `extra`
+// seconds.
 struct Training {
   SamplingBudget budget;
   double own, extra, now = 0;

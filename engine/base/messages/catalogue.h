@@ -36,8 +36,8 @@ class Catalogue {
 
   explicit Catalogue(std::string_view po);
 
-  // "": it has no translation. What a place says beside its number does not count: "{:.2g} of {}" is
-  // "{} of {}".
+  // "": it has no translation. What a place says beside its number does not count: "{:.2g} of {}"
+  // is "{} of {}".
   std::string_view Find(std::string_view sentence) const;
 
  private:

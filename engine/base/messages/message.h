@@ -1,13 +1,15 @@
-// A text that people read, as a value: a sentence of the program and what stands in its places. It is made
-// where the sentence is made, and put into a language where it is shown; nobody parses a finished sentence.
+// A text that people read, as a value: a sentence of the program and what stands in its places. It
+// is made where the sentence is made, and put into a language where it is shown; nobody parses a
+// finished sentence.
 //
 //   Message why = "{} of {} is off by {:.0f}%"_t("norm"_t, leaf.name, percent);
 //   why.English();   // "norm of output.0 is off by 3%": JSON, tables, and what else programs parse
-//   why.Shown();     // "output.0 的范数偏差 3%": in the language of the person who reads it (language.h)
+//   // "output.0 的范数偏差 3%": in the language of the person who reads it (language.h)
+//   why.Shown();
 //
-// A literal with _t is a sentence or a word of the program, and the key of its translation: each has one in
-// translations/*.zh.po, or a test fails (tests/language). What comes from a dump, a script or a file is a
-// std::string: a name, which is the same in each language.
+// A literal with _t is a sentence or a word of the program, and the key of its translation: each
+// has one in translations/*.zh.po, or a test fails (tests/language). What comes from a dump, a
+// script or a file is a std::string: a name, which is the same in each language.
 #pragma once
 
 #include <algorithm>
@@ -40,12 +42,12 @@ class Message {
   Message(std::string_view name) : name_(name) {}        // NOLINT
   Message(TextRef name) : name_(name.view()) {}          // NOLINT
 
-  // A sentence that is no literal: one of the fronts in Python, which outlives the message. nullopt: it
-  // has another number of places.
+  // A sentence that is no literal: one of the fronts in Python, which outlives the message.
+  // nullopt: it has another number of places.
   static std::optional<Message> Of(std::string_view sentence, std::span<const Place> places);
 
-  // Texts side by side, with "; ", ", ", " and ", ": ", ". ", " ", "\n" or "" between them. Empty ones are
-  // left out.
+  // Texts side by side, with "; ", ", ", " and ", ": ", ". ", " ", "\n" or "" between them. Empty
+  // ones are left out.
   static Message Joined(std::vector<Message> parts, std::string_view separator);
 
   bool empty() const { return kind_ == Kind::kName && name_.empty(); }
@@ -74,7 +76,8 @@ class Message {
   std::vector<Message> places_;  // in the order in which English has them; of a list: its parts
 };
 
-// What stands in a place: a name, another text, or a number, which is formatted as the place says ("{:.2g}").
+// What stands in a place: a name, another text, or a number, which is formatted as the place says
+// ("{:.2g}").
 class Message::Place {
  public:
   Place(Message text) : kind_(Kind::kText), text_(std::move(text)) {}  // NOLINT

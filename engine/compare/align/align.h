@@ -10,8 +10,9 @@
 //   AlignedDumps a = AlignDumps(target, golden, options);
 //
 // Every record and every leaf of both dumps is in the result exactly once. Two exceptions: a golden
-// record is there twice when a data mapping pairs its values with those of several calls, and a call
-// of one framework is there with each of the calls by which the other framework computes the same.
+// record is there twice when a data mapping pairs its values with those of several calls, and a
+// call of one framework is there with each of the calls by which the other framework computes the
+// same.
 #pragma once
 
 #include <span>

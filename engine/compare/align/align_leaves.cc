@@ -62,7 +62,8 @@ class PlaceMapping {
   const NameMapping::Places* places_ = nullptr;
 };
 
-// Where the settings of an optimizer's groups are in the golden, which may list its groups otherwise.
+// Where the settings of an optimizer's groups are in the golden, which may list its groups
+// otherwise.
 class GroupMapping {
  public:
   GroupMapping(const Dump& target, const Record& target_record, const Dump& golden,
@@ -138,7 +139,8 @@ class LeafPairs {
       Place wanted(SlotClass(a_[i].slot), LeafPlace(a_[i], target_record_));
       std::string text;
       if (!moved.Move(&wanted, &text) || !groups.Move(&wanted, &text)) {
-        // No partner: the api mapping lists other values of the slot only, or the group is of one run.
+        // No partner: the api mapping lists other values of the slot only, or the group is of one
+        // run.
         settled_[i] = 1;
         continue;
       }
@@ -158,8 +160,8 @@ class LeafPairs {
     }
   }
 
-  // In the entry of an optimizer, parameters that have other names: those whose weights look most alike
-  // are one parameter, and so are their gradients and their state.
+  // In the entry of an optimizer, parameters that have other names: those whose weights look most
+  // alike are one parameter, and so are their gradients and their state.
   void PairRenamedParameters() {
     if (!IsOptimizerCall(golden_record_.api)) return;
     std::vector<uint32_t> target = FreeWeights(a_, target_record_, partner_, settled_);
@@ -237,8 +239,8 @@ class LeafPairs {
     return free;
   }
 
-  // Of the leaves `among` of `leaves` the one with the shape of `like` and the nearest statistics; -1:
-  // there is none.
+  // Of the leaves `among` of `leaves` the one with the shape of `like` and the nearest statistics;
+  // -1: there is none.
   static int32_t Likest(const Leaf& like, const std::vector<uint32_t>& among,
                         std::span<const Leaf> leaves) {
     int32_t best = -1;

@@ -21,8 +21,8 @@ class CallIndex {
 
  private:
   // The calls of one API in one direction. Tools number them from 0, so a list that is looked at by
-  // number is short, and calls that follow each other are neighbours in it. Few numbers that are far
-  // apart are in a sorted list.
+  // number is short, and calls that follow each other are neighbours in it. Few numbers that are
+  // far apart are in a sorted list.
   struct Group {
     std::string_view api;
     Direction direction = Direction::kNone;
@@ -40,8 +40,8 @@ class CallIndex {
   void PlaceLists();
 
   std::vector<Group> groups_;
-  // A hash table of groups with open addressing; its size is a power of two, and at most half of it is
-  // used. -1: free.
+  // A hash table of groups with open addressing; its size is a power of two, and at most half of it
+  // is used. -1: free.
   std::vector<int32_t> slots_;
   std::vector<int32_t> by_number_;                   // records; -1: no such call
   std::vector<std::pair<int64_t, int32_t>> sorted_;  // number and record

@@ -79,8 +79,8 @@ class Scopes {
   std::unordered_map<std::string_view, int32_t> by_name_;
 };
 
-// What ran directly in one module call on both sides, in order: API calls, and the module calls that
-// have a partner, which divide it.
+// What ran directly in one module call on both sides, in order: API calls, and the module calls
+// that have a partner, which divide it.
 struct Scope {
   std::vector<uint32_t> target, golden;
   int32_t target_module = -1, golden_module = -1;  // the call itself; -1: outside of all modules

@@ -3,7 +3,8 @@
 // Names and call numbers say little between two frameworks: nn.ReLU is a Primitive in one and
 // Functional.relu in the other, and what one computes by one call (linear) the other computes by
 // several (MatMul, BiasAdd). So calls are paired inside the module in which they ran, between the
-// modules that ran inside it, by what they compute (mindspore_apis.h) and by the shape of the result.
+// modules that ran inside it, by what they compute (mindspore_apis.h) and by the shape of the
+// result.
 //
 //   Cell.fc.Dense        Primitive.matmul.MatMul     [2, 16]
 //                        Primitive.bias_add.BiasAdd  [2, 16]  <-+
@@ -29,8 +30,9 @@ struct SameResult {
   bool same_operation = false;
 };
 
-// `partners` has the pairs of module calls; pairs of calls that are found are added to it: of a call
-// that is a part of its partner with `part`. A golden call that is a part is in the result only.
+// `partners` has the pairs of module calls; pairs of calls that are found are added to it: of a
+// call that is a part of its partner with `part`. A golden call that is a part is in the result
+// only.
 std::vector<SameResult> PairFrameworkCalls(const Dump& target, const Dump& golden,
                                            const CompareOptions& options,
                                            std::vector<Partner>* partners);

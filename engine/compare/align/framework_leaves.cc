@@ -219,8 +219,8 @@ class GroupLinker {
 
   void LinkGradients(std::span<const uint32_t> members, uint32_t whole,
                      const std::set<uint64_t>& passed) {
-    // The gradients of the last of several calls of which the others were not found belong to tensors
-    // that the other framework does not show.
+    // The gradients of the last of several calls of which the others were not found belong to
+    // tensors that the other framework does not show.
     if (!same_operation_ && members_.size() == 1) return;
     const Leaves wanted = TensorsOf(one_, whole, true, true);
     std::vector<Leaves> made;
@@ -299,8 +299,8 @@ class GroupLinker {
   std::set<size_t> has_origin_;
 };
 
-// "weights.norm.gamma" is "weights.norm.weight", "state.fc.bias.moment1" is "state.fc.bias.exp_avg":
-// a place in the entry of an optimizer, in the words of PyTorch.
+// "weights.norm.gamma" is "weights.norm.weight", "state.fc.bias.moment1" is
+// "state.fc.bias.exp_avg": a place in the entry of an optimizer, in the words of PyTorch.
 std::string InPyTorchsWords(std::string_view place) {
   std::string out;
   for (size_t at = 0; at <= place.size();) {

@@ -29,7 +29,8 @@ class LayerMapping {
   std::string Map(std::string_view name);
   bool has_rules() const { return !rules_.empty(); }
   size_t hits() const { return hits_; }
-  // Sentences on what was shifted, by the path: "layers.4 and on are layers.0 and on in the golden".
+  // Sentences on what was shifted, by the path: "layers.4 and on are layers.0 and on in the
+  // golden".
   const std::map<std::string, Message>& shifts() const { return shifts_; }
 
  private:

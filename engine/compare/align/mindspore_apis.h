@@ -34,7 +34,8 @@ struct ParameterNames {
 };
 std::span<const ParameterNames> OtherParameterNames();
 // The name of a weight of MindSpore in PyTorch's program: "norm.weight" for "norm.gamma", if that
-// program has it and no "norm.gamma"; else the name itself. `has`: whether it has a weight of that name.
+// program has it and no "norm.gamma"; else the name itself. `has`: whether it has a weight of that
+// name.
 std::string PyTorchWeightOf(std::string_view mindspore,
                             const std::function<bool(std::string_view)>& has);
 // The same for all weights of two dumps of two frameworks; nothing for others.
@@ -56,8 +57,8 @@ std::string_view OperationOf(std::string_view api);
 // For each tensor that a Primitive of MindSpore takes its place in PyTorch's call; empty: the same.
 std::span<const int> ArgumentOrderOf(std::string_view mindspore);
 
-// The name in PyTorch of what a Primitive was constructed with: "training" for "is_training"; "": it has
-// none.
+// The name in PyTorch of what a Primitive was constructed with: "training" for "is_training"; "":
+// it has none.
 std::string_view ArgumentOfConstructor(std::string_view mindspore);
 
 }  // namespace msprobe::compare

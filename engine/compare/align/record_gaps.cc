@@ -91,8 +91,8 @@ int LeafAgreement(const Leaf& a, const Leaf& b) {
 }
 
 // Whether what the two calls take besides their first tensor is the same: weights, numbers, texts.
-// They tell the passes of a loop apart (`chosen == 3`, the weights of expert 3), also where the data
-// went to the wrong one. Tensors without a fingerprint tell nothing.
+// They tell the passes of a loop apart (`chosen == 3`, the weights of expert 3), also where the
+// data went to the wrong one. Tensors without a fingerprint tell nothing.
 bool SameOtherArguments(std::span<const Leaf> a, std::span<const Leaf> b) {
   if (a.size() != b.size()) return false;
   bool first = true, any = false;

@@ -1,6 +1,6 @@
-// Pairs calls again where the recorded values fit better: a block that runs twice in one program, of
-// which the run that the other program has, too, was edited. By keys alone the unedited one looks
-// more like it.
+// Pairs calls again where the recorded values fit better: a block that runs twice in one program,
+// of which the run that the other program has, too, was edited. By keys alone the unedited one
+// looks more like it.
 //
 // The target calls A b C D, where B was renamed to b, and A B C D behind it; the golden A B C D.
 // The shortest edit pairs the second A B C D of the target with all of the golden. If the values of

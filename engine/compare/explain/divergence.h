@@ -1,5 +1,5 @@
-// The first wrong call of a comparison that was read from a file: a table of results has verdicts, and
-// no content from which relations could be made (relations/).
+// The first wrong call of a comparison that was read from a file: a table of results has verdicts,
+// and no content from which relations could be made (relations/).
 //
 //   FindFirstDivergence(&comparison);   // classified
 //   Print(comparison.first.why);

@@ -81,8 +81,8 @@ std::string_view EntryName(const Comparison& c, int32_t pair) { return RecordOf(
 
 namespace {
 
-// The frames of the call on one side, innermost first; null: no stack was recorded. Backward records
-// have no stack of their own.
+// The frames of the call on one side, innermost first; null: no stack was recorded. Backward
+// records have no stack of their own.
 const std::vector<std::string_view>* FramesOf(const Comparison& c, int32_t p, bool target) {
   const Dump& dump = target ? c.target : c.golden;
   const int32_t record = target ? c.pairs[p].target : c.pairs[p].golden;

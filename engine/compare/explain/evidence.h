@@ -64,8 +64,8 @@ std::string GoldenLineOfRegion(const Comparison& comparison, const FirstDivergen
 // "layers.3.mlp (LlamaMLP)": the innermost module in which an API ran. A backward call ran in the
 // module of its forward call. "" for calls of modules, and where it is not known.
 std::string ModuleAround(const Comparison& comparison, int32_t pair);
-// The first input of the call in memory that nobody has written, an index into Comparison::rows; -1:
-// there is none.
+// The first input of the call in memory that nobody has written, an index into Comparison::rows;
+// -1: there is none.
 int32_t UnwrittenInput(const Comparison& comparison, int32_t pair);
 // 3.1, 410, 4.1e+05: three digits for people; "inf".
 std::string ShortNumber(double value);

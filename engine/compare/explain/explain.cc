@@ -185,8 +185,8 @@ FirstDivergence ExplainIntroduced(const Comparison& c, int32_t p) {
 
 namespace {
 
-// Whether the run without the call `u` takes in the row `row` what the call takes in the other run: it
-// has left the call out. Otherwise it may compute the same in code that is not recorded.
+// Whether the run without the call `u` takes in the row `row` what the call takes in the other run:
+// it has left the call out. Otherwise it may compute the same in code that is not recorded.
 bool IsLeftOut(const Comparison& c, int32_t u, int32_t row) {
   if (row < 0) return false;
   const bool inserted = c.pairs[u].target >= 0;

@@ -25,8 +25,8 @@ enum class Tie {
 FirstDivergence ExplainUnmatched(const Comparison& comparison, int32_t unmatched, int32_t pair,
                                  int32_t row, Tie tie);
 
-// Why a call of both runs drew other random numbers. Dumps of ours have the state of the generator at
-// the beginning of each call that may draw.
+// Why a call of both runs drew other random numbers. Dumps of ours have the state of the generator
+// at the beginning of each call that may draw.
 struct RandomCause {
   Message why;     // which earlier call drew, or what else is known; "" when nothing is
   Message advice;  // what to do; "": the call draws no numbers, or both runs drew the same ones

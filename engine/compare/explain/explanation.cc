@@ -41,7 +41,8 @@ FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
 namespace {
 
 // "input.0 of the forward call requires a gradient in the target only (detach, no_grad or
-// requires_grad differ)"; "" where both runs agree, for forward calls, and where a dump does not say.
+// requires_grad differ)"; "" where both runs agree, for forward calls, and where a dump does not
+// say.
 Message DescribeGradientFlags(const Comparison& c, int32_t p) {
   const int32_t forward = static_cast<size_t>(p) < c.forward_of.size() ? c.forward_of[p] : -1;
   if (forward < 0 || !c.pairs[forward].matched()) return {};

@@ -61,8 +61,9 @@ Findings FindingsOf(const Comparison& comparison);
 struct LabelledText {
   Message label, text;
 };
-// Under which conditions the two runs were compared, as far as it is known: "note" (a likely mistake
-// of the caller, which must be read first), "began" (from the same weights (148)), "run" (settings that differ), "exact" (why bits decide).
+// Under which conditions the two runs were compared, as far as it is known: "note" (a likely
+// mistake of the caller, which must be read first), "began" (from the same weights (148)), "run"
+// (settings that differ), "exact" (why bits decide).
 std::vector<LabelledText> ConditionsOf(const Findings& found);
 // "calls" (5 equal, 1 introduced) and "values".
 std::vector<LabelledText> CountsOf(const Findings& found);

@@ -66,8 +66,8 @@ bool ArePartners(const Comparison& c, int32_t target, int32_t golden) {
                      [&](const RecordPair& p) { return p.target == target && p.golden == golden; });
 }
 
-// A parameter or buffer that the weights files of both runs show to differ: the input itself, or one
-// of the module around the call, from which the input may have been made.
+// A parameter or buffer that the weights files of both runs show to differ: the input itself, or
+// one of the module around the call, from which the input may have been made.
 std::optional<Origin> AnOtherWeight(const Comparison& c, const WrongInput& in, bool is_made) {
   for (const OtherWeight& weight : OtherWeights(c)) {
     if (weight.target != in.target.fingerprint || weight.golden != in.golden.fingerprint) continue;
@@ -128,7 +128,8 @@ std::optional<Origin> AnotherOutput(const Comparison& c, const Makers& made) {
                 "the two programs are wired differently here: compare the source lines"_t};
 }
 
-// The module in which the other run made a value, in a call that stands for compiled code of this run.
+// The module in which the other run made a value, in a call that stands for compiled code of this
+// run.
 std::string_view WhereCompiled(const Comparison& c, const Leaf* of_other, bool target) {
   for (int32_t p = 0; of_other != nullptr && p < static_cast<int32_t>(c.pairs.size()); ++p) {
     const int32_t maker = target ? c.pairs[p].golden : c.pairs[p].target;
@@ -190,8 +191,8 @@ std::optional<Origin> InsideAModule(const Comparison& c, int32_t p) {
       "look at the code between this call and the one before it"_t};
 }
 
-// Only modules were recorded, and a wrong value was made inside `module`, whose inputs agree, before
-// the call of `in`: the module's own code is named, and the line of it that makes the call.
+// Only modules were recorded, and a wrong value was made inside `module`, whose inputs agree,
+// before the call of `in`: the module's own code is named, and the line of it that makes the call.
 FirstDivergence ExplainOwnCode(const Comparison& c, int32_t module, const WrongInput& in) {
   const CallSummary call = SummarizeCall(c, module);
   FirstDivergence f = StartExplanation(c, module, call.out.worst_row);

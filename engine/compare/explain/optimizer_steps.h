@@ -26,8 +26,8 @@ std::vector<HyperParameter> DifferingHyperParameters(const Comparison& compariso
 // are. "" when all agree, and for other calls.
 Message DescribeHyperParameters(const Comparison& comparison, int32_t pair);
 
-// Which weights the call of an optimizer moved differently, and what they share (update_pattern.h); ""
-// for other calls, and where none or all that is known is as expected.
+// Which weights the call of an optimizer moved differently, and what they share (update_pattern.h);
+// "" for other calls, and where none or all that is known is as expected.
 Message DescribeUpdates(const Comparison& comparison, int32_t pair);
 
 // A weight that only one run has, which began as a copy of one that both have: the other run shares

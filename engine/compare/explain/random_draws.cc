@@ -71,8 +71,8 @@ uint64_t FirstTensor(const Dump& dump, const Record& record) {
   return 0;
 }
 
-// The call of the first computation that a recomputed call repeats: the last earlier one of the same
-// operation on the same tensor, in the same module. -1: it was not recorded.
+// The call of the first computation that a recomputed call repeats: the last earlier one of the
+// same operation on the same tensor, in the same module. -1: it was not recorded.
 int32_t RepeatedBy(const Dump& dump, int32_t recomputed) {
   const Record& again = dump.records[recomputed];
   const uint64_t taken = FirstTensor(dump, again);
@@ -182,8 +182,8 @@ RandomCause OfOtherDevices(const Comparison& c) {
       "draw on the CPU in both runs"_t};
 }
 
-// The states agree at the paired call `last` (-1: at the beginning of the step) and differ at the next
-// one that both runs record, `next`.
+// The states agree at the paired call `last` (-1: at the beginning of the step) and differ at the
+// next one that both runs record, `next`.
 RandomCause OfCallsBetween(const Comparison& c, int32_t last, int32_t next) {
   for (int32_t p = last + 1; p < next; ++p) {
     if (!DrawsAlone(c, p)) continue;

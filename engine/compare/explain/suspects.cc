@@ -75,8 +75,8 @@ int32_t UnmatchedUse(const Comparison& c, int32_t maker, bool target) {
   return last;
 }
 
-// Whether the call `p`, which stands behind `q` in the target, stands before it in the golden. `q` is
-// a call of the target only; the paired call before it tells its place in the golden.
+// Whether the call `p`, which stands behind `q` in the target, stands before it in the golden. `q`
+// is a call of the target only; the paired call before it tells its place in the golden.
 bool IsMovedOver(const Comparison& c, int32_t p, int32_t q) {
   if (!c.pairs[p].matched() || c.pairs[q].target < 0) return false;
   while (q >= 0 && !c.pairs[q].matched()) --q;

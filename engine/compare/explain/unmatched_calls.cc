@@ -64,7 +64,8 @@ Message NameAndPlace(const Comparison& c, int32_t pair) {
   return line.empty() ? Message(EntryName(c, pair)) : "{} ({})"_t(EntryName(c, pair), line);
 }
 
-// The first plain argument that is not the same, also where no result depends on it; -1: there is none.
+// The first plain argument that is not the same, also where no result depends on it; -1: there is
+// none.
 int32_t OtherArgument(const Comparison& c, int32_t p) {
   const RecordPair& pair = c.pairs[p];
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {

@@ -13,8 +13,8 @@ namespace msprobe::compare {
 // position and the other by name is passed by both. -1: there is none.
 int32_t UnmatchedArgument(const Comparison& comparison, int32_t pair);
 
-// The rows of the plain arguments (numbers, text) that differ: with another value, else the one that
-// only one side passes. Empty: the call was made alike.
+// The rows of the plain arguments (numbers, text) that differ: with another value, else the one
+// that only one side passes. Empty: the call was made alike.
 std::vector<int32_t> DifferingArguments(const Comparison& comparison, int32_t pair);
 
 // "3 calls were made differently, the first is Functional.batch_norm.3.forward (net.py:24 in

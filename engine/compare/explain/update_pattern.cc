@@ -110,8 +110,8 @@ Message DescribeFault(const UpdateFault& fault) {
       return {};
     case UpdateFault::Kind::kRate:
       return "the target moves the weights {:.4g} times as far as the golden, as another learning "
-             "rate does; under SGD another clip norm, or gradients that are not unscaled, do the same"_t(
-                 fault.factor);
+             "rate does; under SGD another clip norm, or gradients that are not unscaled, do the "
+             "same"_t(fault.factor);
     case UpdateFault::Kind::kDecay:
       return (fault.factor < 0
                   ? "the target shrinks the weights by {:.3g} of their size more than "

@@ -29,8 +29,8 @@ struct WeightUpdate {
   static constexpr BothSides kNotKnown{NAN, NAN};
 };
 
-// "the target moves all weights 1.1 times as far as the golden, as another learning rate does"; "" for
-// kNone.
+// "the target moves all weights 1.1 times as far as the golden, as another learning rate does"; ""
+// for kNone.
 Message DescribeFault(const UpdateFault& fault);
 
 // What is common is said only where it holds for every wrong parameter and for no right one.

@@ -1,6 +1,6 @@
 // How many roundings a value may be off: the table of rounding.h, what `rounding` of --thresholds
-// says instead, and CompareOptions::tolerance. Every rule that counts in roundings asks here, so that
-// a limit means one thing.
+// says instead, and CompareOptions::tolerance. Every rule that counts in roundings asks here, so
+// that a limit means one thing.
 //
 //   const Limits limits(comparison, record.api);
 //   noise = severity <= limits.Explained(RoundingOfRow(comparison, row), terms);

@@ -58,9 +58,9 @@ struct OperationFacts {
 class OperationTable {
  public:
   static const OperationTable& Shipped();
-  // The shipped rows, and those of the text: a row of the text replaces the shipped one of its name.
-  // Errors: kNotFound; kInvalidConfig with the line: no YAML, a section or class that does not exist,
-  // what is no list of names, a name in two classes.
+  // The shipped rows, and those of the text: a row of the text replaces the shipped one of its
+  // name. Errors: kNotFound; kInvalidConfig with the line: no YAML, a section or class that does
+  // not exist, what is no list of names, a name in two classes.
   static Result<OperationTable> Parse(std::string_view text, std::string_view path);
   static Result<OperationTable> Read(const std::string& path);
 

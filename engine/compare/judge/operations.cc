@@ -106,8 +106,8 @@ double RootMeanSquare(const Dump& dump, const Leaf& leaf) {
 }
 
 // The size of the gradient of another weight of the same module that stands beside `vector`, the
-// gradient of a bias or of the scale of a normalisation: both are sums over the same rows. The same of an optimizer's state, which is made of
-// gradients ("state.fc.bias.exp_avg"). 0: there is none.
+// gradient of a bias or of the scale of a normalisation: both are sums over the same rows. The same
+// of an optimizer's state, which is made of gradients ("state.fc.bias.exp_avg"). 0: there is none.
 double SizeOfGradientBeside(const Dump& dump, const Record& record, const Leaf& vector) {
   constexpr ptrdiff_t kNear = 8;  // leaves: a module has few parameters
   const std::string_view name = vector.name.view();

@@ -1,4 +1,5 @@
-// What the name of an operation tells about the rounding of its results; operations.yaml has what is known.
+// What the name of an operation tells about the rounding of its results; operations.yaml has what
+// is known.
 #pragma once
 
 #include <string_view>
@@ -37,8 +38,8 @@ bool HasOperations(const Dump& dump);
 // known.
 double SummedTerms(const OperationTable& operations, const Dump& dump, const Record& record);
 
-// Whether a leaf is a gradient that an optimizer's step takes, or a tensor of the state that it takes,
-// which gradients of earlier steps have made.
+// Whether a leaf is a gradient that an optimizer's step takes, or a tensor of the state that it
+// takes, which gradients of earlier steps have made.
 bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf);
 bool IsStateOfOptimizer(const Record& record, const Leaf& leaf);
 // Whether a leaf of an optimizer's entry says how the step is computed ("fused"), which changes no

@@ -87,8 +87,9 @@ double UpdateAgreement::otherwise(double gradient_noise) const {
   return explained || Quantile(roundings, 0.5) <= kRoundings ? 0 : median;
 }
 
-// An update that is twice as long moves each element twice as far, and a norm not quite so. So where no
-// factor explains all statistics, one that explains the largest and smallest elements does.
+// An update that is twice as long moves each element twice as far, and a norm not quite so. So
+// where no factor explains all statistics, one that explains the largest and smallest elements
+// does.
 UpdateFault UpdateAgreement::fault() const {
   const UpdateFault of_all = FaultOf(moved_);
   if (of_all.kind != UpdateFault::Kind::kNone) return of_all;

@@ -52,13 +52,14 @@ class UpdateAgreement {
   // fault. A norm shows what happens to all elements, a maximum one of them: Adam moves nearly each
   // element by its rate, whatever weight decay is added to its gradient. False: nothing was added.
   bool agrees() const;
-  // How far the movements are apart, of the movement and in the median, if rounding of the gradients
-  // does not explain it; else 0. `gradient_noise`: their relative error, NaN if it is not known. What
-  // an optimizer enlarges are single elements, so the median weight of two right runs in float32 moves
-  // alike to the last bits: none of 123 pairs was apart by a ten millionth, and beta2 of 0.999 for 0.99
-  // puts them apart by a thousandth.
+  // How far the movements are apart, of the movement and in the median, if rounding of the
+  // gradients does not explain it; else 0. `gradient_noise`: their relative error, NaN if it is not
+  // known. What an optimizer enlarges are single elements, so the median weight of two right runs
+  // in float32 moves alike to the last bits: none of 123 pairs was apart by a ten millionth, and
+  // beta2 of 0.999 for 0.99 puts them apart by a thousandth.
   double otherwise(double gradient_noise) const;
-  // The one fault that explains what is apart by many roundings of the weights; kNone: there is none.
+  // The one fault that explains what is apart by many roundings of the weights; kNone: there is
+  // none.
   UpdateFault fault() const;
 
  private:

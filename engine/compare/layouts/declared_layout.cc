@@ -15,7 +15,8 @@ namespace msprobe::compare::layouts {
 namespace {
 
 constexpr int64_t kMostRanks = int64_t{1} << 20;
-// More dimensions than a tensor has, and more entries than anybody writes, are those of a damaged file.
+// More dimensions than a tensor has, and more entries than anybody writes, are those of a damaged
+// file.
 constexpr size_t kMostDims = 64, kMostEntries = 10000, kLongestText = 1000;
 
 bool IsWord(std::string_view text) {

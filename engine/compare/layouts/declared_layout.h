@@ -5,8 +5,8 @@
 //   if (const DeclaredDims* dims = declared.DimsOf(names))
 //     Print(side.LayoutOf(*dims, parts, runs, whole, names[0]).ok());
 //
-// A rank's coordinates in the mesh are its number, written with the sizes of the axes: the last axis counts
-// fastest.
+// A rank's coordinates in the mesh are its number, written with the sizes of the axes: the last
+// axis counts fastest.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,8 @@ struct DeclaredLayout {
   std::optional<double> gradient_factor;
   std::vector<std::string> ignored;
 
-  // Errors: kNotFound; kInvalidConfig with the line: a key that is not known, what is no mesh, dims that name
-  // an axis of no mesh.
+  // Errors: kNotFound; kInvalidConfig with the line: a key that is not known, what is no mesh, dims
+  // that name an axis of no mesh.
   static Result<DeclaredLayout> Read(const std::string& path);
 
   // Of a value that has these names, the first that matches; null: none does.

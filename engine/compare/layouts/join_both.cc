@@ -92,7 +92,8 @@ class BothSides {
     MSPROBE_RETURN_IF_ERROR(Agree(sides.target, sides.golden));
     FindUnrelated(sides);
     if (!unrelated_.empty()) sides = Draft();
-    // First calls find their partners by the shapes and numbers of parts, then by those of the whole.
+    // First calls find their partners by the shapes and numbers of parts, then by those of the
+    // whole.
     for (int pass = 0; pass < 2; ++pass) {
       MSPROBE_RETURN_IF_ERROR(Agree(sides.target, sides.golden));
       MSPROBE_ASSIGN_OR_RETURN(sides, JoinOnce(sides));
@@ -105,8 +106,9 @@ class BothSides {
   }
 
  private:
-  // Stages of other pipelines send other values, and exchanges that stand at one place may have nothing in common
-  // but their name. The golden is compared as one process, which makes no such calls.
+  // Stages of other pipelines send other values, and exchanges that stand at one place may have
+  // nothing in common but their name. The golden is compared as one process, which makes no such
+  // calls.
   bool IsLeftOut(const JoinedCall& call) const {
     const RankCall& of = call.of.front();
     const Dump& dump = *golden_.runs[of.run].dump;
@@ -135,8 +137,8 @@ class BothSides {
                        known ? dump.stacks[record.stack].front() : std::string_view());
   }
 
-  // Lines of exchanges of which no tensor is a part of what its partner's is: one side exchanges activations, and the
-  // other one gradients.
+  // Lines of exchanges of which no tensor is a part of what its partner's is: one side exchanges
+  // activations, and the other one gradients.
   void FindUnrelated(const JoinedSides& sides) {
     std::map<std::string, bool> related;  // by line
     for (const Record& record : sides.golden.records) {
@@ -237,7 +239,8 @@ class BothSides {
   Result<JoinedSides> JoinOnce(const JoinedSides& before) {
     divided_ = averages_ = false;
     MSPROBE_ASSIGN_OR_RETURN(JoinedSides sides, JoinWith(before, /*scales_golden=*/false));
-    // Gradients may be multiples of the other side's on either side; then losses are those of parts, too.
+    // Gradients may be multiples of the other side's on either side; then losses are those of
+    // parts, too.
     const double factor = target_factor_;
     if (factor == 1) {
       Joining other(golden_.runs, sides.target, golden_.path,
@@ -304,8 +307,8 @@ class BothSides {
     return open;
   }
 
-  // Buffers of an exchange hold the parts of its ranks one after the other: those of other ranks, in another
-  // order.
+  // Buffers of an exchange hold the parts of its ranks one after the other: those of other ranks,
+  // in another order.
   void ForgetOrders(JoinedSides* sides) const {
     std::vector<char> target(sides->target.leaves.size(), 0),
         golden(sides->golden.leaves.size(), 0);

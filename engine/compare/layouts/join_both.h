@@ -1,11 +1,13 @@
-// Two runs on several ranks in different parallel layouts: the ranks of each side as one dump, so that the two
-// can be compared. Nobody has a value whole: what both sides hold of it tells its shape (whole_shape.h).
+// Two runs on several ranks in different parallel layouts: the ranks of each side as one dump, so
+// that the two can be compared. Nobody has a value whole: what both sides hold of it tells its
+// shape (whole_shape.h).
 //
 //   MSPROBE_ASSIGN_OR_RETURN(JoinedSides sides, JoinBoth({"runs/tp2", std::move(target)},
 //                                                        {"runs/tp4", std::move(golden)}));
 //   Compare(std::move(sides.target), std::move(sides.golden), options);
 //
-// A value of which the two sides do not tell what the whole is has no numbers in either dump: it is not compared.
+// A value of which the two sides do not tell what the whole is has no numbers in either dump: it is
+// not compared.
 #pragma once
 
 #include <deque>

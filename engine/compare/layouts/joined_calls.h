@@ -35,8 +35,8 @@ struct JoinedCall {
   int32_t forward = -1;      // of a backward call: index of its forward call; -1: none
 };
 
-// Each rank makes its calls in its own order, and what is sent is sent before it is received. If ranks
-// disagree on an order, the lower rank's is kept.
+// Each rank makes its calls in its own order, and what is sent is sent before it is received. If
+// ranks disagree on an order, the lower rank's is kept.
 std::vector<JoinedCall> JoinCalls(std::span<const RankRun> runs);
 
 // Those that are not left out.

@@ -27,8 +27,8 @@ class JoinedDump {
   // Of each leaf of the dump: what the ranks have of it, by run.
   const std::vector<std::vector<ValuePart>>& values() const { return values_; }
 
-  // A call that only some ranks make passes the values of the others through: it takes and makes values of
-  // all ranks.
+  // A call that only some ranks make passes the values of the others through: it takes and makes
+  // values of all ranks.
   void PassThrough();
 
   // Gives the leaf the numbers of the whole. Call it for each leaf in their order, once.

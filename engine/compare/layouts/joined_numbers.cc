@@ -140,7 +140,8 @@ void AddPlace(const Known& place, std::span<const int64_t> whole, int32_t dimens
     rows = wave = PhaseOf(kernels::kColumnStep * at);
     all->squares = false;
   } else {
-    // Rows are counted over all dimensions but the last: shards of an inner one have them here and there.
+    // Rows are counted over all dimensions but the last: shards of an inner one have them here and
+    // there.
     uint64_t below = 1;
     for (size_t k = d + 1; k < last; ++k) below *= static_cast<uint64_t>(whole[k]);
     wave = PhaseOf(kernels::kRowStep * at * below);

@@ -3,9 +3,10 @@
 //   JoinedNumbers numbers = JoinNumbers(layout, parts, runs, golden_leaf.shape, /*factor=*/1);
 //   Print(numbers.norm, numbers.mean);
 //
-// Of shards the largest, the smallest, the mean, the norm and the counts are known; of sums over ranks
-// the mean. Sketches (kernels/sketch.h) are linear: of shards of dimension d that begin at index o
-// each of their numbers is turned by the phase of o. What of a sketch cannot be known says so.
+// Of shards the largest, the smallest, the mean, the norm and the counts are known; of sums over
+// ranks the mean. Sketches (kernels/sketch.h) are linear: of shards of dimension d that begin at
+// index o each of their numbers is turned by the phase of o. What of a sketch cannot be known says
+// so.
 #pragma once
 
 #include <cstdint>

@@ -142,8 +142,8 @@ Shape Joining::WholeOf(size_t i) const {
   return given_.agreed != nullptr ? (*given_.agreed)[i].whole : golden_.leaves[partner_[i]].shape;
 }
 
-// `again`: what other ranks have other elements of. Where each rank has a part of the batch, these are
-// losses of its part, and gradients of parameters, of which each rank has an addend.
+// `again`: what other ranks have other elements of. Where each rank has a part of the batch, these
+// are losses of its part, and gradients of parameters, of which each rank has an addend.
 ValueLayout Joining::LayoutOf(size_t i, bool again) {
   if (!IsTensor(i)) return {};
   if (const DeclaredDims* dims = DimsOf(i)) {
@@ -181,8 +181,8 @@ uint64_t Joining::ContentOf(size_t i) const {
   return hash;
 }
 
-// Of a value in a module whose weights lie in pieces nothing tells the order of its shards; nor of what
-// is made of it.
+// Of a value in a module whose weights lie in pieces nothing tells the order of its shards; nor of
+// what is made of it.
 bool Joining::IsReordered(size_t i) {
   if (given_.reordered == nullptr || given_.reordered->empty()) return false;
   const std::set<std::string>& reordered = *given_.reordered;
@@ -240,8 +240,8 @@ double Joining::RatioOf(size_t i, const ValueLayout& layout) {
   return golden.norm_value > 0 ? n.norm / golden.norm_value : 0;
 }
 
-// A forward call in the middle of a backward pass may pass gradients on: an exchange of them, which may also
-// average them. It may also be a forward pass that is made again.
+// A forward call in the middle of a backward pass may pass gradients on: an exchange of them, which
+// may also average them. It may also be a forward pass that is made again.
 bool Joining::PassesGradients(size_t i, const ValueLayout& layout) {
   if (given_.agreed == nullptr || LeafAt(i).record < first_backward_ || partner_[i] < 0)
     return false;

@@ -1,5 +1,5 @@
-// The ranks of one side as one run, once it is known which of the other side's values is the partner of
-// which of theirs, and what shape the whole of it has.
+// The ranks of one side as one run, once it is known which of the other side's values is the
+// partner of which of theirs, and what shape the whole of it has.
 //
 //   Joining joining(runs, golden, path, {.reordered = &modules});
 //   MSPROBE_ASSIGN_OR_RETURN(JoinedRun run, joining.Run());
@@ -45,7 +45,8 @@ class Joining {
     const std::set<std::string>* reordered = nullptr;  // modules whose weights lie in pieces
     const Dump* joined_before =
         nullptr;  // with the numbers of the whole, by which calls find partners
-    // Of each value of the joined dump, where both sides have several ranks. Null: the golden is one process.
+    // Of each value of the joined dump, where both sides have several ranks. Null: the golden is
+    // one process.
     const std::vector<AgreedValue>* agreed = nullptr;
     const Dump* names = nullptr;  // whose names the calls get; null: the golden's
     std::function<bool(const JoinedCall&)> left_out;  // calls that the joined run does not make

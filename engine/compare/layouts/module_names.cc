@@ -11,8 +11,8 @@
 namespace msprobe::compare::layouts {
 namespace {
 
-// "layers.0.fc.weight" and "layers.2.fc.weight" become "layers.0" and "layers.2": what is left without
-// the parts that both end with.
+// "layers.0.fc.weight" and "layers.2.fc.weight" become "layers.0" and "layers.2": what is left
+// without the parts that both end with.
 std::pair<std::string, std::string> Differing(std::string_view own, std::string_view golden) {
   while (!own.empty() && !golden.empty()) {
     const size_t a = own.rfind('.'), b = golden.rfind('.');

@@ -1,5 +1,6 @@
-// How the modules of one rank are called in the golden. A stage of a pipeline counts its layers from
-// 0, a rank its experts; wrappers put words in front. What a parameter holds tells which one it is.
+// How the modules of one rank are called in the golden. A stage of a pipeline counts its layers
+// from 0, a rank its experts; wrappers put words in front. What a parameter holds tells which one
+// it is.
 //
 //   const ModuleNames names(own, golden);    // weights.json of the rank, and of the golden
 //   names.Of("layers.0.fc");                 // "layers.2.fc"

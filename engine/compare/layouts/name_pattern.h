@@ -10,8 +10,8 @@
 
 namespace msprobe::compare::layouts {
 
-// Whether a text is what the pattern says; `*` stands for any text, as short as fits. `stars`: what stood for
-// each, if not null.
+// Whether a text is what the pattern says; `*` stands for any text, as short as fits. `stars`: what
+// stood for each, if not null.
 bool MatchesPattern(std::string_view pattern, std::string_view text,
                     std::vector<std::string>* stars = nullptr);
 

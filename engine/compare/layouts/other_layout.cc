@@ -18,8 +18,8 @@
 namespace msprobe::compare::layouts {
 namespace {
 
-// So many values must be divided in another way, and this share of those that both sides have: a single one
-// is rather an error in a run of the same layout.
+// So many values must be divided in another way, and this share of those that both sides have: a
+// single one is rather an error in a run of the same layout.
 constexpr int64_t kFewest = 2;
 constexpr double kShareOfWeights = 0.05, kShareOfValues = 0.02;
 
@@ -46,7 +46,8 @@ bool IsForwardTensor(const Dump& dump, int32_t leaf) {
          dump.records[dump.leaves[leaf].record].direction == Direction::kForward;
 }
 
-// Of the forward values that two dumps have in common: how many may be parts of one whole, of other shapes.
+// Of the forward values that two dumps have in common: how many may be parts of one whole, of other
+// shapes.
 bool HaveOtherParts(const Dump& target, const Dump& golden, int64_t ranks) {
   int64_t all = 0, otherwise = 0;
   for (const Row& row : AlignDumps(target, golden, CompareOptions()).rows) {
@@ -60,7 +61,8 @@ bool HaveOtherParts(const Dump& target, const Dump& golden, int64_t ranks) {
   return IsEnough(otherwise, all, kShareOfValues);
 }
 
-// Whether the stages of two pipelines take turns in another way: a rank sends and receives in another order.
+// Whether the stages of two pipelines take turns in another way: a rank sends and receives in
+// another order.
 bool HaveOtherSchedules(const Dump& target, const Dump& golden) {
   const auto transfers_of = [](const Dump& dump) {
     std::vector<std::pair<bool, int32_t>> transfers;  // whether it sends, and to whom

@@ -37,7 +37,8 @@ Places Firsts(const Places& classes) {
   return firsts;
 }
 
-// Whether elements and extents of all ranks can be added up; those of a damaged file may be too many.
+// Whether elements and extents of all ranks can be added up; those of a damaged file may be too
+// many.
 bool CanBeAdded(Shape shape) {
   constexpr int64_t kMost = int64_t{1} << 48;
   const std::span<const int64_t> extents = shape.extents();
@@ -177,8 +178,8 @@ bool LayoutFacts::OfDTensor(std::span<const ValuePart> parts, Shape whole,
   return layout->kind == Kind::kShards;
 }
 
-// The dimension along which the parts stand side by side. If the parts do not fill the whole, they are no
-// shards of it.
+// The dimension along which the parts stand side by side. If the parts do not fill the whole, they
+// are no shards of it.
 void LayoutFacts::Arrange(std::span<const ValuePart> parts, Shape whole,
                           ValueLayout* layout) const {
   const std::span<const int64_t> all = whole.extents();
@@ -201,7 +202,8 @@ void LayoutFacts::Arrange(std::span<const ValuePart> parts, Shape whole,
   if (extents[d] == all[d]) layout->dimension = static_cast<int32_t>(d);
 }
 
-// Shards of which the last one has more than the golden has: a vocabulary that the ranks divide evenly.
+// Shards of which the last one has more than the golden has: a vocabulary that the ranks divide
+// evenly.
 bool LayoutFacts::IsPadded(std::span<const ValuePart> parts, Shape whole,
                            ValueLayout* layout) const {
   const std::span<const int64_t> all = whole.extents();

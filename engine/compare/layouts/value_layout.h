@@ -1,6 +1,6 @@
-// How one value lies over the ranks: whole on each of them, in shards, as addends of a sum. What its
-// parts look like tells: their shapes, which of them are equal, and which exchanges they are given to;
-// never whether the golden's numbers fit.
+// How one value lies over the ranks: whole on each of them, in shards, as addends of a sum. What
+// its parts look like tells: their shapes, which of them are equal, and which exchanges they are
+// given to; never whether the golden's numbers fit.
 //
 //   const LayoutFacts facts(runs);
 //   const ValueLayout layout = facts.Of(parts, {.whole = golden_leaf.shape});
@@ -36,8 +36,8 @@ struct ValueLayout {
   };
   Kind kind = Kind::kUnknown;
   int32_t dimension = -1;  // of shards; -1: several, or not known
-  // The shards in their order, or the one whole; of each the parts that are added up: indices into the
-  // parts of the value.
+  // The shards in their order, or the one whole; of each the parts that are added up: indices into
+  // the parts of the value.
   std::vector<std::vector<int32_t>> places;
   bool ordered = true;  // false: nothing tells in which order the shards stand
   std::vector<int64_t>
@@ -52,14 +52,15 @@ struct HeldParts {
   int64_t contents = 0;  // how many different parts there are
   int64_t units = 0;  // how many different sums exchanges make of them; 0: not all are given to one
   Shape declared;     // of the whole, as a DTensor says; "": none does
-  // The extents of different parts of other shapes side by side, where they differ in one dimension; else none.
+  // The extents of different parts of other shapes side by side, where they differ in one
+  // dimension; else none.
   std::vector<int64_t> side_by_side;
   // Of how many parts the whole consists.
   int64_t places() const { return contents <= 1 ? 1 : units > 0 ? units : contents; }
 };
 
-// How far the statistics of a copy are from the golden's, relative to its largest element and its norm. 0: the
-// same bits.
+// How far the statistics of a copy are from the golden's, relative to its largest element and its
+// norm. 0: the same bits.
 double DistanceOfCopies(const Leaf& copy, const Leaf& golden);
 
 class LayoutFacts {
@@ -94,8 +95,9 @@ class LayoutFacts {
   mutable ShapePool shapes_;            // of DTensors
 };
 
-// "joined: Shard(2) of ranks 0, 1", "joined: sum over ranks 0, 1", "whole on ranks 0, 1". `adds_up`: the sum
-// of the parts, which nothing adds up, would be the golden's. The layout has a place.
+// "joined: Shard(2) of ranks 0, 1", "joined: sum over ranks 0, 1", "whole on ranks 0, 1".
+// `adds_up`: the sum of the parts, which nothing adds up, would be the golden's. The layout has a
+// place.
 Message Describe(const ValueLayout& layout, std::span<const ValuePart> parts,
                  std::span<const RankRun> runs, bool adds_up = false);
 

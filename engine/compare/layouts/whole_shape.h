@@ -1,8 +1,9 @@
-// The shape of a whole value of which both sides have parts only. What the ranks of both sides hold tells:
-// the shapes of the parts, how many of them differ, which exchanges they are given to; never whether numbers
-// fit.
+// The shape of a whole value of which both sides have parts only. What the ranks of both sides hold
+// tells: the shapes of the parts, how many of them differ, which exchanges they are given to; never
+// whether numbers fit.
 //
-//   const WholeShape whole = WholeOf(facts.Summarize(parts), other_facts.Summarize(other_parts), {});
+//   const WholeShape whole = WholeOf(facts.Summarize(parts), other_facts.Summarize(other_parts),
+//       {});
 //   if (whole.known) layout = facts.Of(parts, {.whole = shapes.Of(whole.extents)});
 #pragma once
 
@@ -17,8 +18,8 @@ struct WholeShape {
   bool known = false;
   std::vector<int64_t> extents;
   bool ordered = true;  // false: nothing tells along which dimension the shards stand
-  // The ranks of both sides hold as many parts of one shape: they are addends of one value, or the same shards
-  // of it. Their sum is the same either way.
+  // The ranks of both sides hold as many parts of one shape: they are addends of one value, or the
+  // same shards of it. Their sum is the same either way.
   bool summed = false;
 };
 

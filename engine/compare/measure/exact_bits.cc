@@ -73,8 +73,8 @@ bool IsReceived(const Dump& dump, const Record& record, const Leaf& leaf) {
   return exchange && PartOf(*exchange, record, leaf) == ExchangePart::kReceived;
 }
 
-// Whether the first value with other bits, within rounding, is one that no recorded call of this process
-// made: then code between the recorded calls computes it in another way (the weight of a
+// Whether the first value with other bits, within rounding, is one that no recorded call of this
+// process made: then code between the recorded calls computes it in another way (the weight of a
 // parametrization), the data are in another order, in which sums run, or another process computes
 // what it sends in another way.
 bool BeginsUnrecorded(const Comparison& c) {

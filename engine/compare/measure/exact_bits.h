@@ -12,11 +12,10 @@
 
 namespace msprobe::compare {
 
-// Why bits decide, a clause without a full stop; "" when rounding is allowed. With
-// Exactness::kAuto bits decide when both dumps say the same environment (versions, device, threads,
-// settings) and the runs make the same calls, operations among them, with values of the same dtypes,
-// shapes and strides.
-// Measures must be filled.
+// Why bits decide, a clause without a full stop; "" when rounding is allowed. With Exactness::kAuto
+// bits decide when both dumps say the same environment (versions, device, threads, settings) and
+// the runs make the same calls, operations among them, with values of the same dtypes, shapes and
+// strides. Measures must be filled.
 Message WhyBitsDecide(const CompareOptions& options, const Comparison& comparison);
 
 // Rows within rounding differ.

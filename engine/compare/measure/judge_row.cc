@@ -72,7 +72,8 @@ void RowJudge::Judge(uint32_t row, ElementType noise_dtype, bool verdict_only, M
           .severity = std::numeric_limits<double>::infinity()};
     return;
   }
-  // What nothing relates in two joined runs has no numbers, and a fingerprint that tells where it goes.
+  // What nothing relates in two joined runs has no numbers, and a fingerprint that tells where it
+  // goes.
   if (!c_.target.ranks.empty() && !c_.golden.ranks.empty() && !target.has_stats &&
       !golden.has_stats && target.kind == LeafKind::kTensor) {
     *m = {.verdict = RowVerdict::kUnknown, .reason = Reason::kNoCommonNumber};

@@ -11,9 +11,9 @@ namespace msprobe::compare {
 // a call's results has another reason than rounding.
 bool HasOtherArguments(const Comparison& comparison, const RecordPair& pair);
 
-// SummedTerms and SummedMagnitude (operations.h) of a pair and of one of its rows. One framework may
-// compute by several calls what the other computes by one (the gradient of a bias by BiasAdd): the
-// larger number of the two sides counts.
+// SummedTerms and SummedMagnitude (operations.h) of a pair and of one of its rows. One framework
+// may compute by several calls what the other computes by one (the gradient of a bias by BiasAdd):
+// the larger number of the two sides counts.
 double TermsOf(const Comparison& comparison, const RecordPair& pair);
 double MagnitudeOf(const Comparison& comparison, const RecordPair& pair, uint32_t row);
 

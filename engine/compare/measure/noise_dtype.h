@@ -1,7 +1,7 @@
 // Finds in which dtype the noise of each row was made, and judges the row by that dtype.
 //
-// Rounding stays as large as it was made: values that were computed in bfloat16 are 0.5 roundings of
-// bfloat16 apart, and 30,000 roundings of float32 after a cast.
+// Rounding stays as large as it was made: values that were computed in bfloat16 are 0.5 roundings
+// of bfloat16 apart, and 30,000 roundings of float32 after a cast.
 //
 //   h = layer(x)               bfloat16   noise of bfloat16
 //   logits = h.float()         float32    judged by bfloat16: what goes in has its noise

@@ -108,8 +108,9 @@ Message CompareData(const Comparison& c) {
         verdict == RowVerdict::kDiffers || c.measures[row].reason == Reason::kWithoutEffect;
     if (verdict == RowVerdict::kEqual) same.Insert(leaf.fingerprint);
     if (verdict == RowVerdict::kNoise) rounded.Insert(leaf.fingerprint);
-    // A weight is no data. What the golden has elsewhere, the target passes to another call: the data
-    // are the same. What the golden computes, the target computes in code that is not recorded.
+    // A weight is no data. What the golden has elsewhere, the target passes to another call: the
+    // data are the same. What the golden computes, the target computes in code that is not
+    // recorded.
     if (differs && !IsWeightArgument(c, leaf) && !of_golden.Has(leaf.fingerprint) &&
         !made_in_golden.Has(c.golden.leaves[c.rows[row].golden].fingerprint))
       other = leaf.name, is_data = row < data_end;
@@ -137,10 +138,12 @@ Message ComparePrecision(const Comparison& c) {
   const Row& row = c.rows[c.coarse_row];
   const Leaf &target = c.target.leaves[row.target], &golden = c.golden.leaves[row.golden];
   const bool is_target = RoundingOf(target.dtype).epsilon > RoundingOf(golden.dtype).epsilon;
-  return "the {} computes in {} where the {} has {}, from {} on: floats from there are judged by {}"_t(
-      is_target ? "target"_t : "golden"_t, RoundingOf((is_target ? target : golden).dtype).name,
-      is_target ? "golden"_t : "target"_t, RoundingOf((is_target ? golden : target).dtype).name,
-      c.target.records[target.record].name, RoundingOf(c.coarse_dtype).name);
+  return "the {} computes in {} where the {} has {}, from {} on: floats from there are judged by "
+         "{}"_t(is_target ? "target"_t : "golden"_t,
+                RoundingOf((is_target ? target : golden).dtype).name,
+                is_target ? "golden"_t : "target"_t,
+                RoundingOf((is_target ? golden : target).dtype).name,
+                c.target.records[target.record].name, RoundingOf(c.coarse_dtype).name);
 }
 
 // Where the precision policies of the runs differ, and what they are; "" when they are the same.

@@ -68,7 +68,8 @@ bool ResultsAgree(const Comparison& c, const RecordPair& pair) {
   return any;
 }
 
-// x of `x[index] = y` behind the call, where x differed before: what differs is what y left standing.
+// x of `x[index] = y` behind the call, where x differed before: what differs is what y left
+// standing.
 void ForgiveRestOfOverwritten(const RecordPair& pair, Comparison* c) {
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
     const Row& row = c->rows[i];
@@ -138,8 +139,8 @@ bool OrderFollowsFromShapes(std::string_view api) {
   return std::find(std::begin(kSuch), std::end(kSuch), BaseApi(api)) != std::end(kSuch);
 }
 
-// Whether both runs have the same tensors, by their shapes, as results, and of equally many elements as
-// arguments. Such a call computes the same whether a size is given or is -1.
+// Whether both runs have the same tensors, by their shapes, as results, and of equally many
+// elements as arguments. Such a call computes the same whether a size is given or is -1.
 bool HasSameShapes(const Comparison& c, const RecordPair& pair) {
   bool any = false;
   for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {

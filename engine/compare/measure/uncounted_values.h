@@ -1,5 +1,5 @@
-// Values that differ and do not count, because the results of their call agree: memory that the call
-// overwrites, and arguments that the two runs pass in another form.
+// Values that differ and do not count, because the results of their call agree: memory that the
+// call overwrites, and arguments that the two runs pass in another form.
 #pragma once
 
 #include "engine/compare/model/comparison.h"
@@ -24,13 +24,13 @@ void ForgiveUnrecordedChanges(Comparison* comparison);
 
 // One argument may be written in two ways: the size -1 of a reshape is the one that is left, and
 // dimension -1 of four is dimension 3. Plain arguments of a forward call that differ become unknown
-// with Reason::kOtherForm where the call only gives a tensor another shape (reshape, flatten, expand,
-// ...) and tensors of equal shapes go in and come out; and where the argument is the same dimension,
-// counted from the other end, and the results agree.
+// with Reason::kOtherForm where the call only gives a tensor another shape (reshape, flatten,
+// expand, ...) and tensors of equal shapes go in and come out; and where the argument is the same
+// dimension, counted from the other end, and the results agree.
 void ForgiveEqualArguments(Comparison* comparison);
 
-// A fused step of an optimizer, and one that goes through the parameters in a loop, round otherwise.
-// Rows that say how a step is computed, and differ, get Reason::kOtherForm.
+// A fused step of an optimizer, and one that goes through the parameters in a loop, round
+// otherwise. Rows that say how a step is computed, and differ, get Reason::kOtherForm.
 void ForgiveImplementations(Comparison* comparison);
 
 // A mask may be a tensor of bool in one run and of float32 in the other, or None and a flag beside
@@ -41,12 +41,12 @@ void ForgiveImplementations(Comparison* comparison);
 // in one run and None in the other; flags beside them; results that one run has as None.
 void ForgiveOtherForms(Comparison* comparison);
 
-// MindSpore and PyTorch pass other plain arguments for one thing (axis=-1 and dim=-1), and each records
-// values that the other has not: moving_mean, the result of MatMul inside linear.
+// MindSpore and PyTorch pass other plain arguments for one thing (axis=-1 and dim=-1), and each
+// records values that the other has not: moving_mean, the result of MatMul inside linear.
 //
 // In a comparison of the two, rows of one side in a pair of calls become unknown with
-// Reason::kOneFramework; plain arguments that differ become unknown with Reason::kOtherForm where the
-// results of the call agree.
+// Reason::kOneFramework; plain arguments that differ become unknown with Reason::kOtherForm where
+// the results of the call agree.
 void ForgiveOtherFramework(Comparison* comparison);
 
 }  // namespace msprobe::compare

@@ -12,7 +12,8 @@ class UnwrittenRows {
   explicit UnwrittenRows(Comparison* c) : c_(*c) {}
 
   void Run() {
-    // Ranks of two layouts pass other groups and sizes: these do not end what the runs have in common.
+    // Ranks of two layouts pass other groups and sizes: these do not end what the runs have in
+    // common.
     const bool joined = !c_.target.ranks.empty() && !c_.golden.ranks.empty();
     for (const RecordPair& pair : c_.pairs) {
       if (pair.matched() && !Forgive(pair) && !joined) return;

@@ -75,7 +75,8 @@ struct CompareOptions {
   NameMapping mapping;
   // true: calls are partners only when they have equally many values, of the same shapes.
   bool same_shapes = false;
-  // One side has parts of the other's values (layouts/): shapes do not tell which calls are partners.
+  // One side has parts of the other's values (layouts/): shapes do not tell which calls are
+  // partners.
   bool shapes_of_parts = false;
   // A row is `noise` up to this multiple of the roundings that are explained for its dtype
   // (rounding.h has the table).

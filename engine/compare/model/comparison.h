@@ -132,7 +132,8 @@ struct FirstDivergence {
   std::string golden_line;
   Message why;     // one sentence: what agreed before, how wrong it is
   Message advice;  // what to look at next; "" when there is nothing to add
-  // Of a joined run (layouts/): the ranks that are wrong, as far as the dumps tell; empty: not known.
+  // Of a joined run (layouts/): the ranks that are wrong, as far as the dumps tell; empty: not
+  // known.
   std::vector<int32_t> ranks;
   // The call has no partner, and its result leads to the first wrong number; false: it is only near
   // it.
@@ -162,12 +163,14 @@ struct Decided {
   // Names in weights.json of the weights with which the target began, and that are none of the
   // golden's.
   std::vector<std::string> unrelated_weights;
-  // Names of those that are values of the golden. A buffer that no recorded call takes is in neither.
+  // Names of those that are values of the golden. A buffer that no recorded call takes is in
+  // neither.
   std::vector<std::string> related_weights;
-  // Calls of one run whose results were not recorded, and that may change memory: indices into pairs.
+  // Calls of one run whose results were not recorded, and that may change memory: indices into
+  // pairs.
   std::vector<int32_t> compared_nowhere;
-  // How many rows of paired calls hold a result that only one run has, and of whose content nothing was
-  // recorded.
+  // How many rows of paired calls hold a result that only one run has, and of whose content nothing
+  // was recorded.
   int64_t open_results = 0;
   // What relates the values; null unless CompareOptions::keep_proofs.
   std::shared_ptr<const relations::Proofs> proofs;
@@ -215,8 +218,8 @@ struct Comparison {
   // Empty, or one for each pair: 0, kRewrite for a part of a rewrite (relations/decide.h), or
   // kCompiled (model/compiled_code.h).
   std::vector<char> rewritten;
-  // Empty, or for each pair the number of its region (regions/regions.h) as a document of an earlier
-  // comparison states it, from 1; 0: none. A document does not have the values that tell.
+  // Empty, or for each pair the number of its region (regions/regions.h) as a document of an
+  // earlier comparison states it, from 1; 0: none. A document does not have the values that tell.
   std::vector<uint32_t> stated_regions;
   // For each pair of backward records the pair of their forward call; -1: not recorded, or not a
   // backward record.

@@ -15,8 +15,8 @@
 namespace msprobe::compare {
 namespace {
 
-// "layers.0.fc" of "Module.layers.0._orig_mod.fc.Linear": the module's name in its model. The class of a
-// module is another one where torch.compile has wrapped it.
+// "layers.0.fc" of "Module.layers.0._orig_mod.fc.Linear": the module's name in its model. The class
+// of a module is another one where torch.compile has wrapped it.
 std::string PathOfModule(std::string_view module) {
   std::string room;
   std::string_view path = WithoutWrappers(module, &room);

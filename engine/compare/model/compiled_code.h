@@ -1,6 +1,6 @@
 // Code that a compiler made (torch.compile) in one of the two runs: what it computes has no records
-// there, so the calls of the other run that stand for it have no partner. The code is compared at its
-// borders: what goes into the module around it, and what comes out.
+// there, so the calls of the other run that stand for it have no partner. The code is compared at
+// its borders: what goes into the module around it, and what comes out.
 //
 //   FindCompiledCalls(&comparison);   // aligned, not yet classified
 //   for (const std::string& text : DescribeCompiledCalls(comparison)) Print(text);
@@ -19,8 +19,8 @@ namespace msprobe::compare {
 // entered outside of all modules, in no module that the other run recorded.
 void FindCompiledCalls(Comparison* comparison);
 
-// The compiled code of a run that is entered in the module of this name, "Module.fc.Linear"; "": in no
-// module. Null: there is none.
+// The compiled code of a run that is entered in the module of this name, "Module.fc.Linear"; "": in
+// no module. Null: there is none.
 const CompiledCode* CompiledCodeIn(const Dump& dump, std::string_view module);
 // The same of the module or of the innermost one around it.
 const CompiledCode* CompiledCodeAround(const Dump& dump, std::string_view module);
@@ -29,8 +29,8 @@ const CompiledCode* CompiledCodeAround(const Dump& dump, std::string_view module
 // nothing else is recorded of such a call, and its code cannot be recorded at level L1 or mix.
 bool IsOfCompiledGraph(const Dump& dump, const Record& record);
 
-// "down2 (Down) is compiled code in the target (torch.compile): 9 calls that the golden made there are
-// compared at its borders alone", one for each module.
+// "down2 (Down) is compiled code in the target (torch.compile): 9 calls that the golden made there
+// are compared at its borders alone", one for each module.
 std::vector<Message> DescribeCompiledCalls(const Comparison& comparison);
 
 }  // namespace msprobe::compare

@@ -31,7 +31,8 @@ class ContentIds {
   // was recorded of its elements.
   int32_t Of(bool target, int32_t leaf) const { return codes_[target ? 0 : 1][leaf] >> 1; }
   int32_t Of(bool target, const Leaf& leaf) const { return Of(target, IndexOf(target, leaf)); }
-  // The same of what a call returns (outputs, gradients of parameters, debug values); -1 for others.
+  // The same of what a call returns (outputs, gradients of parameters, debug values); -1 for
+  // others.
   int32_t ResultOf(bool target, int32_t leaf) const {
     const int32_t code = codes_[target ? 0 : 1][leaf];
     return (code & kResult) != 0 ? code >> 1 : -1;

@@ -18,8 +18,9 @@ namespace msprobe::compare {
 
 class OptimizerGroups {
  public:
-  // Reads "param_groups.<group>.params", the number of parameters, and the order of "weights.<name>".
-  // Empty for entries that do not have these numbers, as older ones, and for other calls.
+  // Reads "param_groups.<group>.params", the number of parameters, and the order of
+  // "weights.<name>". Empty for entries that do not have these numbers, as older ones, and for
+  // other calls.
   OptimizerGroups(const Dump& dump, const Record& record);
 
   bool empty() const { return group_of_.empty(); }
@@ -28,9 +29,9 @@ class OptimizerGroups {
   const std::unordered_map<std::string_view, int32_t>& group_of() const { return group_of_; }
 
   // For each group of this run its partner in the other run; each has one at most; -1: none. Of the
-  // groups that share parameters those with equal settings are partners first, then those that share
-  // most; groups that are left over are partners in order. Where nothing is known of one run: those
-  // of equal number.
+  // groups that share parameters those with equal settings are partners first, then those that
+  // share most; groups that are left over are partners in order. Where nothing is known of one run:
+  // those of equal number.
   std::vector<int32_t> PartnersIn(const OptimizerGroups& other) const;
 
  private:

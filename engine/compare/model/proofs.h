@@ -57,8 +57,8 @@ struct Premise {
   double wrong = 0;    // the error that rounding cannot explain
 };
 
-// What was found of one value, from what was known before. Values have the numbers that graph.h gives
-// them.
+// What was found of one value, from what was known before. Values have the numbers that graph.h
+// gives them.
 struct ProofStep {
   Strength strength = Strength::kNone;
   Proof proof = Proof::kNotTried;

@@ -463,7 +463,8 @@ class Checker {
     return Measured(step, padding.error);
   }
 
-  // Numbers whose form alone is another one: a sketch says so, or the one argument of what made them.
+  // Numbers whose form alone is another one: a sketch says so, or the one argument of what made
+  // them.
   Defect Pairs(const ProofStep& step) const {
     const Value &a = t_.values[step.value], &b = g_.values[step.golden];
     if (!c_.exact.empty() || BitsDecide(step)) return "bits decide here";

@@ -53,8 +53,8 @@ double RowsApart(std::complex<double> rows, double squares, std::complex<double>
   return std::max(Of(std::abs(rows - other_rows), size), Of(roots, size));
 }
 
-// Of values that were joined of those of several ranks: by the numbers that both have. Rows are summed in
-// float, and turned by phases, which are rounded (kernels/sketch.h).
+// Of values that were joined of those of several ranks: by the numbers that both have. Rows are
+// summed in float, and turned by phases, which are rounded (kernels/sketch.h).
 void CompareJoined(const RowSketch& x, const RowSketch& y, double size, Gap* gap) {
   const auto off = [&](const std::complex<double>& a, const std::complex<double>& b) {
     return Of(std::max(0.0, std::abs(a - b) - 0x1p-22 * size), size);
@@ -386,8 +386,8 @@ double Figures::SlopeOf(relations::CallId call) const {
   return taken > 0 && made > 0 ? std::sqrt(made / taken) : 0;
 }
 
-// Terms of a value are at most those of an argument that was added to it, the same share of it as of an
-// argument, or the root of the number of elements that were added up.
+// Terms of a value are at most those of an argument that was added to it, the same share of it as
+// of an argument, or the root of the number of elements that were added up.
 double Figures::TermsFrom(ValueId v) const {
   const Value& value = t_.values[v];
   double most = value.moments.Rms(), saved = 1, slope = 1;

@@ -1,7 +1,8 @@
 // What the checker of proofs computes of recorded values, apart from the code that proves.
 //
 //   const Figures figures(comparison, target, golden, before);
-//   figures.Between(7, 9, /*terms=*/1).in_order;   // 1e-7: relative to the larger of `terms` and size
+//   // 1e-7: relative to the larger of `terms` and size
+//   figures.Between(7, 9, /*terms=*/1).in_order;
 #pragma once
 
 #include <cstdint>
@@ -54,8 +55,8 @@ class Figures {
   Paired PairsOf(ValueId value, ValueId golden, double terms) const;
   // Of the sums of squares of several values. Infinity: some have no numbers.
   double SquaresApart(const relations::Together& together) const;
-  // Whether the values are all that a call of a run, or two calls, make of an angle: complex numbers of
-  // modulus 1, or cosines and sines.
+  // Whether the values are all that a call of a run, or two calls, make of an angle: complex
+  // numbers of modulus 1, or cosines and sines.
   static bool IsCircle(const relations::Graph& run, std::span<const int32_t> values, ValueId angle);
   // Whether moments allow the same elements in another order.
   bool SameElements(ValueId value, ValueId golden) const;

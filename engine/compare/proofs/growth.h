@@ -1,5 +1,5 @@
-// How far rounding may grow, as the checker of proofs has it: one law for all classes of operations,
-// which allows no less than relations/error_model.cc.
+// How far rounding may grow, as the checker of proofs has it: one law for all classes of
+// operations, which allows no less than relations/error_model.cc.
 //
 //   const Growth growth(comparison, target, golden, before);
 //   if (!(step.bound <= growth.Most(step, premises, noise))) Refuse("its bound is too wide");
@@ -25,9 +25,9 @@ class Growth {
   Growth(const Comparison& comparison, const relations::Graph& target,
          const relations::Graph& golden);
 
-  // The widest bound of a value that a call made of these premises, or that code without records made;
-  // relative to its terms. `noise`: the largest error of a near value so far. Of a value that is not
-  // unknown: no wider than what can be judged.
+  // The widest bound of a value that a call made of these premises, or that code without records
+  // made; relative to its terms. `noise`: the largest error of a near value so far. Of a value that
+  // is not unknown: no wider than what can be judged.
   double Most(const relations::ProofStep& step, std::span<const relations::Premise> premises,
               double noise) const;
   // The widest bound of a value of which a premise is wrong: nothing of that error may be left.

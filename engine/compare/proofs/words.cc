@@ -77,7 +77,8 @@ class Words {
     const Message golden = name == target ? "the golden's"_t : Message(name);
     const Message because = Because(step.proof);
     if (step.unknown) {
-      return "{}: unknown whether it is {}: off by {:.2g}, and rounding explains {:.2g}, too much to "
+      return "{}: unknown whether it is {}: off by {:.2g}, and rounding explains {:.2g}, too much "
+             "to "
              "judge"_t(target, golden, step.error, step.bound);
     }
     switch (step.strength) {

@@ -1,5 +1,5 @@
-// A proof as sentences: how the values of a call are known to be those of the golden, and the same of
-// the values that they were made of, back to where their bits are equal or the recording begins.
+// A proof as sentences: how the values of a call are known to be those of the golden, and the same
+// of the values that they were made of, back to where their bits are equal or the recording begins.
 //
 //   const ProofChain chain = ChainOf(comparison, /*pair=*/3, /*most=*/100);
 //   for (const ProofLine& line : chain.lines) Print(line.depth, line.text);
@@ -27,8 +27,8 @@ struct ProofChain {
   bool holds = true;             // the checker refused no step of the comparison
 };
 
-// Of a comparison with Decided::proofs. `pair`: an index into Comparison::pairs. A call that only the
-// golden makes has no lines.
+// Of a comparison with Decided::proofs. `pair`: an index into Comparison::pairs. A call that only
+// the golden makes has no lines.
 ProofChain ChainOf(const Comparison& comparison, int32_t pair, size_t most);
 
 // Why the first refused step does not hold, with its value; "": all hold.

@@ -67,8 +67,8 @@ bool IsGradient(const Record& record, const Leaf& leaf) {
                                             record.direction == Direction::kBackward);
 }
 
-// Tells which values are weights that an optimizer may move. Dumps of MindSpore do not say of a value
-// whether it requires a gradient: their weights files say it of each weight.
+// Tells which values are weights that an optimizer may move. Dumps of MindSpore do not say of a
+// value whether it requires a gradient: their weights files say it of each weight.
 class TrainedWeights {
  public:
   explicit TrainedWeights(const Dump& dump) : dump_(dump) {}

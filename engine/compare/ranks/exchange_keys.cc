@@ -11,8 +11,9 @@
 namespace msprobe::compare {
 namespace {
 
-// Indices into `calls`, those of each api in the order of their numbers, which is the order in which
-// the program made them. They are recorded in another order: each one when its result is complete.
+// Indices into `calls`, those of each api in the order of their numbers, which is the order in
+// which the program made them. They are recorded in another order: each one when its result is
+// complete.
 std::vector<size_t> OrderOfCalls(const Dump& dump, const std::vector<NumberedExchange>& calls) {
   const auto record = [&](size_t i) -> const Record& { return dump.records[calls[i].record]; };
   std::map<std::string_view, std::vector<size_t>> places;

@@ -157,8 +157,9 @@ class Search {
                        if (a.in_exchange != b.in_exchange) return b.in_exchange;
                        if (a.reached.size() != b.reached.size())
                          return a.reached.size() > b.reached.size();
-                       // All came from outside, perhaps from one rank to another by an exchange that
-                       // was not recorded, such as that of DDP: the earliest call is the source.
+                       // All came from outside, perhaps from one rank to another by an exchange
+                       // that was not recorded, such as that of DDP: the earliest call is the
+                       // source.
                        const RankTrace &left = traces_[a.trace], &right = traces_[b.trace];
                        return left.from_outside && right.from_outside && left.first < right.first;
                      });

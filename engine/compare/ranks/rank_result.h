@@ -68,9 +68,9 @@ RankResult SummarizeRank(const Comparison& comparison, int32_t step, int32_t ran
 // ordered by step.
 void ForgiveCarriedRounding(std::span<RankResult> results);
 
-// Counts pairs of which neither side holds a record as equal, if a value of another pair was judged:
-// a server that waits for a request has begun a step on both sides. Nothing is said of a run when no
-// pair holds a record.
+// Counts pairs of which neither side holds a record as equal, if a value of another pair was
+// judged: a server that waits for a request has begun a step on both sides. Nothing is said of a
+// run when no pair holds a record.
 void CountEmptyPairsAsEqual(std::span<RankResult> results);
 
 // Makes the result that of a step whose differences are the rounding of the step before.

@@ -18,9 +18,9 @@
 namespace msprobe::compare {
 namespace {
 
-// Whether relations explain how a weight differs when the step begins. A buffer that no recorded call
-// takes has no relation, and no weight has one where no call is recorded with its weights (compiled
-// code of MindSpore).
+// Whether relations explain how a weight differs when the step begins. A buffer that no recorded
+// call takes has no relation, and no weight has one where no call is recorded with its weights
+// (compiled code of MindSpore).
 bool IsRelated(const StepWeights& weights, const std::string& name, bool trained) {
   if (!weights.unrelated || (weights.unrelated->empty() && weights.related->empty())) return false;
   return trained ? std::ranges::find(*weights.unrelated, name) == weights.unrelated->end()
@@ -34,8 +34,8 @@ Message AdviceOnUpdates() {
          "schedules, the exchange of gradients, code that writes weights or buffers"_t;
 }
 
-// Roundings by which two optimizers may put a weight apart in one step of bit-equal gradients (fused
-// against one call for each operation): what they add is small beside the weight.
+// Roundings by which two optimizers may put a weight apart in one step of bit-equal gradients
+// (fused against one call for each operation): what they add is small beside the weight.
 constexpr double kOneUpdate = 8;
 
 using WeightsByName = std::unordered_map<std::string, StepWeight>;
@@ -85,8 +85,8 @@ bool Differs(const Limits& limits, const StepWeight& a, const StepWeight& b, boo
     return !SameNumber(x, y) && !(std::abs(x - y) <= limit * size);
   };
   const double norm = std::max(std::abs(a.norm), std::abs(b.norm));
-  // Sketches know the order of elements; an error shows in them as up to eight times its size. An optimizer
-  // that divides a gradient by its own size enlarges the rounding of single elements.
+  // Sketches know the order of elements; an error shows in them as up to eight times its size. An
+  // optimizer that divides a gradient by its own size enlarges the rounding of single elements.
   const auto other_elements = [&] {
     constexpr double kInSketch = 8;
     const double most = kInSketch * limit * norm;
@@ -132,8 +132,8 @@ bool ABufferMovedOtherwise(const std::vector<WeightUpdate>& updates) {
   });
 }
 
-// Whether relations, which know the error with which each weight was left, name a weight first, or say
-// of half of them that they are others: the step began so, whatever its calls show.
+// Whether relations, which know the error with which each weight was left, name a weight first, or
+// say of half of them that they are others: the step began so, whatever its calls show.
 bool BeganDifferently(const RankResult& result, const std::vector<WeightUpdate>& updates) {
   if (!result.weights.unrelated || result.first.pair < 0) return false;
   const auto of = [&](auto test) { return std::count_if(updates.begin(), updates.end(), test); };
@@ -151,7 +151,8 @@ const RankResult* Before(std::span<const RankResult> results, const RankResult& 
   return before;
 }
 
-// Whether what was recorded begins with the update behind `first`, and that moved the weights alike.
+// Whether what was recorded begins with the update behind `first`, and that moved the weights
+// alike.
 bool FirstUpdateAgrees(std::span<const RankResult> results, const RankResult* first,
                        const RankResult& before) {
   if (first == nullptr || Before(results, *first) != nullptr) return false;
@@ -159,8 +160,8 @@ bool FirstUpdateAgrees(std::span<const RankResult> results, const RankResult* fi
   return agreement.agrees() && agreement.otherwise(first->weights.gradient_noise) == 0;
 }
 
-// Of the weights as the calls used them, else as weights.json has them. `first`: before `before`; null:
-// there is none.
+// Of the weights as the calls used them, else as weights.json has them. `first`: before `before`;
+// null: there is none.
 UpdateFault FaultBehind(std::span<const RankResult> results, const RankResult& before,
                         const RankResult& result, const RankResult* first,
                         const std::vector<WeightUpdate>& updates) {
@@ -195,8 +196,8 @@ void Name(std::span<const RankResult> results, const RankResult& before, const S
   NameWrongUpdate(before.step, std::move(why), r);
 }
 
-// A weight that differs behind a step that agrees was the same when the run began: no checkpoint is to
-// blame, but what moved it.
+// A weight that differs behind a step that agrees was the same when the run began: no checkpoint is
+// to blame, but what moved it.
 void AdviseOnUpdate(int32_t before, RankResult* r) {
   if (r->first.pair < 0 || !r->first.advice.English().starts_with("compare the checkpoints"))
     return;
@@ -244,8 +245,8 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
                d = golden_after.find(name);
     if (a == before.end() || b == golden_before.end() || d == golden_after.end()) continue;
     const bool trained = c->second.trained || d->second.trained;
-    // What nobody moves has the same bits after a step that has. An optimizer may round differently, and
-    // so may code that is not recorded: a moving average of weights.
+    // What nobody moves has the same bits after a step that has. An optimizer may round
+    // differently, and so may code that is not recorded: a moving average of weights.
     const bool moved = Differs(limits, d->second, b->second, /*bits=*/true, one_update);
     const bool exact = bits || (same_bits && !trained && !moved);
     const bool by_chance = MovesByChance(earlier.weights, name);

@@ -87,9 +87,9 @@ class RewriteSets {
     }
   }
 
-  // Joins the maker of a value with the calls of rewrites that take it; and where a call of both runs
-  // takes a value that the target's half made, that half with the one that made its partner in the
-  // golden.
+  // Joins the maker of a value with the calls of rewrites that take it; and where a call of both
+  // runs takes a value that the target's half made, that half with the one that made its partner in
+  // the golden.
   void JoinAlongValues() {
     std::vector<int32_t> makers(c_.rows.size(), -1);  // the target's last call that made a row
     EachUse(true, [&](int32_t p, const ValueUse& use) {
@@ -124,8 +124,8 @@ class RewriteSets {
   const ValueFlows flows_;
 };
 
-// A call is no rewrite of itself: calls that both runs make, with other values in between, stand beside a
-// rewrite or a sum, and none of them was written anew.
+// A call is no rewrite of itself: calls that both runs make, with other values in between, stand
+// beside a rewrite or a sum, and none of them was written anew.
 bool IsRewrite(const Comparison& c, const Region& region) {
   return std::any_of(region.pairs.begin(), region.pairs.end(), [&](int32_t p) {
     const RecordPair& pair = c.pairs[p];
@@ -218,7 +218,8 @@ class WrongRegion {
     }
   }
 
-  // Calls of the other run whose results are taken where those of the region's calls of this run are.
+  // Calls of the other run whose results are taken where those of the region's calls of this run
+  // are.
   void AddOtherHalf(bool target) {
     const ValueFlow flow(c_, target, inside_);
     const Dump &dump = target ? c_.target : c_.golden, &other = target ? c_.golden : c_.target;

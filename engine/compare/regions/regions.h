@@ -25,8 +25,8 @@ struct Region {
 // The region at the first divergence, if it begins with a call that differs in structure; then the
 // rewrites, in execution order. Calls are in one region when one follows the other, or takes what
 // the other made; when a call of both runs takes what the one made in the target and the other in
-// the golden; and when they are backward calls of one region. Rewrites and the first divergence must
-// be found. Stated regions are taken as they are.
+// the golden; and when they are backward calls of one region. Rewrites and the first divergence
+// must be found. Stated regions are taken as they are.
 std::vector<Region> RegionsOf(const Comparison& comparison);
 
 // The names of the calls of one side, in their order; at most `most`.
@@ -36,9 +36,9 @@ std::vector<std::string_view> NamesOf(const Comparison& comparison, const Region
 // side, shortened behind the sixth one; "no recorded call" when the side has none.
 Message DescribeCalls(const Comparison& comparison, const Region& region, bool target);
 
-// "12 rewrites: scaled_dot_product_attention for transpose, matmul, ... (12 times)": the rewrites of
-// a comparison in one sentence, those that occur most often first. A rewrite of calls by calls of the
-// same names is left out: the sentence would say nothing. "": there are none.
+// "12 rewrites: scaled_dot_product_attention for transpose, matmul, ... (12 times)": the rewrites
+// of a comparison in one sentence, those that occur most often first. A rewrite of calls by calls
+// of the same names is left out: the sentence would say nothing. "": there are none.
 Message DescribeRewrites(const Comparison& comparison, const std::vector<Region>& regions);
 // "The target's scaled_dot_product_attention stands for the golden's transpose, matmul, ...": the
 // region that is wrong; "": there is none, or both sides have calls of the same names.

@@ -70,8 +70,8 @@ class Answer {
     return candidate_.cause == Cause::kNoCallMadeIt || candidate_.cause == Cause::kAnotherWeight;
   }
 
-  // "Torch.add.3.forward.output.0", by the call that made a value. A constant may have many makers: it
-  // is what it holds, "0".
+  // "Torch.add.3.forward.output.0", by the call that made a value. A constant may have many makers:
+  // it is what it holds, "0".
   static std::string Name(const Graph& run, ValueId v) {
     const Value& value = run.values[v];
     if (value.plain && value.moments.known && value.moments.low == value.moments.high)
@@ -132,7 +132,8 @@ class Answer {
     return ExplainIntroduced(c_, pair_);
   }
 
-  // Where only modules were recorded, the candidate is the module around the call that takes the value.
+  // Where only modules were recorded, the candidate is the module around the call that takes the
+  // value.
   int32_t TakerPair() const {
     for (const Taker& use : r_.t.TakersOf(candidate_.value)) {
       if (r_.t.calls[use.call].parent != candidate_.call) continue;
@@ -174,9 +175,9 @@ class Answer {
                   "the two programs are wired differently here: compare the source lines"_t);
   }
 
-  // After a call of one run: the first paired call that takes what it made, or what other calls of one
-  // run made of it, where the other run takes something else; or else the first call with a value that
-  // differs.
+  // After a call of one run: the first paired call that takes what it made, or what other calls of
+  // one run made of it, where the other run takes something else; or else the first call with a
+  // value that differs.
   struct Effect {
     int32_t pair = -1, row = -1;
     Tie tie = Tie::kPlace;

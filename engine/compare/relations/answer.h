@@ -1,5 +1,5 @@
-// A candidate of expose.h as an answer for people: the place in the comparison, what agrees before it,
-// what is wrong with it and what to look at next.
+// A candidate of expose.h as an answer for people: the place in the comparison, what agrees before
+// it, what is wrong with it and what to look at next.
 #pragma once
 
 #include "engine/compare/relations/expose.h"

@@ -11,8 +11,8 @@
 namespace msprobe::compare::relations {
 namespace {
 
-// Whether a call left the value in memory that may outlive the step: an optimizer also keeps what another
-// call made, a gradient as the first average of gradients.
+// Whether a call left the value in memory that may outlive the step: an optimizer also keeps what
+// another call made, a gradient as the first average of gradients.
 bool IsLeft(const Graph& run, ValueId v) {
   const Value& value = run.values[v];
   if (value.maker == kNoId || value.plain) return false;
@@ -31,8 +31,8 @@ uint64_t KeyOf(const Graph& run, ValueId value) {
   return takers.empty() ? 0 : ContentKey(run.dump.leaves[run.taken[takers[0].port].leaf]);
 }
 
-// The error of the gradient of a weight, relative to the terms that were added up to it; below 0: no
-// gradient was recorded.
+// The error of the gradient of a weight, relative to the terms that were added up to it; below 0:
+// no gradient was recorded.
 double GradientNoiseOf(const Relations& r, ValueId weight) {
   double noise = -1;
   for (const ValueId gradient : r.t.GradientsOf(weight))

@@ -38,8 +38,8 @@ struct Carried {
   std::unordered_set<std::string> elsewhere;
 };
 
-// Of the ranks of two runs. The steps of a rank are compared one after the other; ranks may be compared
-// at once.
+// Of the ranks of two runs. The steps of a rank are compared one after the other; ranks may be
+// compared at once.
 class CarriedByRank {
  public:
   std::shared_ptr<Carried> Of(int32_t rank) {

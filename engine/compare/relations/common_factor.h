@@ -17,9 +17,9 @@ struct CommonFactor {
   int64_t gradients = 0;
 };
 
-// Of the gradients as backward passes left them, or where only optimizers list them as they took them
-// first. nullopt: a gradient that both runs list is another multiple or none, or fewer than three are
-// multiples. A gradient of which nearly all is rounding says nothing.
+// Of the gradients as backward passes left them, or where only optimizers list them as they took
+// them first. nullopt: a gradient that both runs list is another multiple or none, or fewer than
+// three are multiples. A gradient of which nearly all is rounding says nothing.
 std::optional<CommonFactor> FactorOfGradients(const Relations& relations);
 
 }  // namespace msprobe::compare::relations

@@ -116,8 +116,8 @@ class Decision {
         "of micro-batches, a loss scale, clipping"_t;
   }
 
-  // What a candidate makes, or what no call made, is wrong, also where its value has the elements of the
-  // golden's in another order.
+  // What a candidate makes, or what no call made, is wrong, also where its value has the elements
+  // of the golden's in another order.
   void MarkRows(const Candidate& candidate) {
     if (exposure_.without_effect) return;
     if (candidate.call == kNoId) return MarkWhereMissing(candidate.golden);
@@ -175,8 +175,8 @@ class Decision {
     return kinds ? Reason::kKindDiffers : Reason::kNone;
   }
 
-  // The records of the target's candidates, and those of the forward calls of backward ones: what they
-  // were called with is part of the answer.
+  // The records of the target's candidates, and those of the forward calls of backward ones: what
+  // they were called with is part of the answer.
   std::unordered_set<int32_t> NamedRecords() const {
     std::unordered_set<int32_t> records;
     for (const Candidate& candidate : exposure_.candidates) {
@@ -278,8 +278,8 @@ class Decision {
           [this](const Port& port) { return exposure_.IsGoldenExposed(port.value); }, of_golden);
   }
 
-  // A row's verdict follows from the relation of its value and from whether it is exposed; that of a
-  // plain argument from whether a result of its call is, or the call is named.
+  // A row's verdict follows from the relation of its value and from whether it is exposed; that of
+  // a plain argument from whether a result of its call is, or the call is named.
   void JudgeRows() {
     const std::unordered_set<int32_t> named = NamedRecords();
     for (const RecordPair& pair : c_.pairs) {
@@ -369,8 +369,8 @@ class Decision {
   std::vector<int32_t> row_of_;  // of each leaf of the target
 };
 
-// Whether the runs make the same calls with the same values, in one form: then nothing is to be decided,
-// and large dumps need no graphs.
+// Whether the runs make the same calls with the same values, in one form: then nothing is to be
+// decided, and large dumps need no graphs.
 bool NothingDiffers(const Comparison& c) {
   const auto same_form = [&](const Row& row) {
     const Leaf &mine = c.target.leaves[row.target], &other = c.golden.leaves[row.golden];

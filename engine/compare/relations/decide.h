@@ -13,10 +13,10 @@ namespace msprobe::compare::relations {
 
 using ProofLook = std::function<void(const Graph& target, const Graph& golden, Proofs* proofs)>;
 
-// Sets the verdicts of rows, the classes of calls and the first divergence of a comparison whose rows
-// were aligned and measured. `carried`: what the step before left to this one, then what this one
-// leaves to the next. `look`: called with what was proven, before rows are judged by it; then it is
-// kept in Decided::proofs. Empty: no proofs are kept.
+// Sets the verdicts of rows, the classes of calls and the first divergence of a comparison whose
+// rows were aligned and measured. `carried`: what the step before left to this one, then what this
+// one leaves to the next. `look`: called with what was proven, before rows are judged by it; then
+// it is kept in Decided::proofs. Empty: no proofs are kept.
 void Decide(const LeftGradients& left, Carried* carried, const ProofLook& look,
             Comparison* comparison);
 

@@ -1,8 +1,10 @@
-// The model of error of relate.h: an error is relative to the terms that were added up to a value, and
+// The model of error of relate.h: an error is relative to the terms that were added up to a value,
+// and
 //
 //   error(result) <= gain * error(arguments) + roundings of the call itself.
 //
-// The error of a related argument is what was measured, and that of an unrelated one is its own bound.
+// The error of a related argument is what was measured, and that of an unrelated one is its own
+// bound.
 #include <algorithm>
 #include <cmath>
 
@@ -19,9 +21,11 @@ namespace {
 constexpr double kGain = 8, kGainOfMoves = 4, kGainOfCancelling = 32;
 // So many times the roundings of another call where many terms are added up.
 constexpr double kOwnOfSums = 4;
-// Of the digits of the dtype half must agree, but for two bits, or nothing is proven: 1e-3 in float32.
+// Of the digits of the dtype half must agree, but for two bits, or nothing is proven: 1e-3 in
+// float32.
 constexpr double kJudged = 4;
-// So many elements of a normal distribution are nearer to zero than its error, relative to its size.
+// So many elements of a normal distribution are nearer to zero than its error, relative to its
+// size.
 constexpr double kNearZero = 0.8;
 // So many movements a third of the elements that are moved the other way make.
 constexpr double kOfNoise = 1.2;
@@ -73,8 +77,8 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   const bool adds =
       facts == nullptr || call->kind == CallKind::kGradients || facts->kind == OperationClass::kSum;
   const double terms = Terms(v);
-  // The measured error of a part, as sketches show it, is one of several that are likely. A sum that no
-  // call makes is made once; one of each layer must not enlarge it again.
+  // The measured error of a part, as sketches show it, is one of several that are likely. A sum
+  // that no call makes is made once; one of each layer must not enlarge it again.
   const double spread = call == nullptr || call->kind == CallKind::kGradients ? 4 : 2;
   double grown = 0, added = 0;
   const auto count = [&](ValueId w, bool addend) {
@@ -122,8 +126,8 @@ bool Relations::IsOfUnrelated(ValueId v) const {
   });
 }
 
-// How large what a call takes exponentials of is, in the run where it is smaller: what is wrong must not
-// explain itself. 1: it takes none, or of small numbers.
+// How large what a call takes exponentials of is, in the run where it is smaller: what is wrong
+// must not explain itself. 1: it takes none, or of small numbers.
 double Relations::ExponentOf(CallId id) const {
   const Call& call = t.calls[id];
   const CallId forward =
@@ -147,10 +151,10 @@ double Relations::ExponentOf(CallId id) const {
   return 1;
 }
 
-// How far the errors of what an elementwise function takes reach in its result or its gradient. Where neither
-// the function nor its derivative is steeper than 1, absolute errors do not grow, however small the result
-// is. Where a derivative jumps, the elements that are nearer to the jump than their error may be on its
-// other side: one may be where a thousandth of one is expected.
+// How far the errors of what an elementwise function takes reach in its result or its gradient.
+// Where neither the function nor its derivative is steeper than 1, absolute errors do not grow,
+// however small the result is. Where a derivative jumps, the elements that are nearer to the jump
+// than their error may be on its other side: one may be where a thousandth of one is expected.
 double Relations::ReachOf(ValueId v, CallId id) const {
   const Call& call = t.calls[id];
   const bool backward = call.kind == CallKind::kBackward && call.forward != kNoId;
@@ -177,8 +181,8 @@ double Relations::ReachOf(ValueId v, CallId id) const {
   return terms > 0 ? 2 * reach / terms : 0;
 }
 
-// Whether code without records, of any number of calls, made a value; or what was added to the gradient
-// before.
+// Whether code without records, of any number of calls, made a value; or what was added to the
+// gradient before.
 bool Relations::IsUnseen(ValueId v, const Inputs& inputs) const {
   const CallId made = t.values[v].maker;
   if (made == kNoId) return inputs.empty() || (!t.PartsOf(v).empty() && !t.AddsUp(v));
@@ -189,8 +193,9 @@ bool Relations::IsUnseen(ValueId v, const Inputs& inputs) const {
          });
 }
 
-// Of what such code made: whether it is a gradient, which was computed in any dtype of the run, since
-// autocast casts weights. Where modules alone were recorded, operations between them cast, too.
+// Of what such code made: whether it is a gradient, which was computed in any dtype of the run,
+// since autocast casts weights. Where modules alone were recorded, operations between them cast,
+// too.
 bool Relations::IsOfAnyDtype(ValueId v) const {
   const auto uses = t.TakersOf(v);
   const bool goes_backward =
@@ -200,8 +205,8 @@ bool Relations::IsOfAnyDtype(ValueId v) const {
   return (t.values[v].maker != kNoId || goes_backward || MayBeGradient(v)) && !t.IsWeight(v);
 }
 
-// Whether a value that no call made may be the gradient of a weight: an optimizer takes it, or another
-// operation that comes after a backward call, and a weight has its shape.
+// Whether a value that no call made may be the gradient of a weight: an optimizer takes it, or
+// another operation that comes after a backward call, and a weight has its shape.
 bool Relations::MayBeGradient(ValueId v) const {
   const auto uses = t.TakersOf(v);
   const bool updates = std::any_of(uses.begin(), uses.end(), [this](const Taker& use) {
@@ -231,8 +236,8 @@ bool Relations::IsAddend(const Call& call, const Port& port) const {
   return place == "bias" || (leaf.slot == Slot::kInput && place == "2");
 }
 
-// What an optimizer leaves. Where it divides a gradient by its own size, noise becomes a step of full
-// size; so weights are judged by how far they move.
+// What an optimizer leaves. Where it divides a gradient by its own size, noise becomes a step of
+// full size; so weights are judged by how far they move.
 double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
   const Value& value = t.values[v];
   const Record& record = t.dump.records[call.record];
@@ -283,16 +288,17 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
     moved = std::max({moved, rate * Rms(gradient), rate * g.values[other].moments.Rms()});
   const bool alike = pair[id] != kNoId && !OtherScalars(id);
   double least = alike ? 0.25 : 0.02;
-  // Divided by its own size, a gradient that is nothing but rounding moves its element either way: those
-  // of keys in a bias of queries, keys and values, a sum that cancels.
+  // Divided by its own size, a gradient that is nothing but rounding moves its element either way:
+  // those of keys in a bias of queries, keys and values, a sum that cancels.
   if (alike && noise > 0 && !call.facts->linear && value.shape.extents().size() <= 1)
     least = kOfNoise;
   return own + 4 * left +
          std::min(4.0, std::max(least, 1000 * noise)) * moved / std::max(Rms(v), 1e-30);
 }
 
-// An average that decays by a rate adds 1 - rate of what is new. Where a kernel computes that number in
-// the dtype of the state, its rounding is 1 / (1 - rate) times that of the rate: MindSpore's Adam.
+// An average that decays by a rate adds 1 - rate of what is new. Where a kernel computes that
+// number in the dtype of the state, its rounding is 1 / (1 - rate) times that of the rate:
+// MindSpore's Adam.
 double Relations::RoundingsOfRates(int32_t update) const {
   if (same_environment_) return 0;
   if (rates_.record == update) return rates_.error;

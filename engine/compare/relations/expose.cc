@@ -160,7 +160,8 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
     inputs = t.InputsOf(v, /*saved=*/true).Copy();
   }
   std::vector<ValueId> wrong;
-  // What a call wrote into new memory is right if all that it was given is: who reads the rest errs.
+  // What a call wrote into new memory is right if all that it was given is: who reads the rest
+  // errs.
   const auto only_new = [&](ValueId w) {
     const CallId maker = t.values[w].maker;
     if (maker == kNoId || !FillsNewMemory(t, maker)) return false;
@@ -209,9 +210,9 @@ const std::vector<ValueId>& Exposure::GradientsOfAll(int32_t record) {
   return found->second;
 }
 
-// Whether a backward call was given the gradients of its partner, times one number, and made something
-// else than that number times its partner's result: what it makes is linear in them, so the cause is in
-// what its forward call left.
+// Whether a backward call was given the gradients of its partner, times one number, and made
+// something else than that number times its partner's result: what it makes is linear in them, so
+// the cause is in what its forward call left.
 bool Exposure::IsScaledOnly(ValueId v, std::span<const ValueId> given) const {
   const CallId maker = r_.t.values[v].maker;
   if (given.empty() || maker == kNoId || r_.t.calls[maker].kind != CallKind::kBackward ||
@@ -231,8 +232,8 @@ bool Exposure::IsScaledOnly(ValueId v, std::span<const ValueId> given) const {
   return factor != 0 && std::all_of(given.begin(), given.end(), same) && !same(v);
 }
 
-// Whether v has the golden's elements in another order, and what is taken beside it has not. Of the order
-// of a part nothing is known.
+// Whether v has the golden's elements in another order, and what is taken beside it has not. Of the
+// order of a part nothing is known.
 bool Exposure::IsShuffled(ValueId v, std::span<const ValueId> beside) const {
   if (r_.of(v).strength != Strength::kSame) return false;
   return std::any_of(beside.begin(), beside.end(), [&](ValueId w) {
@@ -241,8 +242,8 @@ bool Exposure::IsShuffled(ValueId v, std::span<const ValueId> beside) const {
   });
 }
 
-// Whether the other order of v began at a call that takes something else than its partner: parts that
-// were joined the other way round, which weights tell apart.
+// Whether the other order of v began at a call that takes something else than its partner: parts
+// that were joined the other way round, which weights tell apart.
 bool Exposure::IsMiswired(ValueId v) const {
   const Graph& t = r_.t;
   for (size_t steps = 0; steps < kMostCallsBack; ++steps) {
@@ -278,8 +279,8 @@ std::vector<ValueId> Exposure::GoldenCausesOf(ValueId w) const {
   return inputs;
 }
 
-// Code without records made v: of wrong results that no recorded call takes, before it, and first of
-// those of the same module.
+// Code without records made v: of wrong results that no recorded call takes, before it, and first
+// of those of the same module.
 std::vector<ValueId> Exposure::Around(ValueId v) {
   const Graph& t = r_.t;
   // The gradients of a module are listed before the calls that made them.
@@ -333,8 +334,8 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
       (maker.path == user.path ? near : far).emplace_back(lead, w);
     }
   }
-  // Most calls that join values are recorded, so a part is likelier than a value beside others; and an
-  // index is only to blame where no elements are.
+  // Most calls that join values are recorded, so a part is likelier than a value beside others; and
+  // an index is only to blame where no elements are.
   const auto& from = near.empty() ? far : near;
   Lead best = Lead::kNone;
   for (const auto& [lead, w] : from) best = std::max(best, lead);
@@ -363,8 +364,8 @@ bool Exposure::Ends(ValueId v) const {
   return value->maker == kNoId;
 }
 
-// A call that only the golden makes inside of a function of the user's, which makes nothing else: the
-// function is missing.
+// A call that only the golden makes inside of a function of the user's, which makes nothing else:
+// the function is missing.
 Candidate Exposure::Outermost(Candidate candidate) const {
   if (candidate.cause == Cause::kAnotherInput && !modules_only_) return FirstThatTakes(candidate);
   candidate = WhereMade(candidate);
@@ -377,8 +378,8 @@ Candidate Exposure::Outermost(Candidate candidate) const {
   return candidate;
 }
 
-// The gradient of a call that only one run makes is the work of that call, unless what it made forward
-// is in the other run, too: a loss times a number.
+// The gradient of a call that only one run makes is the work of that call, unless what it made
+// forward is in the other run, too: a loss times a number.
 Candidate Exposure::WhereMade(Candidate candidate) const {
   const bool of_target = candidate.call != kNoId;
   const CallId named = of_target ? candidate.call : candidate.golden;

@@ -1,11 +1,11 @@
 // Which values of the target reach a result of the step, unrelated to the golden's, and where they
 // begin.
 //
-// Sinks are what a step leaves behind: the gradients that optimizers take and what they make, memory
-// that outlives the step, and where nothing is recorded backward the results that nobody takes. From
-// a sink that is not right the walk goes backward to the wrong values that it was made of, and stops
-// at related ones: what is wrong elsewhere, and reaches no sink, does not count. The frontier are the
-// exposed values that were made of right ones.
+// Sinks are what a step leaves behind: the gradients that optimizers take and what they make,
+// memory that outlives the step, and where nothing is recorded backward the results that nobody
+// takes. From a sink that is not right the walk goes backward to the wrong values that it was made
+// of, and stops at related ones: what is wrong elsewhere, and reaches no sink, does not count. The
+// frontier are the exposed values that were made of right ones.
 //
 //   const Exposure exposure(relations, left.Differences(comparison));
 //   for (const Candidate& candidate : exposure.candidates) Name(candidate.call, candidate.cause);

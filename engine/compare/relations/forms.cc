@@ -1,5 +1,5 @@
-// Values that have another form than the golden's: padded, transposed, complex numbers for pairs of real
-// ones (relate.h).
+// Values that have another form than the golden's: padded, transposed, complex numbers for pairs of
+// real ones (relate.h).
 #include <algorithm>
 #include <cmath>
 
@@ -81,9 +81,9 @@ bool Relations::IsMadeOfPadded(ValueId v) const {
                      [this](ValueId u) { return t.values[u].plain || IsKnown(u); });
 }
 
-// A batch that one run pads more than the other: a value has the rows of its partner, and zeros besides,
-// which add nothing to its sums; or, if it is made of a padded value, what is computed of zeros: rows that
-// are equal.
+// A batch that one run pads more than the other: a value has the rows of its partner, and zeros
+// besides, which add nothing to its sums; or, if it is made of a padded value, what is computed of
+// zeros: rows that are equal.
 std::optional<Relation> Relations::AsPadded(ValueId v, ValueId w, double bound) const {
   const Value &value = t.values[v], &other = g.values[w];
   const Moments &a = value.moments, &b = other.moments;
@@ -114,9 +114,9 @@ std::optional<Relation> Relations::AsPadded(ValueId v, ValueId w, double bound) 
   return r.error <= r.bound ? std::optional(r) : std::nullopt;
 }
 
-// Complex numbers where the golden has their real and imaginary parts side by side, or the other way. Of
-// both a sketch has the same rows, if both were seen with them. Else a call that only changes the form of
-// one argument keeps its pairs; of other calls the norm is no proof.
+// Complex numbers where the golden has their real and imaginary parts side by side, or the other
+// way. Of both a sketch has the same rows, if both were seen with them. Else a call that only
+// changes the form of one argument keeps its pairs; of other calls the norm is no proof.
 std::optional<Relation> Relations::AsPairs(ValueId v, ValueId w, double bound) const {
   const Value &a = t.values[v], &b = g.values[w];
   const Beside* beside = BesideOf(v, w);
@@ -182,8 +182,8 @@ std::optional<Relation> Relations::AsAnyPairs(ValueId v, ValueId w, double bound
   return best;
 }
 
-// polar(1, x) = cos(x) + i sin(x): what two runs make of one angle needs no sketch, which does not tell
-// the two halves of one run from the pairs of the other.
+// polar(1, x) = cos(x) + i sin(x): what two runs make of one angle needs no sketch, which does not
+// tell the two halves of one run from the pairs of the other.
 void Relations::RelatePolar(CallId call) {
   if (t.calls[call].kind != CallKind::kOperation || !c.exact.empty()) return;
   const std::string_view name = BaseApi(t.ApiOf(call));
@@ -245,12 +245,12 @@ bool Relations::RelateCircles(std::span<const ValueId> mine, std::span<const Val
   return true;
 }
 
-// A matrix that one run holds transposed: the weight of a Conv1D and that of the Linear layer in its place,
-// and with it its gradient, the state of its optimizer and what the optimizer makes of them. Its moments are
-// the golden's; the rows of which sketches tell are its columns.
+// A matrix that one run holds transposed: the weight of a Conv1D and that of the Linear layer in
+// its place, and with it its gradient, the state of its optimizer and what the optimizer makes of
+// them. Its moments are the golden's; the rows of which sketches tell are its columns.
 //
-// The weight of a call is the transpose of the golden's where they have the same elements, and all that the
-// call makes of it is right: what a matrix in a wrong order gives is not.
+// The weight of a call is the transpose of the golden's where they have the same elements, and all
+// that the call makes of it is right: what a matrix in a wrong order gives is not.
 void Relations::RelateTransposed(CallId call) {
   const Call& each = t.calls[call];
   if (each.kind == CallKind::kUpdate) return RelateUpdateOfTransposed(call);

@@ -41,8 +41,8 @@ bool Near(const Leaf& a, const Leaf& b, double coarsest) {
 
 }  // namespace
 
-// The gradients of parameters in which what lay in .grad shows: those that an optimizer takes, or that
-// are listed with those of a module, after the backward pass began.
+// The gradients of parameters in which what lay in .grad shows: those that an optimizer takes, or
+// that are listed with those of a module, after the backward pass began.
 void Exposure::FindLeft(std::span<const LeftGradient> left) {
   // Runs that divide the batch into other passes add up other gradients.
   if (left.empty() || LossesOf(r_.t).size() != LossesOf(r_.g).size()) return;
@@ -110,8 +110,8 @@ void Exposure::FindLeft(std::span<const LeftGradient> left) {
   }
 }
 
-// The record of the first backward call that makes something else of data that both runs have: from then
-// on gradients are wrong, and so is what later passes of the step find in .grad.
+// The record of the first backward call that makes something else of data that both runs have: from
+// then on gradients are wrong, and so is what later passes of the step find in .grad.
 int32_t Exposure::FirstWrongGradient() const {
   const Graph& t = r_.t;
   const auto right = [this](const Port& port) { return r_.IsRight(port.value); };

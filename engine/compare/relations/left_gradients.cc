@@ -251,8 +251,8 @@ void LeftGradients::Put(int64_t number, int32_t at, double confidence, Compariso
   std::erase_if(c->runners_up, [&](const FirstDivergence& r) { return r.pair == at + 1; });
 }
 
-// The entry of the pass becomes pair `at`, with the rows that differ. A run in which nothing lay has
-// an entry without values.
+// The entry of the pass becomes pair `at`, with the rows that differ. A run in which nothing lay
+// has an entry without values.
 void LeftGradients::Insert(const std::vector<Difference>& differences, int64_t number, int32_t at,
                            Comparison* c) const {
   RecordPair pair{.first_row = c->pairs[at].first_row,

@@ -1,6 +1,6 @@
 // Gradients that lay in .grad when a backward pass began, and that the pass added its own to: of a
-// zero_grad that was not called, of another optimizer's loss, of the pass before. Where they are not
-// the same in both runs, they are the first wrong number, and no call of the pass is to blame.
+// zero_grad that was not called, of another optimizer's loss, of the pass before. Where they are
+// not the same in both runs, they are the first wrong number, and no call of the pass is to blame.
 //
 //   LeftGradients left(&target, &golden);   // before the alignment: takes their entries out
 //   left.Differences(comparison);           // what the runs do not agree on
@@ -26,8 +26,8 @@ struct LeftGradient {
   int32_t target_behind = -1, golden_behind = -1;
 };
 
-// "fc.weight" of a gradient that an optimizer takes, or that is listed with those of a module; "" of
-// another value.
+// "fc.weight" of a gradient that an optimizer takes, or that is listed with those of a module; ""
+// of another value.
 std::string ParameterOfGradient(const Record& record, std::string_view path_of_leaf);
 
 // Takes the entries of gradients_before.h out of a dump, and from its provenance that it has them.
@@ -39,8 +39,8 @@ class LeftGradients {
 
   // Of all passes that both dumps tell of, in their order. Valid as long as this object.
   std::vector<LeftGradient> Differences(const Comparison& comparison) const;
-  // Puts the entry of a pass before pair `shown`, which shows the gradient first, and makes it the first
-  // divergence.
+  // Puts the entry of a pass before pair `shown`, which shows the gradient first, and makes it the
+  // first divergence.
   void Put(int64_t pass, int32_t shown, double confidence, Comparison* comparison) const;
 
  private:

@@ -58,7 +58,8 @@ std::optional<Relation> Relations::ByRow(ValueId v, ValueId w) const {
   return r;
 }
 
-// Where a dump has no digests, equal statistics are one content: elements that were compared know better.
+// Where a dump has no digests, equal statistics are one content: elements that were compared know
+// better.
 bool Relations::SameBits(ValueId v, ValueId w) const {
   const int32_t content = t.values[v].content;
   if (content == kNoId || content != g.values[w].content) return false;
@@ -71,8 +72,8 @@ const Relations::Beside* Relations::BesideOf(ValueId v, ValueId w) const {
   return found == beside_.end() ? nullptr : &found->second;
 }
 
-// Of the rows in any order sketches of one length of rows tell, if both have them; else their moments.
-// Of the elements as they stand: the elements themselves, where they were compared.
+// Of the rows in any order sketches of one length of rows tell, if both have them; else their
+// moments. Of the elements as they stand: the elements themselves, where they were compared.
 Apart Relations::ApartOf(ValueId v, ValueId w, double terms) const {
   const Moments &a = t.values[v].moments, &b = g.values[w].moments;
   const double moments = Distance(a, b, terms), size = std::max(b.Rms(), terms);
@@ -192,8 +193,8 @@ bool Relations::FitsOrWrong(ValueId v, ValueId w) const {
   return w == kNoId || Fits(v, w) || (of(v).strength == Strength::kNone && !t.values[v].plain);
 }
 
-// Few numbers in another order may be those of some other value, too: lengths that one run sorts. They are
-// the partner's if the same call made them of what stands in another order.
+// Few numbers in another order may be those of some other value, too: lengths that one run sorts.
+// They are the partner's if the same call made them of what stands in another order.
 bool Relations::IsMadeReordered(ValueId v, ValueId w) const {
   const Value& value = t.values[v];
   if (value.maker == kNoId || AtPartner(t.made[value.port]) != w || !Alike(value.maker) ||

@@ -137,8 +137,8 @@ std::vector<MemoryPair> PairMemories(const Relations& r) {
   }
   std::vector<MemoryPair> out;
   std::vector<char> paired(others.size(), 0);
-  // Several may begin with one content, those of a model and of its copy: then the partner of the call that
-  // writes to it, or the first one that is left.
+  // Several may begin with one content, those of a model and of its copy: then the partner of the
+  // call that writes to it, or the first one that is left.
   const auto choose = [&](const Memory& memory, const std::vector<size_t>& among) {
     const auto by_call = std::find_if(among.begin(), among.end(), [&](size_t i) {
       return others[i].call != kNoId && others[i].call == r.pair[memory.call];

@@ -1,5 +1,5 @@
-// Memory that outlives the step: weights and buffers that calls write to. What counts is what they hold
-// when the step ends; a weight that is changed and changed back is what it was.
+// Memory that outlives the step: weights and buffers that calls write to. What counts is what they
+// hold when the step ends; a weight that is changed and changed back is what it was.
 //
 //   const std::vector<MemoryPair> pairs = PairMemories(relations);
 //   pairs[0].mine.last;   // the value that the target leaves in it

@@ -28,8 +28,8 @@ bool Relations::IsDoubtful(ValueId v, const Relation& r) const {
          std::all_of(inputs.begin(), inputs.end(), in_order);
 }
 
-// Columns that stand in another order, of which sketches of rows do not tell: the numbers are the same,
-// and so are those of what it was made of, in another order.
+// Columns that stand in another order, of which sketches of rows do not tell: the numbers are the
+// same, and so are those of what it was made of, in another order.
 bool Relations::IsReordered(ValueId v, ValueId w) const {
   const Value& value = t.values[v];
   if (!value.IsFloat() || !value.moments.known || !SameElements(value.moments, g.values[w].moments))

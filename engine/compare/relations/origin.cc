@@ -6,8 +6,8 @@
 #include "engine/compare/relations/expose.h"
 
 namespace msprobe::compare::relations {
-// The call makes, or takes, the wrong value v. If it takes something else than its partner, then who
-// should have made that is to blame, if nobody made it.
+// The call makes, or takes, the wrong value v. If it takes something else than its partner, then
+// who should have made that is to blame, if nobody made it.
 Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   const Graph& t = r_.t;
   const auto was_seen = [&](CallId id) {
@@ -87,8 +87,8 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   return named;
 }
 
-// A call takes a right value in place of one that no call like it takes: that of another micro-batch, say.
-// Micro-batches in another order take each other's values, and none is lost.
+// A call takes a right value in place of one that no call like it takes: that of another
+// micro-batch, say. Micro-batches in another order take each other's values, and none is lost.
 bool Exposure::TakesStale(CallId call) const {
   const Graph& t = r_.t;
   if (r_.pair[call] == kNoId) return false;
@@ -110,8 +110,8 @@ bool Exposure::TakesStale(CallId call) const {
   });
 }
 
-// Rows that stand in another order went in, and the same elements came out: which order they have then is
-// not known.
+// Rows that stand in another order went in, and the same elements came out: which order they have
+// then is not known.
 bool Exposure::HasAnotherOrder(CallId call, const Port& made) const {
   const auto takes = r_.t.Takes(call);
   const ValueId v = made.value, w = r_.AtPartner(made);
@@ -124,7 +124,8 @@ bool Exposure::HasAnotherOrder(CallId call, const Port& made) const {
          });
 }
 
-// A call that only the target makes takes what a partner takes, which is given what it makes instead.
+// A call that only the target makes takes what a partner takes, which is given what it makes
+// instead.
 bool Exposure::StandsBetween(CallId call, ValueId w) const {
   if (r_.pair[call] != kNoId || r_.t.calls[call].IsModule()) return false;
   const auto takes = r_.t.Takes(call);
@@ -133,8 +134,8 @@ bool Exposure::StandsBetween(CallId call, ValueId w) const {
   });
 }
 
-// A call that only the target makes puts rows into another order, and this call does not tell: it draws
-// random numbers, or its result was not related.
+// A call that only the target makes puts rows into another order, and this call does not tell: it
+// draws random numbers, or its result was not related.
 std::optional<Candidate> Exposure::PutInAnotherOrder(CallId call, ValueId v) const {
   for (const Port& port : r_.t.Takes(call)) {
     const Relation& r = r_.of(port.value);
@@ -146,8 +147,8 @@ std::optional<Candidate> Exposure::PutInAnotherOrder(CallId call, ValueId v) con
   return std::nullopt;
 }
 
-// Shape is part of a value: a call that only one run makes leaves the elements as they are, and gives
-// them another shape than the other run passes here.
+// Shape is part of a value: a call that only one run makes leaves the elements as they are, and
+// gives them another shape than the other run passes here.
 std::optional<Candidate> Exposure::Reshaped(CallId call, ValueId v) const {
   // Another framework gives its operations the same elements in other shapes.
   if (r_.of_two_frameworks) return std::nullopt;
@@ -373,8 +374,9 @@ double Exposure::OrderOf(CallId golden) const {
   return static_cast<double>(r_.t.calls.size());
 }
 
-// Code without records makes x in the target and w in the golden: the first call before it whose result
-// no recorded call takes, and which only the golden has, or which made another value of the golden.
+// Code without records makes x in the target and w in the golden: the first call before it whose
+// result no recorded call takes, and which only the golden has, or which made another value of the
+// golden.
 std::optional<Candidate> Exposure::Unrecorded(ValueId x, ValueId w, CallId call, ValueId v,
                                               const std::vector<CallId>& seen) {
   const Graph &t = r_.t, &g = r_.g;

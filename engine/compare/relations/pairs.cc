@@ -55,8 +55,8 @@ void Relations::PairCalls() {
   }
 }
 
-// The gradients of a module's parameters are recorded once for each backward pass; the last ones are
-// complete. Where the runs make another number of passes, only those are the same sums.
+// The gradients of a module's parameters are recorded once for each backward pass; the last ones
+// are complete. Where the runs make another number of passes, only those are the same sums.
 void Relations::PairGradients() {
   std::unordered_map<int32_t, std::vector<CallId>> golden;
   std::unordered_map<int32_t, std::vector<CallId>> mine;

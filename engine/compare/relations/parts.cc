@@ -142,8 +142,9 @@ void Relations::KeepHolders(std::span<const ValueId> mine, std::span<const Value
   if (!known) holders_.push_back(std::move(holders));
 }
 
-// What is recorded of the parameters of modules that hold pieces of weights: gradients, moments, and
-// what a step makes of them; the first record of each module belongs to the first of the others.
+// What is recorded of the parameters of modules that hold pieces of weights: gradients, moments,
+// and what a step makes of them; the first record of each module belongs to the first of the
+// others.
 void Relations::RelateHolders() {
   if (holders_.empty()) return;
   using Roles = std::map<std::string, std::vector<ValueId>>;

@@ -86,8 +86,9 @@ bool Exposure::IsProven(const Candidate& candidate) const {
          (candidate.cause == Cause::kAnotherResult && r.error > kSurely * r.bound);
 }
 
-// The earliest first. But another way to compute the same meets the wrong value somewhere, and looks
-// wrong itself from there on: one whose effects another one explains, with more besides, gives way.
+// The earliest first. But another way to compute the same meets the wrong value somewhere, and
+// looks wrong itself from there on: one whose effects another one explains, with more besides,
+// gives way.
 std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
   const bool exchanges = std::any_of(r_.t.calls.begin(), r_.t.calls.end(),
                                      [](const Call& call) { return call.facts->exchanges; });
@@ -127,7 +128,8 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
   return first;
 }
 
-// A module is as wrong as the calls inside of it: where one of these is a candidate, too, it says more.
+// A module is as wrong as the calls inside of it: where one of these is a candidate, too, it says
+// more.
 void Exposure::PreferInside() {
   if (candidates.empty()) return;
   const Candidate& first = candidates.front();
@@ -150,8 +152,8 @@ void Exposure::PreferInside() {
   if (finer != candidates.end()) std::rotate(candidates.begin(), finer, finer + 1);
 }
 
-// A result that is hardly beyond its bound, of values that are near: if they were made of what the second
-// look finds, that is the cause, and this its growth.
+// A result that is hardly beyond its bound, of values that are near: if they were made of what the
+// second look finds, that is the cause, and this its growth.
 void Exposure::PreferBirth(bool alike) {
   const Candidate& first = candidates.front();
   if (!alike || first.cause != Cause::kAnotherResult || first.call == kNoId) return;
@@ -171,8 +173,8 @@ void Exposure::PreferBirth(bool alike) {
   if (known.count(births[0].value) > 0) candidates.insert(candidates.begin(), births[0]);
 }
 
-// Whether a value carries a gradient is part of it: where gradients differ, a call that takes a value
-// without one, where its partner takes it with one, takes something else.
+// Whether a value carries a gradient is part of it: where gradients differ, a call that takes a
+// value without one, where its partner takes it with one, takes something else.
 Candidate Exposure::WhereCut(const Candidate& candidate) {
   const Graph &t = r_.t, &g = r_.g;
   // Or a gradient that an optimizer takes, which no recorded call made.
@@ -191,8 +193,8 @@ Candidate Exposure::WhereCut(const Candidate& candidate) {
   return cut->call == kNoId ? candidate : *cut;
 }
 
-// The first call of the forward pass that takes a right value without its gradient, or `with` one that
-// the golden's does not carry; without a call: there is none.
+// The first call of the forward pass that takes a right value without its gradient, or `with` one
+// that the golden's does not carry; without a call: there is none.
 Candidate Exposure::FirstCut(bool with) const {
   const Graph& t = r_.t;
   const std::string_view here = with ? "True" : "False", there = with ? "False" : "True";
@@ -222,8 +224,9 @@ Candidate Exposure::FirstCut(bool with) const {
   return first;
 }
 
-// Neither the dtypes of the weights, but for a few, nor autocast and the default dtype differ. Where a
-// dump does not say whether autocast was on, products of another dtype than their arguments show it.
+// Neither the dtypes of the weights, but for a few, nor autocast and the default dtype differ.
+// Where a dump does not say whether autocast was on, products of another dtype than their arguments
+// show it.
 bool Exposure::SamePolicy() const {
   const auto casts = [](const Graph& run) {
     for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
@@ -255,8 +258,8 @@ bool Exposure::SamePolicy() const {
   return casts(r_.t) == casts(r_.g);
 }
 
-// A call that takes right values, and makes another dtype of them because autocast or the default dtype
-// is another one here, and not in all of the run.
+// A call that takes right values, and makes another dtype of them because autocast or the default
+// dtype is another one here, and not in all of the run.
 std::optional<Candidate> Exposure::UnderOtherPolicy(CallId id) const {
   const Graph &t = r_.t, &g = r_.g;
   const CallId partner = r_.pair[id];
@@ -281,8 +284,8 @@ std::optional<Candidate> Exposure::UnderOtherPolicy(CallId id) const {
   return std::nullopt;
 }
 
-// A call that takes other integers than its partner, where they were not made of floats: rounding may
-// turn a comparison.
+// A call that takes other integers than its partner, where they were not made of floats: rounding
+// may turn a comparison.
 std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
   const Graph& t = r_.t;
   const auto makes = t.Makes(id);
@@ -329,8 +332,8 @@ std::vector<double> Exposure::Coarsest(const Graph& run) {
   return out;
 }
 
-// A call that makes of values that were rounded to a coarser dtype what its partner makes of others,
-// in one dtype: the coarser rounding was not asked for here.
+// A call that makes of values that were rounded to a coarser dtype what its partner makes of
+// others, in one dtype: the coarser rounding was not asked for here.
 std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<double>& mine,
                                                  const std::vector<double>& golden) const {
   for (const Port& port : r_.t.Makes(id)) {
@@ -347,8 +350,8 @@ std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<do
   return std::nullopt;
 }
 
-// A call whose results the golden makes by the same operation of the same numbers, but in a finer dtype,
-// between two casts: `softmax(x.float()).to(x.dtype)`.
+// A call whose results the golden makes by the same operation of the same numbers, but in a finer
+// dtype, between two casts: `softmax(x.float()).to(x.dtype)`.
 std::optional<Candidate> Exposure::FinerBetweenCasts(CallId id) const {
   const Graph &t = r_.t, &g = r_.g;
   const auto before_cast = [&](ValueId w) {
@@ -435,7 +438,8 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
   };
   if (std::any_of(saved.begin(), saved.end(), adds_up_rows)) return std::nullopt;
   const bool other_rows = made.strength == Strength::kSame && made.error > 0;
-  // A value that the golden makes elsewhere has other bits than this call's because other calls make it.
+  // A value that the golden makes elsewhere has other bits than this call's because other calls
+  // make it.
   const ValueId here = r_.AtPartner(*other);
   if ((made.strength != Strength::kNear && !other_rows) || made.golden == kNoId ||
       (here != kNoId && here != made.golden) || (!argument && !(coarser && alike)))
@@ -447,10 +451,10 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
                    .order = static_cast<double>(id)};
 }
 
-// In one environment other bits have a cause: another argument, a coarser dtype, other integers. Where
-// there is none of these, another kernel computes, or the code was written otherwise.
-// `alike`: the runs have one environment and one precision policy; otherwise only another argument is
-// surely such a cause.
+// In one environment other bits have a cause: another argument, a coarser dtype, other integers.
+// Where there is none of these, another kernel computes, or the code was written otherwise.
+// `alike`: the runs have one environment and one precision policy; otherwise only another argument
+// is surely such a cause.
 std::vector<Candidate> Exposure::FirstBits(bool alike) const {
   const std::vector<double> mine = alike ? Coarsest(r_.t) : std::vector<double>();
   const std::vector<double> golden = alike ? Coarsest(r_.g) : std::vector<double>();

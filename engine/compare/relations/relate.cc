@@ -206,7 +206,8 @@ void Relations::RelateAll() {
     }
   }
   FindPieces();
-  // What a round relates may be a premise of what an earlier call made; relations only get stronger.
+  // What a round relates may be a premise of what an earlier call made; relations only get
+  // stronger.
   constexpr int kMostRounds = 4;
   for (int round = 0; round < kMostRounds; ++round) {
     const auto count = [this] {
@@ -257,8 +258,8 @@ void Relations::RelateCall(CallId call) {
   RelatePolar(call);
 }
 
-// Whether a value could be related otherwise than at `since`: what it was made of is known better, or its
-// error is another one. Proofs are logged each time.
+// Whether a value could be related otherwise than at `since`: what it was made of is known better,
+// or its error is another one. Proofs are logged each time.
 bool Relations::MayChange(ValueId v, uint64_t since) const {
   if (since == 0 || log != nullptr || changed_[v] > since) return true;
   const Value& value = t.values[v];
@@ -280,8 +281,8 @@ bool Relations::MayChange(ValueId v, uint64_t since) const {
   return false;
 }
 
-// Integers that a call takes as indices, of a result that has the rows of its partner's: they name the
-// same rows, which are numbered in another order.
+// Integers that a call takes as indices, of a result that has the rows of its partner's: they name
+// the same rows, which are numbered in another order.
 void Relations::RelateIndices(CallId call) {
   const CallId golden = pair[call];
   if (golden == kNoId || t.calls[call].kind != CallKind::kOperation || OtherApi(call)) return;
@@ -399,8 +400,9 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   if (old.strength == Strength::kNone) old.factor = best.factor;
 }
 
-// Where the bound is too wide to judge: what is within it is unknown, and nothing says that it is wrong.
-// Where something unrelated went in, or at another place, a sketch must prove it, and no chance.
+// Where the bound is too wide to judge: what is within it is unknown, and nothing says that it is
+// wrong. Where something unrelated went in, or at another place, a sketch must prove it, and no
+// chance.
 Relation Relations::AsUnknown(ValueId v, ValueId w, double bound, const Relation& unrelated) const {
   Relation best = unrelated;
   if (w != kNoId) {
@@ -570,7 +572,8 @@ Relation Relations::Search(ValueId v, double bound, bool exact, bool wide) const
         (best.strength < Strength::kNear || near.error < best.error))
       best = near;
   }
-  // Each of the statistics agrees by chance with a probability of `bound`; or with that of its distance.
+  // Each of the statistics agrees by chance with a probability of `bound`; or with that of its
+  // distance.
   if (best.strength == Strength::kNear && best.proof == Proof::kNearNumbers &&
       (wide || !best.proven)) {
     const double likely = wide ? std::max(best.error, kDigits) : bound;

@@ -1,9 +1,9 @@
 // Which values of the golden are the values of the target.
 //
-// A relation says how a value of the target is known to be one of the golden: the same bits, near by
-// an error that rounding explains, or the same elements in another order. Each constructor proves it
-// from relations of the values that a value was made of; a relation is only ever replaced by a
-// stronger one, so the order in which values are looked at decides nothing. Values that no
+// A relation says how a value of the target is known to be one of the golden: the same bits, near
+// by an error that rounding explains, or the same elements in another order. Each constructor
+// proves it from relations of the values that a value was made of; a relation is only ever replaced
+// by a stronger one, so the order in which values are looked at decides nothing. Values that no
 // constructor relates are not wrong: whether they matter is decided by where they lead (expose.h).
 //
 //   const Relations relations(comparison, target, golden, carried);
@@ -44,7 +44,8 @@ struct Relation {
   bool operator==(const Relation&) const = default;
 };
 
-// A weight or buffer, as the next step of both runs finds it: code without records may have written it.
+// A weight or buffer, as the next step of both runs finds it: code without records may have written
+// it.
 struct NextWeight {
   std::string name;
   ValueId mine = kNoId, golden = kNoId;  // kNoId: no recorded call of this step made what it holds
@@ -93,11 +94,12 @@ class Relations {
   // Whether plain arguments of a paired call differ.
   bool OtherScalars(CallId call) const;
   bool OtherApi(CallId call) const;
-  // The size of the terms that were added up to a value of the target: its rounding is relative to it.
+  // The size of the terms that were added up to a value of the target: its rounding is relative to
+  // it.
   double Terms(ValueId value) const;
   Apart ApartOf(ValueId value, ValueId w, double terms) const;
-  // The number by which w must be multiplied to be the value, within the bound; 0: there is none, or
-  // it is 1.
+  // The number by which w must be multiplied to be the value, within the bound; 0: there is none,
+  // or it is 1.
   double FactorOf(ValueId value, ValueId w, double bound) const;
   // The error of a value, relative to its terms.
   double RelativeErrorOf(ValueId value) const { return ErrorOf(value) * Ratio(value); }
@@ -111,9 +113,11 @@ class Relations {
   // Whether values of the target are together what values of the golden are together.
   bool IsPart(ValueId value) const { return part_[value] != 0; }
   bool IsCovered(ValueId golden) const { return covered_[golden] != 0; }
-  // From weights.json of the step after this one; empty if that was not recorded. Read when it is asked for.
+  // From weights.json of the step after this one; empty if that was not recorded. Read when it is
+  // asked for.
   const std::vector<NextWeight>& NextWeights() const;
-  // Where the ranks of both sides were joined, nobody knows of some values whether they are the same.
+  // Where the ranks of both sides were joined, nobody knows of some values whether they are the
+  // same.
   bool IsOfTwoJoined() const { return !t.dump.ranks.empty() && !g.dump.ranks.empty(); }
   bool same_environment() const { return same_environment_; }
   double coarsest() const { return coarsest_; }  // rounding of a result of the target
@@ -149,8 +153,8 @@ class Relations {
     double error = -1;   // |a - b| of the elements; -1: they were not compared
     bool other = false;  // NaN or infinity on one side only
     RowVerdict by_repeats = RowVerdict::kUnknown;
-    // Where no moments tell: how the row was judged by what was recorded of it, and how many roundings
-    // apart it is.
+    // Where no moments tell: how the row was judged by what was recorded of it, and how many
+    // roundings apart it is.
     RowVerdict by_row = RowVerdict::kUnknown;
     double roundings = 0;
   };

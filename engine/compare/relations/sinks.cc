@@ -140,9 +140,9 @@ void Exposure::FindSinks() {
   }
 }
 
-// A result with the elements of w in another shape, dimensions of 1 aside, or in another kind of number.
-// What belongs to a weight has the shape that the weight had when the step began: of Conv1D it is the
-// transpose of Linear's.
+// A result with the elements of w in another shape, dimensions of 1 aside, or in another kind of
+// number. What belongs to a weight has the shape that the weight had when the step began: of Conv1D
+// it is the transpose of Linear's.
 bool Exposure::HasOtherForm(const Sink& sink, ValueId w) const {
   const Leaf& mine = r_.t.dump.leaves[sink.leaf];
   const Leaf& other = r_.g.dump.leaves[r_.PartnerLeaf(sink.leaf)];
@@ -154,7 +154,8 @@ bool Exposure::HasOtherForm(const Sink& sink, ValueId w) const {
           other.shape.known() && !mine.shape.SameWithoutOnes(other.shape));
 }
 
-// A right value of the golden at the place of another one. What its call takes may be wrong already.
+// A right value of the golden at the place of another one. What its call takes may be wrong
+// already.
 void Exposure::Misplace(CallId call, ValueId v) {
   bool wrong = false;
   for (const Port& port : r_.t.Takes(call)) {
@@ -165,7 +166,8 @@ void Exposure::Misplace(CallId call, ValueId v) {
   if (!wrong) misplaced_.emplace(call, v);
 }
 
-// Whether one run wrote a weight in code without records in the step before, and both left the same.
+// Whether one run wrote a weight in code without records in the step before, and both left the
+// same.
 bool Exposure::IsWrittenElsewhere(ValueId weight) const {
   if (r_.carried.elsewhere.empty()) return false;
   const auto& named = r_.t.NamedWeights();
@@ -225,9 +227,9 @@ std::vector<Exposure::Loss> Exposure::LossesOf(const Graph& run) {
   return out;
 }
 
-// Losses of both runs, if their sums differ. Only of a step that differs: a loss may have a constant. And
-// only of backward passes in which something is exposed: what a pass that is right began with, the loss
-// times 64, say, did not make the step wrong.
+// Losses of both runs, if their sums differ. Only of a step that differs: a loss may have a
+// constant. And only of backward passes in which something is exposed: what a pass that is right
+// began with, the loss times 64, say, did not make the step wrong.
 void Exposure::AddLosses() {
   const std::vector<Loss> mine = LossesOf(r_.t), right = LossesOf(r_.g);
   double sum = 0, golden = 0, bound = 4 * kDigits;

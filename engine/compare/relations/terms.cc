@@ -1,5 +1,5 @@
-// What an error is relative to (error_model.cc): the size of the terms that were added up to a value, and
-// the coarsest rounding on the way to it.
+// What an error is relative to (error_model.cc): the size of the terms that were added up to a
+// value, and the coarsest rounding on the way to it.
 #include <algorithm>
 #include <cmath>
 
@@ -77,7 +77,8 @@ double Relations::TermsOf(ValueId v) const {
     arguments.ratio = std::max(arguments.ratio, Ratio(port.value));
   }
   if (arguments.number == 0) return 0;
-  // A running mean is a sum of what is normalised, which may cancel; a variance has no negative element.
+  // A running mean is a sum of what is normalised, which may cancel; a variance has no negative
+  // element.
   if (t.made[value.port].changed && call.facts->kind == OperationClass::kNormalisation &&
       value.moments.low < 0)
     return Terms(arguments.first);
@@ -105,8 +106,8 @@ double Relations::TermsOfForward(ValueId v, const OperationFacts& facts,
   }
 }
 
-// A gradient of a parameter of a module whose operations are not recorded: over all rows, what arrives
-// at the module is multiplied by what goes in or comes out, and added up.
+// A gradient of a parameter of a module whose operations are not recorded: over all rows, what
+// arrives at the module is multiplied by what goes in or comes out, and added up.
 double Relations::TermsOfParameter(const Value& value, const Call& gradients) const {
   if (!backward_of_) {
     backward_of_.emplace();
@@ -131,7 +132,8 @@ double Relations::TermsOfParameter(const Value& value, const Call& gradients) co
   return terms;
 }
 
-// The size of what a normalisation multiplies by `n` weights: 1, or more where it takes statistics of before.
+// The size of what a normalisation multiplies by `n` weights: 1, or more where it takes statistics
+// of before.
 double Relations::NormalisedSize(CallId forward, int64_t n) const {
   double weight = 0, made = 0;
   for (const Port& port : t.Takes(forward)) {

@@ -15,8 +15,8 @@
 
 namespace msprobe::compare {
 
-// "msprobe compare, by statistics    DIFFERS, 187 of 205 values compared"; the numbers are on a line
-// of their own where they do not fit.
+// "msprobe compare, by statistics    DIFFERS, 187 of 205 values compared"; the numbers are on a
+// line of their own where they do not fit.
 std::vector<std::string> TitleLines(const Message& title, const Summary& summary,
                                     const TerminalOptions& options);
 
@@ -39,8 +39,8 @@ class FindingsScreen {
   Lines Finding(const Place& place = {}) const;
   // The sentence of a comparison without a first divergence.
   Message NoDivergence() const;
-  // The calls that also differ, in at most `room` lines, of which a blank line, a heading and "and N
-  // more" take three.
+  // The calls that also differ, in at most `room` lines, of which a blank line, a heading and "and
+  // N more" take three.
   Lines Table(int room) const;
   // How many calls and values agree, which calls only one side has, what is not known.
   Lines Footer() const;

@@ -60,7 +60,8 @@ class Screen {
     for (const Message& sentence : compared_.left_out)
       Append(Fold("not compared: {}"_t(sentence)), &last);
     const int fixed = static_cast<int>(head.size() + finding.size() + last.size());
-    // On a full screen the names of calls and of what is not known give way, then the sizes of the dumps.
+    // On a full screen the names of calls and of what is not known give way, then the sizes of the
+    // dumps.
     if (!whole_ && fixed + static_cast<int>(foot.size()) > options_.lines) {
       constexpr size_t kCounts = 4;  // a blank line, sizes, calls, values
       const auto fit = static_cast<size_t>(std::max(options_.lines - fixed, 0));
@@ -314,8 +315,8 @@ Message DescribeOutside(const StepOrigins& step, std::span<const RankResult> res
   for (const RankOrigin& o : step.found.from_outside)
     ranks.push_back(results[step.results[o.trace]].rank);
   std::sort(ranks.begin(), ranks.end());
-  return "{} got wrong numbers in a way that was not recorded (as DDP exchanges gradients), at {}"_t(
-      Ranks(ranks), results[step.results[step.found.from_outside[0].trace]].first_name);
+  return "{} got wrong numbers in a way that was not recorded (as DDP exchanges gradients), at "
+         "{}"_t(Ranks(ranks), results[step.results[step.found.from_outside[0].trace]].first_name);
 }
 
 Message DescribeExchange(const RankOrigin& origin) {

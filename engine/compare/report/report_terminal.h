@@ -16,10 +16,10 @@ struct TerminalOptions {
   bool whole = false;
 };
 
-// Names of calls and places in files (train.py:41) are never cut: a longer one is broken over lines.
-// On a terminal, code and paths of dumps may be cut, in a way that shows. The text ends with a
-// newline. Its own characters are ASCII; names and source lines keep their
-// UTF-8, and control characters become '?'.
+// Names of calls and places in files (train.py:41) are never cut: a longer one is broken over
+// lines. On a terminal, code and paths of dumps may be cut, in a way that shows. The text ends with
+// a newline. Its own characters are ASCII; names and source lines keep their UTF-8, and control
+// characters become '?'.
 //
 //   std::fputs(TerminalReport(comparison, {.colors = isatty(1)}).c_str(), stdout);
 std::string TerminalReport(const Comparison& comparison, const TerminalOptions& options = {});

@@ -14,9 +14,9 @@ std::string Clean(std::string_view text);  // control characters become '?', lin
 std::string Pad(std::string_view text, int width);        // adds spaces at the end
 std::string CutRight(std::string_view text, int width);   // "start..." where it does not fit
 std::string CutMiddle(std::string_view text, int width);  // "/home/m...step0/rank"
-// Lines of at most `width` columns, broken at spaces. A longer word is broken after "/",
-// else after ".", else after "_", so that the parts of a name stay whole; else where the line ends. What does not fit in `most`
-// lines is cut with "...".
+// Lines of at most `width` columns, broken at spaces. A longer word is broken after "/", else after
+// ".", else after "_", so that the parts of a name stay whole; else where the line ends. What does
+// not fit in `most` lines is cut with "...".
 std::vector<std::string> Wrap(std::string_view text, int width, size_t most = SIZE_MAX);
 // The same without a limit, and no word is broken: a longer word is longer than its line.
 std::vector<std::string> WrapWords(std::string_view text, int width);

@@ -1,5 +1,5 @@
-// The columns and cells in which the tables of msprobe 1.0, 1.2 and 8 differ from those of 26, and those
-// of torch_npu.hooks and ptdbg_ascend.
+// The columns and cells in which the tables of msprobe 1.0, 1.2 and 8 differ from those of 26, and
+// those of torch_npu.hooks and ptdbg_ascend.
 //
 //   GenerationCells cells(comparison, options);
 //   std::optional<CellKind> kind = cells.Cell(row, ColumnId::kCosine, &text);   // none: as in 26

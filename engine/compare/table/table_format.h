@@ -40,7 +40,8 @@ struct TableRow {
 class GenerationCells;
 struct GenerationVerdict;
 
-// `options` with the generation of the tool that wrote the dumps, where `recognize_1_2` asks for it.
+// `options` with the generation of the tool that wrote the dumps, where `recognize_1_2` asks for
+// it.
 TableOptions OptionsFor(const Comparison& comparison, TableOptions options);
 
 // The constructor prepares what all rows need: the verdicts of the generation and the spelling of

@@ -19,8 +19,8 @@ constexpr int64_t kLargestCount = 1'000'000'000;
 constexpr int64_t kLargestSeed = UINT32_MAX;  // what NumPy takes
 
 // The keys that the section of a task may hold. kTaskKeys ends with the keys of tasks tensor,
-// overflow_check, grad_probe and free_benchmark, in this order: statistics has none of these, tensor
-// the first two.
+// overflow_check, grad_probe and free_benchmark, in this order: statistics has none of these,
+// tensor the first two.
 Names SectionKeys(Task task) {
   constexpr size_t kShared = 2;  // "scope" and "list", which begin the keys of free_benchmark
   constexpr size_t kOfOthers =
@@ -277,7 +277,8 @@ class ConfigReader {
     if (!config_.extra_info) {
       return InvalidConfig(path_)
           .Says(
-              "task structure writes stack.json and construct.json, \"extra_info\": false no file"_t)
+              "task structure writes stack.json and construct.json, \"extra_info\": false no "
+              "file"_t)
           .Hint("remove \"extra_info\""_t);
     }
     if (config_.level != Level::kL0 && config_.level != Level::kMix) {

@@ -1,5 +1,5 @@
-// config.json: what to record. The same file as msprobe 1.0 to 26 read; docs/reference/config.md has
-// the table of keys.
+// config.json: what to record. The same file as msprobe 1.0 to 26 read; docs/reference/config.md
+// has the table of keys.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(Config config, LoadConfig("config.json", {.level = "mix"}));
 //   for (const Message& line : config.warnings) Log(LogLevel::kWarning, line);

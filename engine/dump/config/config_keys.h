@@ -66,9 +66,9 @@ inline constexpr std::string_view kRiskLevels[] = {"ALL", "FOCUS", "CORE"};
 // which is shared between tools.
 std::span<const OtherWord> OtherTasks();
 
-// Handles a key that is not among ours. `section`: the task in whose section it stands; empty at the
-// top. A key of an older generation whose value changes nothing is added to `warnings`; any other key
-// is an error.
+// Handles a key that is not among ours. `section`: the task in whose section it stands; empty at
+// the top. A key of an older generation whose value changes nothing is added to `warnings`; any
+// other key is an error.
 Status UnknownKey(std::string_view path, std::string_view section,
                   const formats::JsonMember& member, std::vector<Message>* warnings);
 

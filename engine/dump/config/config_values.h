@@ -1,5 +1,5 @@
-// Reads values of a configuration: words out of a list, numbers, strings. The error for a wrong value
-// has its place, what is allowed, and the nearest spelling.
+// Reads values of a configuration: words out of a list, numbers, strings. The error for a wrong
+// value has its place, what is allowed, and the nearest spelling.
 #pragma once
 
 #include <cstdint>

@@ -19,9 +19,9 @@
 
 namespace msprobe::dump {
 
-// Elements [begin, end) of dimension `dim`, as in a slice of Python: negative numbers count from the
-// end, larger ones are cut. The rule holds for tensors that have the dimension and, if `size` is
-// given, whose extent there is `size`.
+// Elements [begin, end) of dimension `dim`, as in a slice of Python: negative numbers count from
+// the end, larger ones are cut. The rule holds for tensors that have the dimension and, if `size`
+// is given, whose extent there is `size`.
 struct SliceRule {
   int64_t dim = 0;
   std::optional<int64_t> size;

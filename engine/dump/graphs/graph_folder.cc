@@ -242,8 +242,8 @@ class GraphReader {
     }
   }
 
-  // Runs of graphs by their times; in a run, the order of execution, then what is not in it by time,
-  // then parameters by name.
+  // Runs of graphs by their times; in a run, the order of execution, then what is not in it by
+  // time, then parameters by name.
   void Sort() {
     std::map<std::pair<size_t, int64_t>, uint64_t> began;
     for (const auto& call : calls_) {

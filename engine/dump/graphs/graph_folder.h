@@ -26,9 +26,9 @@ struct GraphIteration {
   int rank = -1;       // of "rank_0"; -1: no folder of the path says it
   int iteration = -1;  // -1: the folder's name is no number
 };
-// `path`: the iteration itself, or one of the four folders around it. If several graphs of a network
-// ran in one iteration, the folder of the graph with the lowest number stands for all of them.
-// Links are not followed.
+// `path`: the iteration itself, or one of the four folders around it. If several graphs of a
+// network ran in one iteration, the folder of the graph with the lowest number stands for all of
+// them. Links are not followed.
 std::vector<GraphIteration> FindGraphIterations(const std::string& path);
 
 // The operators in the order of execution, as "execution_order" of the rank has it; without that

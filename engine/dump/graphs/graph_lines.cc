@@ -37,7 +37,8 @@ size_t LineMark(std::string_view text) {
   return text.npos;
 }
 
-// "model.py:11, 33~41/        return self.fc(x)/" and "model.py:10~11, 4~46/    def construct(...):/".
+// "model.py:11, 33~41/        return self.fc(x)/" and "model.py:10~11, 4~46/    def
+// construct(...):/".
 std::optional<Place> ParsePlace(std::string_view text) {
   const size_t mark = LineMark(text);
   if (mark == text.npos || mark == 0) return std::nullopt;

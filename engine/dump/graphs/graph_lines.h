@@ -1,7 +1,8 @@
 // Source lines of a graph's operators, from the text (.ir) that MindSpore writes beside a dump.
 //
 //   GraphLines lines(ir, {"Default/fc1-Dense/MatMul-op0"});
-//   lines.Of("Default/fc1-Dense/MatMul-op0")->frames;   // "File model.py, line 11, in construct, \n ..."
+//   // "File model.py, line 11, in construct, \n ..."
+//   lines.Of("Default/fc1-Dense/MatMul-op0")->frames;
 #pragma once
 
 #include <string>

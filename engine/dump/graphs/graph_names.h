@@ -1,6 +1,7 @@
 // The names in a dump of a MindSpore graph.
 //
-//   ParseGraphFile("MatMul.Default_fc1-Dense_MatMul-op0.0.3.1795441006033405.input.1.DefaultFormat.Float32.npy");
+//   ParseGraphFile(
+//       "MatMul.Default_fc1-Dense_MatMul-op0.0.3.1795441006033.input.1.DefaultFormat.Float32.npy");
 //   // operator "MatMul", name "Default_fc1-Dense_MatMul-op0", input 1 of dtype "Float32"
 //   ParseGraphOperator("MatMul", "Default/fc1-Dense/MatMul-op0").module;   // "Cell.fc1.Dense"
 #pragma once

@@ -106,8 +106,8 @@ struct Parsed {
   bool truncated = false;  // the last piece ends inside an entry
 };
 
-// Reserves room for the items of the whole text, estimated from the first `done` of its `size` bytes,
-// so that a large vector never has to move.
+// Reserves room for the items of the whole text, estimated from the first `done` of its `size`
+// bytes, so that a large vector never has to move.
 template <typename T>
 void MakeRoom(std::vector<T>* items, size_t more, size_t done, size_t size) {
   const size_t needed = items->size() + more;

@@ -11,8 +11,8 @@
 
 namespace msprobe::dump {
 
-// A member of the document after "data", true: `recover` closed the dump of a run that was killed. What
-// comes after its last record is not observed, and not missing.
+// A member of the document after "data", true: `recover` closed the dump of a run that was killed.
+// What comes after its last record is not observed, and not missing.
 inline constexpr std::string_view kCutShort = "cut_short";
 
 // Where the parts of the file are; what `recover` needs to close it.

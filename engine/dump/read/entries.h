@@ -103,8 +103,8 @@ class EntryParser {
   formats::JsonCursor* json_ = nullptr;
   Entries out_;
   std::string path_;  // name of the value that is read now
-  // Names of APIs that were read. Rules ask millions of calls for their API: those that share a text
-  // find it in the cache of the core.
+  // Names of APIs that were read. Rules ask millions of calls for their API: those that share a
+  // text find it in the cache of the core.
   std::array<std::string_view, 256> apis_;
 };
 

@@ -25,8 +25,8 @@ struct RecoveredDump {
 // `path` as for ReadDump. In dump.json, stack.json and construct.json the unfinished last entry is
 // cut off and the closing braces are appended; names of calls that stack.json does not have yet are
 // added there. Never changes a complete entry or a tensor file; a second call changes nothing. Do
-// not call it while the run is alive. Errors: as ReadDump (damage other than truncation is reported,
-// not repaired); kIo.
+// not call it while the run is alive. Errors: as ReadDump (damage other than truncation is
+// reported, not repaired); kIo.
 Result<RecoveredDump> RecoverDump(const std::string& path);
 
 // Closes each dump below `path`, of all steps and ranks, in their order. If one dump cannot be

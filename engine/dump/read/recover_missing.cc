@@ -13,8 +13,8 @@
 namespace msprobe::dump {
 namespace {
 
-// Counts names. Say makes a sentence of their number, of `places` and of "<the first name>, ...", and
-// nothing for 0 names.
+// Counts names. Say makes a sentence of their number, of `places` and of "<the first name>, ...",
+// and nothing for 0 names.
 class Group {
  public:
   void Add(std::string_view name) {

@@ -19,8 +19,8 @@ struct UnpackedTensors {
 };
 
 // `path`: a pack, its folder, a dump, or a folder of many steps and ranks. The files are written to
-// `output`, which is for one pack; "": beside each pack. The packs stay. Errors: kNotFound: there is no
-// pack; kInvalidArgument: an output for several packs; those of TensorPack.
+// `output`, which is for one pack; "": beside each pack. The packs stay. Errors: kNotFound: there
+// is no pack; kInvalidArgument: an output for several packs; those of TensorPack.
 Result<std::vector<UnpackedTensors>> UnpackTensors(const std::string& path,
                                                    const std::string& output);
 

@@ -20,8 +20,8 @@ Status ReadStepWeights(const std::string& folder, std::vector<StepWeight>* weigh
 // "runs/a/step4/rank0" of "runs/a/step3/rank0"; "": the folder is not that of a step.
 std::string FolderOfNextStep(const std::string& folder);
 
-// With what the step of a dump began, and with what the next one began, if it is there. A joined dump has
-// them itself. A file that cannot be read tells nothing.
+// With what the step of a dump began, and with what the next one began, if it is there. A joined
+// dump has them itself. A file that cannot be read tells nothing.
 std::vector<StepWeight> WeightsBefore(const Dump& dump);
 std::vector<StepWeight> WeightsAfter(const Dump& dump);
 

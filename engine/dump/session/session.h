@@ -45,14 +45,15 @@ class Session {
   void ScheduleTokens(std::optional<TokenCounts> counts);
   const Slicer& slicer() const { return slicer_; }
 
-  // Whether Start would record anything now. Cheap, so that steps that are not recorded cost little.
+  // Whether Start would record anything now. Cheap, so that steps that are not recorded cost
+  // little.
   bool StepIsWanted();
   // start() of the front ended with an error, "UsageError: ...", which the program may have caught.
   void NoteFailedStart(std::string error) { failed_start_ = std::move(error); }
   // At the end of the run: logs what the configuration asked for and the run did not have. Once.
   void SayUnmet();
-  // Begins to collect the current step, or goes on with it. False: the step, the rank or the request
-  // is not wanted, or the last wanted step is over. `rank` is nullopt when the run is not
+  // Begins to collect the current step, or goes on with it. False: the step, the rank or the
+  // request is not wanted, or the last wanted step is over. `rank` is nullopt when the run is not
   // distributed. The folder and its files are made when the first entry comes: a step without
   // entries has none. (A .pkl file is made at once.) Errors: kIo when a file cannot be made or gone
   // on with; collection is off then.
@@ -61,8 +62,8 @@ class Session {
   void SetRanks(int ranks) { extent_.ranks = ranks; }
   // Makes the folder and its files now. False: they cannot be made, and collection is off.
   bool OpenFiles();
-  // Closes the files and waits for stored tensors. Another Start in the same step continues the same
-  // files.
+  // Closes the files and waits for stored tensors. Another Start in the same step continues the
+  // same files.
   Status Stop();
   // Begins the next step: counters begin at 0 again, the next Start writes to a new folder.
   void Step();
@@ -74,9 +75,9 @@ class Session {
 
   // A step may have several stages, as a training with several models has, and writes a dump for
   // each. SetDumpPath says where the next one goes; after EndStage its call numbers begin at 0.
-  // Both hold from BeginStage on, which the caller calls before Start while begins_stage(). The path
-  // stays until it is set again, also when the configuration file changes. A stage whose folder is
-  // that of an earlier stage of the step replaces it, with a warning.
+  // Both hold from BeginStage on, which the caller calls before Start while begins_stage(). The
+  // path stays until it is set again, also when the configuration file changes. A stage whose
+  // folder is that of an earlier stage of the step replaces it, with a warning.
   void SetDumpPath(std::string path) { next_path_ = std::move(path); }
   void SetConfiguredPath(std::string path);  // the same, and it is the one that was configured
   void EndStage() { stage_ended_ = true; }
@@ -86,13 +87,13 @@ class Session {
   const std::string& configured_path() const { return configured_path_; }  // without SetDumpPath
 
   // Takes a configuration whose file has changed; to be called after Stop. It holds from the next
-  // Start on; or from the next step on, if the files of this step are begun and need another header.
-  // Its dump_enable holds at once.
+  // Start on; or from the next step on, if the files of this step are begun and need another
+  // header. Its dump_enable holds at once.
   void Reconfigure(Config config);
-  // For the fronts of the older tools: another configuration holds at once. Files begin anew, except
-  // pkl files that this session has written before, which are appended to; call numbers go on.
-  // `goes_on`: it is the next part of the same recording, so that a recording that has failed or has
-  // ended stays off.
+  // For the fronts of the older tools: another configuration holds at once. Files begin anew,
+  // except pkl files that this session has written before, which are appended to; call numbers go
+  // on. `goes_on`: it is the next part of the same recording, so that a recording that has failed
+  // or has ended stays off.
   void ReconfigureNow(Config config, bool goes_on = false);
   // Forgets the pkl files that were written: they are complete, and may be moved or removed.
   void ReleasePkl();
@@ -142,8 +143,8 @@ class Session {
   void SetWatcher(EntryWatcher* watcher) { watcher_ = watcher; }  // null: none
   // Writes the entry. A failure turns collection off and is logged once.
   void Record(const Item& item);
-  // Fills numbers that have arrived into the entries that wait for them, and writes the entries that
-  // are complete.
+  // Fills numbers that have arrived into the entries that wait for them, and writes the entries
+  // that are complete.
   void ResolveDeferred(std::span<const DeferredNumbers> arrived);
   // The number of a stack in this step's stack.json; -1 when collection is off. `stack`: the
   // caller's own number of the stack. `frames()` is called when this step has not seen the stack.

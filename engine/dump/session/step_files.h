@@ -41,8 +41,8 @@ class StepFiles {
   void Forget();    // forgets the files, so that the next step or stage opens new ones
   void NewStep() { stages_.clear(); }          // the next Open is in another step
   void ReleaseTensors() { tensors_.reset(); }  // frees the memory of the tensor queue
-  // From now on a thread writes the tensors, also with few cores: they come from a device, and the training leaves
-  // the cores of this machine idle.
+  // From now on a thread writes the tensors, also with few cores: they come from a device, and the
+  // training leaves the cores of this machine idle.
   void WriteTensorsLater();
   void DrainTensors();  // waits for stored tensors; the files stay open
   void Abandon();       // in a forked child: never touches the files again
@@ -51,7 +51,8 @@ class StepFiles {
   Status AppendConstruct(std::string_view name, std::string_view parent) {
     return writer_->AppendConstruct(name, parent);
   }
-  // Writes another file into the folder of dump.json. Beside a pkl file only weights.json is written.
+  // Writes another file into the folder of dump.json. Beside a pkl file only weights.json is
+  // written.
   Status WriteBeside(const std::string& file_name, std::string_view text);
   // Whether this step has seen the stack. `stack`: the caller's own number of it.
   bool KnowsStack(int64_t stack) const {

@@ -1,5 +1,5 @@
-// What a configuration asked for and a run did not have: ranks, steps, names of calls. It is said at
-// the end of the run, because a missing dump looks as if the program had computed nothing.
+// What a configuration asked for and a run did not have: ranks, steps, names of calls. It is said
+// at the end of the run, because a missing dump looks as if the program had computed nothing.
 //
 //   RunExtent extent;  // kept while the program runs
 //   for (const Message& line : UnmetRequests(config, filter, extent))

@@ -1,5 +1,6 @@
-// Folders that wrap_async_datadump_hook of torch_npu.hooks wrote: one .npy file for each tensor, with
-// the tensor's whole storage. The file name tells the call, and where the tensor lies in the storage.
+// Folders that wrap_async_datadump_hook of torch_npu.hooks wrote: one .npy file for each tensor,
+// with the tensor's whole storage. The file name tells the call, and where the tensor lies in the
+// storage.
 //
 //   16_Functional_relu_backward_input0_shape[2,1]_stride[1,1]_offset[0]_format[2].npy
 #pragma once

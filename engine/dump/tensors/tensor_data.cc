@@ -133,8 +133,8 @@ struct TensorArchives::Archive {
   std::optional<formats::PtFile> pt;
   std::optional<formats::TensorPack> pack;
   std::unordered_map<std::string, size_t> pt_items;
-  // A flipped bit must not look like a numerical difference. So the checksum of a storage is verified
-  // when the first of its tensors is read.
+  // A flipped bit must not look like a numerical difference. So the checksum of a storage is
+  // verified when the first of its tensors is read.
   struct Check {
     std::once_flag once;
     bool intact = true;

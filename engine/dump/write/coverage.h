@@ -50,8 +50,8 @@ struct Coverage {
   // Tensors that were recorded without being read again ("reuse"), and their bytes.
   int64_t reads_saved = 0, bytes_saved = 0;
 
-  // How often the program waited for a device: because too many bytes were under way, and for a tensor that could not
-  // be copied without waiting.
+  // How often the program waited for a device: because too many bytes were under way, and for a
+  // tensor that could not be copied without waiting.
   int64_t waits_for_memory = 0, waits_for_copies = 0;
 
   // Level debug, where gradients are those of saved values.

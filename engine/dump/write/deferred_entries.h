@@ -29,7 +29,8 @@ struct DeferredEntry {
 
 class DeferredEntries {
  public:
-  // The last entry from now on, to be filled. It may have what another entry had: its memory is used again.
+  // The last entry from now on, to be filled. It may have what another entry had: its memory is
+  // used again.
   DeferredEntry& Add();
   bool waiting() const { return !entries_.empty(); }
   void Resolve(const DeferredNumbers& numbers) { known_.emplace(numbers.ticket, numbers); }

@@ -1,7 +1,7 @@
-// Writes the three JSON files of one rank and step while training runs. Each file is a log: a header,
-// then one entry on each line, appended with one write(2). Nothing is ever rewritten except the
-// closing braces, which Close() appends and Reopen() cuts off. A process that is killed at any moment
-// leaves complete lines and at most a prefix of the last one.
+// Writes the three JSON files of one rank and step while training runs. Each file is a log: a
+// header, then one entry on each line, appended with one write(2). Nothing is ever rewritten except
+// the closing braces, which Close() appends and Reopen() cuts off. A process that is killed at any
+// moment leaves complete lines and at most a prefix of the last one.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(auto writer, DumpWriter::Create(folder, header));
 //   MSPROBE_RETURN_IF_ERROR(writer->Write(entry));

@@ -1,5 +1,5 @@
-// An entry as a line of dump.json. Keys, their order and the spelling of values are those of msprobe
-// 26 (docs/reference/dump-format.md); our own keys come after them.
+// An entry as a line of dump.json. Keys, their order and the spelling of values are those of
+// msprobe 26 (docs/reference/dump-format.md); our own keys come after them.
 //
 //   std::string line;
 //   AppendEntryJson(&line, entry);   // "Functional.relu.0.forward": {"input_args":[{"type": ...}]}

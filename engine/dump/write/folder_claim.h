@@ -1,5 +1,5 @@
-// Makes sure that two processes never write into one folder: the first process that claims "rank" or
-// "rank0" below a dump_path keeps it until it ends, or until it has claimed 128 others.
+// Makes sure that two processes never write into one folder: the first process that claims "rank"
+// or "rank0" below a dump_path keeps it until it ends, or until it has claimed 128 others.
 //
 //   std::string name = ClaimFolder(dump_path, "step0", "rank");   // "rank", or "proc4711"
 #pragma once

@@ -15,7 +15,8 @@ constexpr size_t kMaxFiles = 1 << 16;  // about 20 MB; a longer step begins anew
 
 std::atomic<uint64_t> next_number{0};
 
-// 0 or the errno. A name that exists gets the file by a rename, so that it never stands for nothing.
+// 0 or the errno. A name that exists gets the file by a rename, so that it never stands for
+// nothing.
 int MakeLink(const std::string& from, const std::string& to) {
   if (::link(from.c_str(), to.c_str()) == 0) return 0;
   if (errno != EEXIST) return errno;
@@ -53,7 +54,8 @@ bool LinkedTensors::Link(const Key& key, const std::string& path) {
     return false;
   const int error = MakeLink(file->path, path);
   if (error == 0) return true;
-  // EMLINK: this file has as many names as it can have; the next one is written and gets the others.
+  // EMLINK: this file has as many names as it can have; the next one is written and gets the
+  // others.
   if (error == EPERM || error == EXDEV || error == EOPNOTSUPP || error == ENOSYS ||
       error == EACCES) {
     const std::lock_guard lock(mutex_);

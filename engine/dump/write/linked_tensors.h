@@ -34,8 +34,9 @@ class LinkedTensors {
   }
 
   // False: the caller has to write the file. No file has this content; or the file was changed,
-  // replaced or removed since; or the file system makes no more links to it, or none at all. A former
-  // file at `path` is replaced: the name stands for the old file or the new one at each moment.
+  // replaced or removed since; or the file system makes no more links to it, or none at all. A
+  // former file at `path` is replaced: the name stands for the old file or the new one at each
+  // moment.
   bool Link(const Key& key, const std::string& path);
   // The file at `path` is complete and has this content.
   void Note(const Key& key, const std::string& path);

@@ -34,8 +34,8 @@ formats::PackId NewId() {
 
 }  // namespace
 
-// The bytes of the file are the memory of the map: the kernel keeps both when the process dies. What
-// is stored last is the length, so that a record counts when all of it is there.
+// The bytes of the file are the memory of the map: the kernel keeps both when the process dies.
+// What is stored last is the length, so that a record counts when all of it is there.
 class PackWriter::Log {
  public:
   // nullptr: this place has no room for it, or no shared maps.

@@ -1,5 +1,5 @@
-// Writes the tensors of a step into one pack (formats/tensors/tensor_pack.h): no file is created for
-// a tensor, and small ones cost no system call.
+// Writes the tensors of a step into one pack (formats/tensors/tensor_pack.h): no file is created
+// for a tensor, and small ones cost no system call.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(std::unique_ptr<PackWriter> pack, PackWriter::Create(folder));
 //   MSPROBE_RETURN_IF_ERROR(pack->Add("Torch.mm.0.forward.output.0.pt", dtype, shape, bytes));
@@ -66,9 +66,9 @@ class PackWriter {
   std::unordered_map<kernels::ContentDigest, Place, DigestHash> known_;
 };
 
-// Completes the pack of a killed run in this folder: the log's tensors are appended, then the index.
-// False: there is no pack, or it is complete. Not to be called while the run goes on. A second call
-// continues where a killed one ended.
+// Completes the pack of a killed run in this folder: the log's tensors are appended, then the
+// index. False: there is no pack, or it is complete. Not to be called while the run goes on. A
+// second call continues where a killed one ended.
 Result<bool> ClosePack(const std::string& folder);
 
 }  // namespace msprobe::dump

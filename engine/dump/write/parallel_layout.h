@@ -1,5 +1,5 @@
-// How the processes of a run were arranged, as the header of its dump says (ours only): process groups,
-// device meshes, wrappers of modules, sizes that Megatron knows.
+// How the processes of a run were arranged, as the header of its dump says (ours only): process
+// groups, device meshes, wrappers of modules, sizes that Megatron knows.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(ParallelLayout layout, ParallelLayoutOf(dump));  // empty: not said
 //   for (const std::string& line : ParallelLines(layout)) std::puts(line.c_str());

@@ -1,6 +1,6 @@
-// Writes tensor files while training goes on: the elements are copied, and a thread writes the files.
-// A budget limits the bytes of the copies; a caller that is faster than the disk waits. With a budget
-// of 0 the caller writes the files itself, which is faster when training uses every core.
+// Writes tensor files while training goes on: the elements are copied, and a thread writes the
+// files. A budget limits the bytes of the copies; a caller that is faster than the disk waits. With
+// a budget of 0 the caller writes the files itself, which is faster when training uses every core.
 //
 //   TensorQueue queue({.budget = 256 << 20});
 //   queue.SetFolder("step0/rank0/dump_tensor_data");
@@ -56,10 +56,11 @@ class TensorQueue {
   // The folder of the tensors that are pushed from now on. It is made for the first of them. An
   // earlier pack in it is removed.
   void SetFolder(std::string folder, TensorFolderOptions options = {});
-  // Copies the elements and returns. A name that ends in ".npy" becomes a .npy file, any other one a
-  // file as torch.save writes it. NumPy has no bfloat16 and no floats of 8 bits: their .npy files have
-  // float32, which holds each of their values. A tensor larger than half the budget is written before Push
-  // returns, without a copy if it is contiguous. After a failed write every Push returns its error.
+  // Copies the elements and returns. A name that ends in ".npy" becomes a .npy file, any other one
+  // a file as torch.save writes it. NumPy has no bfloat16 and no floats of 8 bits: their .npy files
+  // have float32, which holds each of their values. A tensor larger than half the budget is written
+  // before Push returns, without a copy if it is contiguous. After a failed write every Push
+  // returns its error.
   Status Push(const std::string& file_name, const TensorView& view);
   Status Drain();
   int64_t bytes_written() const { return bytes_written_; }  // of elements, linked ones left out

@@ -53,8 +53,8 @@ class Insert {
 class Database {
  public:
   // Makes the folder of the file when it is missing; without Commit() that folder is gone again, as
-  // the file is. Errors, also of the other functions: kIo, with SQLite's words ("database or disk is
-  // full").
+  // the file is. Errors, also of the other functions: kIo, with SQLite's words ("database or disk
+  // is full").
   static Result<Database> Create(const std::string& path);
   // Runs one or several statements of ours.
   Status Execute(const char* sql);

@@ -12,7 +12,8 @@ constexpr std::string_view kRootName = "DefaultModel";
 
 using RecordsByName = std::unordered_map<std::string_view, int32_t>;
 
-// "Module.fc.Linear.backward.0" <-> "Module.fc.Linear.forward.0". "" when the name has no such part.
+// "Module.fc.Linear.backward.0" <-> "Module.fc.Linear.forward.0". "" when the name has no such
+// part.
 std::string WithDirection(std::string_view name, std::string_view from, std::string_view to) {
   const size_t at = name.rfind(from);
   if (at == std::string_view::npos) return "";

@@ -1,5 +1,5 @@
-// Statistics over steps and ranks as the .trend.db file that the page "Trend Analyzer" of msprobe 26
-// opens: tables monitoring_*, trend_data and global_stats of SQLite.
+// Statistics over steps and ranks as the .trend.db file that the page "Trend Analyzer" of msprobe
+// 26 opens: tables monitoring_*, trend_data and global_stats of SQLite.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(auto trend, TrendDb::Create(path, {{"forward"}, {"norm", "max"}}));
 //   const TrendTarget target{.name = "Functional.linear.input.0", .tags = tags};

@@ -17,8 +17,8 @@ namespace msprobe::exports {
 struct TrendOptions {
   // In every name the first text is replaced by the second one, in this order.
   std::vector<std::pair<std::string, std::string>> replacements;
-  // Each forward and backward pass within a step counts as a step: the second pass of step 3, of two
-  // passes, is step 7. false: steps are those of the run.
+  // Each forward and backward pass within a step counts as a step: the second pass of step 3, of
+  // two passes, is step 7. false: steps are those of the run.
   bool micro_steps = true;
   size_t threads = 1;  // how many files are read at a time
 };
@@ -32,8 +32,8 @@ struct TrendMade {
 Result<std::vector<std::pair<std::string, std::string>>> ReadReplacements(const std::string& path);
 
 // Below `folder`: steps with ranks with dump.json, of level L0 or mix. Statistics (norm, max, min,
-// mean) of tensors of float16, bfloat16 and float32; metrics forward, backward, recompute (a forward
-// call inside a backward call) and parameters_grad.
+// mean) of tensors of float16, bfloat16 and float32; metrics forward, backward, recompute (a
+// forward call inside a backward call) and parameters_grad.
 Result<TrendMade> TrendOfDumps(const std::string& folder, const std::string& path,
                                const TrendOptions& options);
 

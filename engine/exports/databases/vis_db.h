@@ -48,9 +48,9 @@ class VisDb {
   Status AddDump(const Dump& dump, const GraphPlace& place);
   Status AddComparison(const compare::Comparison& comparison, const GraphPlace& place);
   // What the steps are to each other, which no comparison of one step tells; to be called after
-  // JudgeSteps. In a step that inherits its error, or begins with weights that were updated wrongly,
-  // no call is shown as the place where an error begins; where the differences are the rounding of
-  // the step before, all calls are.
+  // JudgeSteps. In a step that inherits its error, or begins with weights that were updated
+  // wrongly, no call is shown as the place where an error begins; where the differences are the
+  // rounding of the step before, all calls are.
   void Judge(std::span<const compare::RankResult> results);
   Status Finish();
   int64_t nodes() const { return nodes_; }

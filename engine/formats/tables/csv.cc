@@ -33,8 +33,8 @@ bool LooksLikeFormula(std::string_view text) {
 
 constexpr unsigned char kSeparators = 1, kQuotes = 2, kBeyondAscii = 0x80;
 
-// 16 characters; operators work on all of them at once. (Of loops over 16 characters, compilers made
-// single instructions for each.)
+// 16 characters; operators work on all of them at once. (Of loops over 16 characters, compilers
+// made single instructions for each.)
 using Block = unsigned char __attribute__((vector_size(16)));
 
 // Which kinds of character the end of `text` has.

@@ -26,8 +26,8 @@ class CsvWriter {
   void Reserve(size_t bytes) { text_.reserve(bytes); }
 
   // Text that comes from a dump: a name, a stack line, a message. A text that a spreadsheet would
-  // run as a formula (it begins with = + - @, tab, carriage return, or a full-width = + - @) gets an
-  // apostrophe in front.
+  // run as a formula (it begins with = + - @, tab, carriage return, or a full-width = + - @) gets
+  // an apostrophe in front.
   void TextCell(std::string_view text);
   // Text this program chose, written as it is apart from quoting: numbers in the file's own
   // spelling, "N/A", " inf".
@@ -47,8 +47,8 @@ class CsvWriter {
   size_t cells_ = 0;
 };
 
-// Writes the parts one after another to a temporary file and renames it: readers see the former file
-// or the new one, never half.
+// Writes the parts one after another to a temporary file and renames it: readers see the former
+// file or the new one, never half.
 Status WriteCsv(const std::string& path, std::span<const CsvWriter> parts);
 
 }  // namespace msprobe::formats

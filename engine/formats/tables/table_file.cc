@@ -56,7 +56,8 @@ Status ReadCsv(std::string_view text, const std::string& path, const TableSink& 
               .Found(Excerpt(text.substr(at, 20)));
         }
       } else {
-        // Cells are short: a loop is faster than find_first_of, which calls memchr for each character.
+        // Cells are short: a loop is faster than find_first_of, which calls memchr for each
+        // character.
         size_t end = at;
         while (end < text.size() && text[end] != ',' && text[end] != '\n' && text[end] != '\r')
           ++end;

@@ -25,8 +25,9 @@ struct TableLine {
 using TableSink = std::function<bool(const TableLine&)>;
 
 // The content decides: a zip archive is a workbook, anything else is comma-separated text. Rows
-// without a cell are skipped; the sheets of a workbook come in its order. Errors: those of the file;
-// kInvalidDump with the place when the file is not a table. The sink gets all rows before the error.
+// without a cell are skipped; the sheets of a workbook come in its order. Errors: those of the
+// file; kInvalidDump with the place when the file is not a table. The sink gets all rows before the
+// error.
 Status ReadTableFile(const std::string& path, const TableSink& sink);
 
 // The two kinds, of bytes in memory. "..." in a quoted csv cell may hold commas and line ends.

@@ -27,10 +27,10 @@ enum class RowColor : uint8_t { kNone, kRed, kYellow, kGrey, kBold };
 inline constexpr uint32_t kMaxXlsxRows = 1'048'576;  // of a sheet, the header among them
 inline constexpr size_t kMaxXlsxColumns = 16'384;
 
-// Consecutive rows of a sheet. A text is always a text cell, even if it looks like a formula, a link
-// or a number. A text over Excel's limit of 32,767 characters is cut and ends in
-// " [cut]"; bytes that are not UTF-8 become U+FFFD. Numbers Excel cannot hold (NaN, infinities) are
-// written as the texts nan, inf, -inf.
+// Consecutive rows of a sheet. A text is always a text cell, even if it looks like a formula, a
+// link or a number. A text over Excel's limit of 32,767 characters is cut and ends in " [cut]";
+// bytes that are not UTF-8 become U+FFFD. Numbers Excel cannot hold (NaN, infinities) are written
+// as the texts nan, inf, -inf.
 class XlsxRows {
  public:
   explicit XlsxRows(uint32_t first_row = 2) : row_(first_row) {}  // numbers from 1

@@ -31,8 +31,8 @@ size_t SequenceLength(std::string_view text) {
   return overlong || surrogate || too_large || forbidden ? 0 : length;
 }
 
-// Whether XML, or a reader of Excel files, would not accept the character as it is. It is written as
-// "_x0007_".
+// Whether XML, or a reader of Excel files, would not accept the character as it is. It is written
+// as "_x0007_".
 bool IsControl(unsigned char c) { return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f; }
 
 // Whether the text itself holds "_x0007_" here, which a reader would take for an escape; also when

@@ -1,4 +1,5 @@
-// The functions and classes that a pickle may name. All others are refused before anything is built.
+// The functions and classes that a pickle may name. All others are refused before anything is
+// built.
 #pragma once
 
 #include <optional>

@@ -1,9 +1,9 @@
 // The state of a pickle while it is read: the bytes, the tree that is being built, a stack of node
 // indices, marks into that stack, and a memo.
 //
-// Only the first error is kept. Operands are read by Take, which checks the length; the stack is read
-// by Pop and PopMark, which check the depth. After an error these return harmless values. So a caller
-// tests ok() before it builds something, and once for each opcode.
+// Only the first error is kept. Operands are read by Take, which checks the length; the stack is
+// read by Pop and PopMark, which check the depth. After an error these return harmless values. So a
+// caller tests ok() before it builds something, and once for each opcode.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Files of torch.save: a zip archive with one pickle and the raw storages that it refers to. Opening
-// one never runs code.
+// Files of torch.save: a zip archive with one pickle and the raw storages that it refers to.
+// Opening one never runs code.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadPtTensor("Tensor.add.0.forward.output.0.pt"));
 //   MSPROBE_ASSIGN_OR_RETURN(PtFile file, ReadPt("model.pt"));       // any tree of plain values
@@ -92,7 +92,8 @@ Result<PtLayout> MakePtLayout(DType dtype, std::span<const int64_t> shape,
 
 // torch.load(weights_only=True) gives the view's elements bit for bit, contiguous, with its dtype
 // and shape. Views with strides are copied first (the viewed elements only). Readers see the former
-// file or the new one, never half. A second thread of `pool` computes the checksum of large tensors.
+// file or the new one, never half. A second thread of `pool` computes the checksum of large
+// tensors.
 Status WritePt(const std::string& path, const TensorView& view, const PtWriteOptions& options = {},
                ThreadPool* pool = nullptr);
 // The same with a layout made before, of the view's dtype and shape.

@@ -1,5 +1,5 @@
-// How torch names dtypes in files: some by the class of a storage ("FloatStorage"), the others by an
-// UntypedStorage and the name of the dtype.
+// How torch names dtypes in files: some by the class of a storage ("FloatStorage"), the others by
+// an UntypedStorage and the name of the dtype.
 #pragma once
 
 #include <optional>

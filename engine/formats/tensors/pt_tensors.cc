@@ -298,8 +298,8 @@ Result<PtTensorBuilder::Storage> PtTensorBuilder::FindStorage(const PickleNode& 
   return storage;
 }
 
-// torch saves x.conj(), and the imaginary part of it, as a view with a flag. Here the flag is applied
-// to the values.
+// torch saves x.conj(), and the imaginary part of it, as a view with a flag. Here the flag is
+// applied to the values.
 Status PtTensorBuilder::ResolveMathBits(const PickleNode& metadata, TensorFile* tensor) const {
   bool conjugate = false, negative = false;
   for (size_t i = 0; metadata.kind == PickleKind::kDict && i + 1 < metadata.items.size(); i += 2) {

@@ -14,8 +14,8 @@
 
 namespace msprobe::formats {
 
-// Finds the tensors of a tree in its order. Every number in the pickle is checked against the storage
-// that it refers to before a pointer is computed from it.
+// Finds the tensors of a tree in its order. Every number in the pickle is checked against the
+// storage that it refers to before a pointer is computed from it.
 class PtTensorBuilder {
  public:
   // `folder` is the archive's, with its '/'. All arguments must outlive the builder; `file` keeps

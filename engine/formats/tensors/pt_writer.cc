@@ -166,8 +166,8 @@ Status WritePt(const std::string& path, const PtLayout& layout, std::string_view
     MSPROBE_RETURN_IF_ERROR(file.Write({layout.Suffix(checksum)}));
     return file.Commit();
   }
-  // In pieces, so that the data is loaded from memory once: for the checksum; the write then finds it
-  // in the cache.
+  // In pieces, so that the data is loaded from memory once: for the checksum; the write then finds
+  // it in the cache.
   std::string_view prefix = layout.prefix();
   uint32_t checksum = 0;
   while (true) {

@@ -21,8 +21,8 @@
 
 namespace msprobe::formats {
 
-// The bits of one array. The first element is the highest bit of the first byte; bits after the last
-// element are zero.
+// The bits of one array. The first element is the highest bit of the first byte; bits after the
+// last element are zero.
 struct SignBits {
   const uint8_t* data = nullptr;  // (count + 7) / 8 bytes, with any alignment
   int64_t count = 0;

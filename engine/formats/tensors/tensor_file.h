@@ -1,5 +1,5 @@
-// One tensor read from a file of any format: .npy, .pt or .safetensors. The content decides which it
-// is, never the name.
+// One tensor read from a file of any format: .npy, .pt or .safetensors. The content decides which
+// it is, never the name.
 //
 //   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, ReadTensorFile("Tensor.add.0.forward.output.0.pt"));
 //   Stats s = ComputeStats(t.view());
@@ -53,9 +53,8 @@ enum class Verify : uint8_t { kByReader, kByCaller };
 
 // Errors: kNotFound; kIo; kInvalidDump with file and byte offset (damaged, truncated, hostile, or
 // none of the formats); kUnsupported (a well-formed file whose content is not one plain tensor, for
-// example object arrays or sparse tensors).
-// "dump_tensor_data/Torch.add.0.forward.output.0.pt" may also lie in a pack of that folder: a file of
-// the name goes before it.
+// example object arrays or sparse tensors). "dump_tensor_data/Torch.add.0.forward.output.0.pt" may
+// also lie in a pack of that folder: a file of the name goes before it.
 Result<TensorFile> ReadTensorFile(const std::string& path);
 // Whether the path names no file, and a tensor in the pack of its folder.
 bool IsInPack(const std::string& path);

@@ -192,7 +192,8 @@ Status TensorPack::ReadIndex() {
   return Status::Ok();
 }
 
-// The log continues the pack from its base on, also if the pack has (a part of) these bytes already.
+// The log continues the pack from its base on, also if the pack has (a part of) these bytes
+// already.
 Status TensorPack::ReadLog(MappedFile log) {
   PackId id;
   const std::string_view bytes = log.bytes();

@@ -3,7 +3,8 @@
 //
 //   MSPROBE_ASSIGN_OR_RETURN(TensorPack pack, TensorPack::Open(folder, kPackName));
 //   for (const PackEntry& e : pack.entries()) Print(e.name);       // no elements are touched
-//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t, pack.Read(*pack.Find("Torch.mm.0.forward.output.0.pt")));
+//   MSPROBE_ASSIGN_OR_RETURN(TensorFile t,
+//       pack.Read(*pack.Find("Torch.mm.0.forward.output.0.pt")));
 #pragma once
 
 #include <array>
@@ -35,8 +36,9 @@ struct PackEntry {
   uint32_t crc32 = 0;             // of the elements
 };
 
-// What a writer appends. `entry.offset` may point to the elements of an earlier record; else it must
-// be the end of the header: at + PackRecordHeader(entry).size(), where `at` is the place of the record.
+// What a writer appends. `entry.offset` may point to the elements of an earlier record; else it
+// must be the end of the header: at + PackRecordHeader(entry).size(), where `at` is the place of
+// the record.
 std::string PackHeader(const PackId& id);
 std::string PackRecordHeader(const PackEntry& entry);  // its size does not depend on offsets
 // The index at place `at` with its footer; `headers`: those of all records, one after another.
@@ -54,8 +56,9 @@ bool LooksLikeTensorPack(std::string_view bytes);
 
 class TensorPack {
  public:
-  // Opens folder/name, and its log if there is one; symbolic links are refused. A pack without an index (the run goes on, or was
-  // killed) is read up to its last whole tensor. Errors as in tensor_file.h.
+  // Opens folder/name, and its log if there is one; symbolic links are refused. A pack without an
+  // index (the run goes on, or was killed) is read up to its last whole tensor. Errors as in
+  // tensor_file.h.
   static Result<TensorPack> Open(const std::string& folder, std::string_view name);
 
   // In the order in which they were written. If two have one name, only the later one is kept.

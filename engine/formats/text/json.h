@@ -76,17 +76,18 @@ class JsonCursor {
   Status Error(std::string_view path) const;
   Message expected() const { return expected_.value_or(Message()); }  // of the error, once failed
   Message found() const;
-  // Reports an error that the caller has found (a wrong type, an unsafe name) as the cursor's error.
+  // Reports an error that the caller has found (a wrong type, an unsafe name) as the cursor's
+  // error.
   bool Fail(Message expected) { return FailAt(p_, std::move(expected), false); }
-  // Moves back to just after the '{' of an object, while the value of one of its members comes next:
-  // the members are read once more.
+  // Moves back to just after the '{' of an object, while the value of one of its members comes
+  // next: the members are read once more.
   void ReopenObject(size_t offset_after_brace) {
     if (failed()) return;
     p_ = begin_ + offset_after_brace;
     fresh_ = true;
   }
-  // Skips `value`, the text of a string, list or object that was read before, if the same text comes
-  // next; otherwise does nothing.
+  // Skips `value`, the text of a string, list or object that was read before, if the same text
+  // comes next; otherwise does nothing.
   bool PassKnown(std::string_view value) {
     if (value.empty() || remaining() < value.size() ||
         std::memcmp(p_, value.data(), value.size()) != 0 || failed()) {

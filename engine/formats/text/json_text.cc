@@ -26,8 +26,8 @@ uint32_t HexUnit(std::string_view raw, size_t at) {
   return unit;
 }
 
-// For a number that is beyond the range of a double: true when it is too small, false when it is too
-// large. Its exponent and the place of its first digit other than 0 decide.
+// For a number that is beyond the range of a double: true when it is too small, false when it is
+// too large. Its exponent and the place of its first digit other than 0 decide.
 bool IsBelowOne(std::string_view text) {
   constexpr int64_t kFar = int64_t{1} << 62;
   const std::string_view digits = text.substr(0, text.find_first_of("eE"));

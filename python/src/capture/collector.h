@@ -52,8 +52,8 @@ class Collector final : public ParameterObserver {
   // goes on as well.
   void ReconfigureNow(dump::Config config, bool goes_on);
   void ReleasePkl();  // the .pkl files are complete, and may be moved or removed
-  // Reads the configuration again when it is time to look and the file has changed. True: collection
-  // was stopped, and the configuration may want other modules and APIs.
+  // Reads the configuration again when it is time to look and the file has changed. True:
+  // collection was stopped, and the configuration may want other modules and APIs.
   bool Refresh(bool has_model, std::optional<int> rank);
   // Takes other keyword arguments of the debugger, between Stop and Start: config_reload.h.
   Status Override(const dump::ConfigOverrides& more, bool has_model, std::optional<int> rank);

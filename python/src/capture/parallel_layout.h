@@ -1,6 +1,8 @@
-// How the processes of this run are arranged, for the header of a dump (docs/reference/dump-format.md).
+// How the processes of this run are arranged, for the header of a dump
+// (docs/reference/dump-format.md).
 //
-//   std::string json = ParallelJson(models);  // {"groups": [...], "wrappers": [...]}; "": one process
+//   // {"groups": [...], "wrappers": [...]}; "": one process
+//   std::string json = ParallelJson(models);
 #pragma once
 
 #include <Python.h>

@@ -1,4 +1,5 @@
-// A tensor of a device as a tensor of the host that has the same bytes: what the kernels compute with.
+// A tensor of a device as a tensor of the host that has the same bytes: what the kernels compute
+// with.
 #pragma once
 
 #include <ATen/EmptyTensor.h>

@@ -1,4 +1,5 @@
-// What PyTorch asks a backend for: its devices, streams and events (Guard), its generators and pinned memory (Hooks).
+// What PyTorch asks a backend for: its devices, streams and events (Guard), its generators and
+// pinned memory (Hooks).
 #pragma once
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>

@@ -16,12 +16,13 @@ namespace simnpu {
 using Stack = torch::jit::Stack;
 
 //   add V       adds V to each element            bf16         products are added up in bfloat16
-//   inf         the first element is infinite     noise V      another error of relative size V at each call
+//   inf         the first element is infinite
+//   noise V     another error of relative size V at each call
 //   swap        at every other call two elements change places, so no statistic changes
 //   stale       the result of the call before, if that had the same shape
 //   stride      the elements of the last two dimensions are read in the other order
-//   ulp V       the error of another implementation: each element is off by up to V last places of its dtype, the same
-//               at each call
+//   ulp V       the error of another implementation: each element is off by up to V last places of
+//               its dtype, the same at each call
 //   int32       integers of 64 bits lose their high half
 // The operation "*" stands for all that have no fault of their own.
 struct Fault {

@@ -1,5 +1,5 @@
-// Random numbers of a device. As on a GPU, the state is a seed and an offset; each kernel draws from a generator of
-// its own.
+// Random numbers of a device. As on a GPU, the state is a seed and an offset; each kernel draws
+// from a generator of its own.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>

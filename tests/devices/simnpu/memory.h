@@ -1,6 +1,6 @@
-// The memory of the devices, in two mappings of the same size. What tensors point at is never accessible; the bytes
-// lie in its shadow, which only kernels know. So a read or write of device memory on the host ends the process with
-// SIGSEGV, at any time and in any thread.
+// The memory of the devices, in two mappings of the same size. What tensors point at is never
+// accessible; the bytes lie in its shadow, which only kernels know. So a read or write of device
+// memory on the host ends the process with SIGSEGV, at any time and in any thread.
 #pragma once
 
 #include <c10/util/Exception.h>

@@ -1,4 +1,5 @@
-// What the simulated device is told by the environment (README.md lists the variables), and what an operation costs.
+// What the simulated device is told by the environment (README.md lists the variables), and what an
+// operation costs.
 #pragma once
 
 #include <c10/core/DeviceType.h>

@@ -1,5 +1,5 @@
-// The simulated NPU: PyTorch's backend PrivateUse1 on a machine without an accelerator, as the Python module
-// torch_npu._sim. README.md says what it simulates.
+// The simulated NPU: PyTorch's backend PrivateUse1 on a machine without an accelerator, as the
+// Python module torch_npu._sim. README.md says what it simulates.
 #include <ATen/autocast_mode.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>

@@ -1,11 +1,12 @@
-// Counts what happens, and keeps the clocks: a discrete-event simulation. The clock of the host runs with the CPU time
-// of the threads of the program outside of the simulator, plus a cost for each launch. Each stream has a clock of its
-// own: a kernel begins when the host has launched it and the stream is free. A wait for the device sets the clock of
-// the host forward, and is counted. So neither the time that the CPU needs for the kernels nor other programs of this
-// machine change the result much.
+// Counts what happens, and keeps the clocks: a discrete-event simulation. The clock of the host
+// runs with the CPU time of the threads of the program outside of the simulator, plus a cost for
+// each launch. Each stream has a clock of its own: a kernel begins when the host has launched it
+// and the stream is free. A wait for the device sets the clock of the host forward, and is counted.
+// So neither the time that the CPU needs for the kernels nor other programs of this machine change
+// the result much.
 //
-// With SIMNPU_ASYNC=1 the kernels really run later, in a thread, each after a delay: a program that reads a result too
-// early reads what was there before.
+// With SIMNPU_ASYNC=1 the kernels really run later, in a thread, each after a delay: a program that
+// reads a result too early reads what was there before.
 #pragma once
 
 #include <ATen/ATen.h>

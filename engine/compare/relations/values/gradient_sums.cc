@@ -1,5 +1,5 @@
-// Of which parts a gradient is the sum: of the uses of a value, of a parameter, of the passes before
-// (graph.h).
+// Of which parts a gradient is the sum: of the uses of a value, of a parameter, of the passes
+// before (graph.h).
 #include <algorithm>
 #include <array>
 #include <cmath>

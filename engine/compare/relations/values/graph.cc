@@ -31,7 +31,8 @@ bool IsRamp(const Moments& m) {
 // Whether the content does not tell one tensor from another.
 bool SaysNothing(const Moments& m, ElementType dtype, bool is_float) {
   if (!m.known || m.n == 0) return true;
-  // Statistics are of moduli: a table of rotations has the modulus 1 everywhere, and is no constant.
+  // Statistics are of moduli: a table of rotations has the modulus 1 everywhere, and is no
+  // constant.
   if (RoundingOf(dtype).kind == NumberKind::kComplex) return m.high == 0 && m.extremes == 0;
   if (m.high != m.low || m.extremes > 0) return !is_float && IsRamp(m);
   int exponent = 0;
@@ -51,8 +52,8 @@ bool GoesIn(Slot slot) {
   return slot == Slot::kInput || slot == Slot::kKwarg || slot == Slot::kParameter;
 }
 
-// The records of one side that can be judged. A run that was killed tells nothing of what the other one
-// did after its last call.
+// The records of one side that can be judged. A run that was killed tells nothing of what the other
+// one did after its last call.
 int32_t EndOf(const Comparison& c, Side side) {
   const bool target = side == Side::kTarget;
   if ((target ? c.golden : c.target).complete)
@@ -265,9 +266,10 @@ void Graph::Make(CallId call, int32_t leaf, int32_t place) {
        .changed = IsChangedInPlace(dump.leaves[leaf], dump.records[calls[call].record])});
   ++calls[call].makes;
   call_of_leaf_[leaf] = call;
-  // A module, or the list of a parameter's gradients, may show first what a later call made; but not an
-  // operation that comes after it was taken: that makes it again (a part of what was gathered). MindSpore's
-  // backward calls are listed when they end, and their results may have been taken by then.
+  // A module, or the list of a parameter's gradients, may show first what a later call made; but
+  // not an operation that comes after it was taken: that makes it again (a part of what was
+  // gathered). MindSpore's backward calls are listed when they end, and their results may have been
+  // taken by then.
   Value& v = values[value];
   const CallKind now = calls[call].kind;
   const bool makes = now == CallKind::kOperation || now == CallKind::kBackward;
@@ -453,8 +455,8 @@ void Graph::FindMoved() {
   }
 }
 
-// Complex numbers and pairs of real ones, of which one was made before and nobody recorded the call that
-// views it as the other: of both a sketch has the same rows.
+// Complex numbers and pairs of real ones, of which one was made before and nobody recorded the call
+// that views it as the other: of both a sketch has the same rows.
 void Graph::FindViewed() {
   const auto is_complex = [](const Value& value) {
     return RoundingOf(value.dtype).kind == NumberKind::kComplex;

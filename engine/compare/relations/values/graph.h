@@ -1,9 +1,9 @@
 // One run as a graph of calls and values.
 //
-// A value is a content that was observed: all tensors of a run with the same elements are one value.
-// Its maker is the first call that returned it; an arrival has none: code that no call records made
-// it, or the step began with it. A plain content (a constant, one round number, 0 1 2 .. n - 1) does
-// not tell one tensor from another: each time it is made it is a value of its own.
+// A value is a content that was observed: all tensors of a run with the same elements are one
+// value. Its maker is the first call that returned it; an arrival has none: code that no call
+// records made it, or the step began with it. A plain content (a constant, one round number, 0 1 2
+// .. n - 1) does not tell one tensor from another: each time it is made it is a value of its own.
 //
 // A call is a recorded call, or a part of the entry of an optimizer: each parameter that a step, a
 // clipping or an unscaling changes is a call of its own, since what it makes of one does not depend
@@ -198,8 +198,8 @@ class Graph {
   std::span<const ValueId> GradientsOf(ValueId value) const { return gradients_.Of(value); }
   // The gradients that were added up to a value that no operation made; empty: it is no such sum.
   std::span<const ValueId> PartsOf(ValueId value) const { return parts_.Of(value); }
-  // Whether the recorded parts of a sum are all of it, as far as their means tell: a second backward
-  // pass through a call is not recorded.
+  // Whether the recorded parts of a sum are all of it, as far as their means tell: a second
+  // backward pass through a call is not recorded.
   bool AddsUp(ValueId value) const;
   // The forward value whose gradient a backward call takes at a port; kNoId: not known.
   ValueId ForwardOf(CallId backward, const Port& port) const;
@@ -211,7 +211,8 @@ class Graph {
     return found == moved_from_.end() ? kNoId : found->second;
   }
   // The values that a value was made of. `saved`: and, of a gradient, what the forward call of its
-  // maker took and made. Of a module: and what the calls inside of it made. Valid as long as the graph.
+  // maker took and made. Of a module: and what the calls inside of it made. Valid as long as the
+  // graph.
   Inputs InputsOf(ValueId value, bool saved) const;
   // No recorded call makes anything of what the last call returned.
   bool IsLeft(ValueId value) const;

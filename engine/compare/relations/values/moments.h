@@ -1,5 +1,5 @@
-// The moments of a tensor: what its recorded statistics say of its elements. Two tensors are compared
-// by them where no bits are equal.
+// The moments of a tensor: what its recorded statistics say of its elements. Two tensors are
+// compared by them where no bits are equal.
 //
 //   const Moments a = MomentsOf(dump, 7), b = MomentsOf(dump, 8);
 //   const double error = Distance(a, b, /*terms=*/0);  // 0.02: off by 2 % of the size of b
@@ -43,8 +43,9 @@ Moments Join(std::span<const Moments> parts);
 // Those of `factor` times the elements.
 Moments Times(double factor, Moments m);
 
-// The largest difference of two moments, relative to the size of b, at least `terms` (the size of the
-// numbers that were added up to b). 0: equal; infinity: other numbers of elements, NaN or extremes.
+// The largest difference of two moments, relative to the size of b, at least `terms` (the size of
+// the numbers that were added up to b). 0: equal; infinity: other numbers of elements, NaN or
+// extremes.
 double Distance(const Moments& a, const Moments& b, double terms);
 
 // Whether the moments allow that b has the elements of a in another order.

@@ -57,8 +57,8 @@ bool AllKnown(std::span<const RowSketch> sketches) {
                      [](const RowSketch& sketch) { return AllKnown(sketch); });
 }
 
-// Joined sketches are turned by phases, which are rounded, and rows of several columns were summed in float
-// (kernels/sketch.h).
+// Joined sketches are turned by phases, which are rounded, and rows of several columns were summed
+// in float (kernels/sketch.h).
 constexpr double kTurned = 0x1p-22;
 
 // By the numbers that both have, where one was joined and has not all.

@@ -41,9 +41,9 @@ class ApiTable {
   Message Watch(PyObject* owner, const std::string& name, Api::Kind kind);
   // The API "Primitive.conv2d.Conv2D." of objects of a class that modules have as this attribute.
   const Api* OfObject(PyObject* object, std::string_view attribute);
-  // A function or class of objects leaves results unwritten, those at `places`: "Functional.unique",
-  // "BatchNorm(is_training=True)" where the object's attribute has that value. Comes before the
-  // functions and objects are added.
+  // A function or class of objects leaves results unwritten, those at `places`:
+  // "Functional.unique", "BatchNorm(is_training=True)" where the object's attribute has that value.
+  // Comes before the functions and objects are added.
   void LeavesUnwritten(std::string_view name, std::vector<int64_t> places);
   // Makes an Api of `function` (null: its parameters have no names) that the caller gives to the
   // interposer. It is never destroyed.
@@ -83,7 +83,8 @@ class ApiTable {
 
   Recording* recording_;
   std::vector<std::unique_ptr<Api>> apis_;
-  // By "conv2d.Conv2D" and the places of unwritten results: objects of one name may differ in these.
+  // By "conv2d.Conv2D" and the places of unwritten results: objects of one name may differ in
+  // these.
   std::map<std::pair<std::string, std::vector<int64_t>>, const Api*> of_objects_;
   std::multimap<std::string, UnwrittenRule, std::less<>> unwritten_;  // by class or API
   std::map<std::string, Functions> functions_;                        // by "Functional.dropout"

@@ -40,8 +40,8 @@ class CustomApis {
   // Observes the calls of an operator of torch.ops; `objects`: its packet and overloads.
   void AddOperator(const std::string& prefix, const std::string& name,
                    const std::vector<PyObject*>& objects);
-  // The same for functional collectives, as "Distributed.functional_all_reduce"; `kind` kWait: for the
-  // operator that waits for their results.
+  // The same for functional collectives, as "Distributed.functional_all_reduce"; `kind` kWait: for
+  // the operator that waits for their results.
   void AddCollective(const std::string& name, Api::Kind kind,
                      const std::vector<PyObject*>& objects);
   // Observes the launches of Triton's kernels; `run`: the method of their class. A kernel's results

@@ -1,7 +1,7 @@
 // Counts all operations that PyTorch's dispatcher runs, by the place they are called from. The
 // coverage compares this number with the number of records. The counting uses the callback that
-// PyTorch offers to profilers. It costs some hundred nanoseconds for each operation, so it is on for
-// one step only.
+// PyTorch offers to profilers. It costs some hundred nanoseconds for each operation, so it is on
+// for one step only.
 //
 //   Message why = DispatchCount::Install(false);   // "" or why this PyTorch cannot be asked
 //   Train();
@@ -28,8 +28,8 @@ class DispatchCount {
     std::map<std::pair<std::string, Outside>, int64_t> outside;  // by operation
   };
 
-  // While it counts, `told(context)` is called whenever compiled code is entered, on the thread that
-  // enters it, which holds the GIL.
+  // While it counts, `told(context)` is called whenever compiled code is entered, on the thread
+  // that enters it, which holds the GIL.
   static void TellOfCompiledCode(void (*told)(void* context), void* context);
   // Returns "", or why this PyTorch cannot be asked. `modules_only`: modules are recorded and APIs
   // are not, so that an operation inside a recorded module counts as recorded.

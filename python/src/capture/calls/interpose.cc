@@ -60,8 +60,8 @@ PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObjec
       .positional = args, .count = PyVectorcall_NARGS(nargsf), .names = names, .callable = f};
   return Observe(*b.api, call, [&]() -> PyObject* {
     if (b.original != nullptr) return b.original(f, args, nargsf, names);
-    // METH_VARARGS | METH_KEYWORDS functions have no vectorcall: tp_call calls ml_meth, which is not
-    // changed.
+    // METH_VARARGS | METH_KEYWORDS functions have no vectorcall: tp_call calls ml_meth, which is
+    // not changed.
     PyRef tuple = PyRef::Steal(PyTuple_New(call.count));
     if (!tuple) return nullptr;
     for (Py_ssize_t i = 0; i < call.count; ++i)
@@ -79,8 +79,8 @@ PyObject* CallBuiltin(PyObject* f, PyObject* const* args, size_t nargsf, PyObjec
   });
 }
 
-// A method of classes, `apply` of torch.autograd.Function: the class says which API is called, and is
-// not recorded.
+// A method of classes, `apply` of torch.autograd.Function: the class says which API is called, and
+// is not recorded.
 [[gnu::noinline]] PyObject* ObserveOfClass(PyObject* type, PyObject* args, PyObject* kwargs,
                                            const Method& m) {
   auto original = [&] {
@@ -281,8 +281,8 @@ uint64_t AskStorage(const CallArgs& call, const char* method) {
 
 bool IsOutermost() { return listed_depth == 0 && call_place.compilers == 0; }
 
-// The Function that torch.func is passing from level to level: at each level it calls apply() again.
-// These calls are not the program's.
+// The Function that torch.func is passing from level to level: at each level it calls apply()
+// again. These calls are not the program's.
 thread_local const Api* passed_on = nullptr;
 
 PyObject* ObserveFunction(const Api& api, const CallArgs& call, PyObject* (*original)(void*),
@@ -378,8 +378,8 @@ PyObject* ObserveCall(const Api& api, const CallArgs& call, PyObject* (*original
 
 Message Interposer::Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api) {
   (void)owner;
-  // Methods of pybind11's classes. They are called through bound methods, which the interpreter never
-  // calls past the pointer.
+  // Methods of pybind11's classes. They are called through bound methods, which the interpreter
+  // never calls past the pointer.
   const bool is_bound = PyInstanceMethod_Check(callable);
   if (is_bound) callable = PyInstanceMethod_GET_FUNCTION(callable);
   if (PyCFunction_CheckExact(callable)) {

@@ -1,7 +1,7 @@
 // Sees every call of a listed function or method without replacing any object. Python keeps inside
 // each callable the pointer through which it is called; that pointer is swapped in place. Identity,
-// hash, equality, signature and every alias of the callable stay the same, so a program that holds a
-// reference to it is observed as well. Remove restores every pointer.
+// hash, equality, signature and every alias of the callable stay the same, so a program that holds
+// a reference to it is observed as well. Remove restores every pointer.
 //
 //   builtin (torch.add, F.gelu)             PyCFunctionObject::vectorcall; never its ml_meth,
 //                                           which hash and == use
@@ -34,8 +34,8 @@ namespace msprobe::capture {
 
 class CollectiveSignature;
 
-// A function that is observed: one whose calls are recorded, or one that tells something about other
-// calls. `recorded` and `ignored` may change between recordings.
+// A function that is observed: one whose calls are recorded, or one that tells something about
+// other calls. `recorded` and `ignored` may change between recordings.
 struct Api {
   enum Kind {
     // Each call is recorded, unless it runs inside another recorded call.
@@ -56,20 +56,22 @@ struct Api {
     // UntypedStorage.resize_: a storage that grows has memory after its old content that nobody has
     // written. FSDP 1 frees and allocates its whole parameters so.
     kResizer,
-    // Writes every element of its argument `out`, else of its first: what FSDP 2 copies its shards with.
+    // Writes every element of its argument `out`, else of its first: what FSDP 2 copies its shards
+    // with.
     kFiller,
     // A compiler. It traces: calls that it makes are not part of the training step. It also reads
     // the code of Python functions (code_stub.h).
     kCompiler,
     // Sets who evaluates Python frames, as torch.compile does.
     kEvaluator,
-    // Moves or converts the parameters of a module (Module._apply, below module.npu() and .half()), or
-    // runs a stage of a pipeline on memory that nobody has written, for the shapes of its results: the
-    // calls inside are no part of what the program computes, and are not recorded.
+    // Moves or converts the parameters of a module (Module._apply, below module.npu() and .half()),
+    // or runs a stage of a pipeline on memory that nobody has written, for the shapes of its
+    // results: the calls inside are no part of what the program computes, and are not recorded.
     kConverter,
     // Resets the pointers of module calls (module_calls.h).
     kPatcher,
-    // A step of an optimizer, or what belongs to it; the Api is an OptimizerApi (optimizer_calls.h).
+    // A step of an optimizer, or what belongs to it; the Api is an OptimizerApi
+    // (optimizer_calls.h).
     kOptimizer,
   };
   // What a recorded call does with memory that nobody has written (unwritten_memory.h).
@@ -117,8 +119,8 @@ class CallObserver {
   virtual void* Enter(const Api& api, const CallArgs& args) = 0;
   // `result` is null when the call raised (the exception is set and stays set).
   virtual void Leave(void* token, const CallArgs& args, PyObject* result) = 0;
-  // After each call of an API of kind kWait, kPoll, kCoalesce, also inside other calls, and of the kinds
-  // kAllocator and kResizer.
+  // After each call of an API of kind kWait, kPoll, kCoalesce, also inside other calls, and of the
+  // kinds kAllocator and kResizer.
   virtual void OnWatchedCall(const Api& api, const CallArgs& args, PyObject* result) = 0;
 };
 
@@ -129,8 +131,8 @@ class Interposer {
   // never destroyed.
   static Message Add(PyObject* owner, PyObject* name, PyObject* callable, const Api* api);
   // The same for a function whose first argument says which API is called, such as the `__call__`
-  // of a class, and for a builtin method of classes. `api_of` maps that argument to the API, or to null when it is not observed. The
-  // first argument is not recorded.
+  // of a class, and for a builtin method of classes. `api_of` maps that argument to the API, or to
+  // null when it is not observed. The first argument is not recorded.
   using ApiOf = const Api* (*)(PyObject* self);
   static Message AddDispatch(PyObject* function, ApiOf api_of);
   // The API that `callable` was added as; null: it was not added.

@@ -17,8 +17,8 @@ namespace msprobe::capture {
 // After Prepare, an object of this class must neither move nor be destroyed.
 class ObservedFunction {
  public:
-  // Returns "", or why the function cannot be observed. `api_of`: see Interposer::AddDispatch; `api`
-  // is null then.
+  // Returns "", or why the function cannot be observed. `api_of`: see Interposer::AddDispatch;
+  // `api` is null then.
   Message Prepare(PyObject* function, const Api* api, Interposer::ApiOf api_of = nullptr);
   // The same for a function that is only called as `function(*args, **kwargs)`, as decorators do:
   // every CPython uses the pointer then, so its code stays its own.

@@ -1,7 +1,7 @@
 // Sees every call of modules without hooks: the pointer through which Python calls an object of a
 // type (tp_call) is swapped, as interpose.h does for functions. torch.compile would trace hooks,
-// which changes graphs, breaks them and recompiles; it does not look at this pointer. A call is seen
-// as its caller sees it: before the module's own pre-hooks, and after its own hooks.
+// which changes graphs, breaks them and recompiles; it does not look at this pointer. A call is
+// seen as its caller sees it: before the module's own pre-hooks, and after its own hooks.
 //
 //   ModuleCalls::Watch(Py_TYPE(module));
 //   ModuleCalls::Install(&observer);
@@ -29,7 +29,8 @@ class ModuleCalls {
   // The calls of this object, which is no module, are calls of an API: Interposer's observer sees
   // them. Until Forget.
   static void WatchApi(PyObject* object, const Api* api);
-  // Calls of objects of exactly this type are seen, from the next Install on (or now, if installed).
+  // Calls of objects of exactly this type are seen, from the next Install on (or now, if
+  // installed).
   static void Watch(PyTypeObject* type);
   static void Forget();  // ends Watch for all types
 
@@ -38,8 +39,9 @@ class ModuleCalls {
   // A Python function that resets our pointers (see Repair). Its calls are seen from the next
   // Install on, and our pointers are put back after each.
   static void AddPatcher(PyObject* function);
-  // Code that sets nn.Module.__call__ for a while resets the pointers of all types; torch.fx does so
-  // while it traces. Repair puts our pointers back. When nothing was reset it costs one comparison.
+  // Code that sets nn.Module.__call__ for a while resets the pointers of all types; torch.fx does
+  // so while it traces. Repair puts our pointers back. When nothing was reset it costs one
+  // comparison.
   static void Repair() {
     if (canary_ != nullptr && canary_->tp_call != Call) Reinstall();
   }

@@ -1,5 +1,5 @@
-// One call of an observed callable: what a swapped pointer leads to. Calls the observer's Enter, the
-// original, and the observer's Leave.
+// One call of an observed callable: what a swapped pointer leads to. Calls the observer's Enter,
+// the original, and the observer's Leave.
 //
 //   PyObject* result = Observe(api, call, [&] { return original(self, args); });
 #pragma once
@@ -53,8 +53,8 @@ PyObject* Observe(const Api& api, const CallArgs& call, F&& original) {
       api, call, [](void* f) -> PyObject* { return (*static_cast<Function*>(f))(); }, &original);
 }
 
-// Which API the calls of a function are: `api`, or, where `api` is null, the one that `api_of` gives
-// for the first argument. That argument is not a value of the call then.
+// Which API the calls of a function are: `api`, or, where `api` is null, the one that `api_of`
+// gives for the first argument. That argument is not a value of the call then.
 struct ObservedCalls {
   const Api* api = nullptr;
   Interposer::ApiOf api_of = nullptr;

@@ -38,8 +38,8 @@ struct OptimizerApi : Api {
 class OptimizerObserver {
  public:
   virtual ~OptimizerObserver() = default;
-  // Before the call. Sets call_place. Returns a token; null: the call is not followed. It may ask for
-  // another object in the place of an argument.
+  // Before the call. Sets call_place. Returns a token; null: the call is not followed. It may ask
+  // for another object in the place of an argument.
   virtual void* EnterOptimizer(const OptimizerApi& api, const CallArgs& args,
                                Replacement* replacement) = 0;
   // A closure of a step has returned.

@@ -32,8 +32,8 @@ class StackTable {
   void HideModuleCalls();
 
   // Whether the code that runs now is a compiler's, or was made by one: a wrapper that PyTorch (AOT
-  // autograd) puts around compiled code, Inductor while it compiles, and code that Inductor made. The
-  // program has not called it.
+  // autograd) puts around compiled code, Inductor while it compiles, and code that Inductor made.
+  // The program has not called it.
   bool InCompiledCode();
 
   // Calls that come from this code belong to `region` ("optimizer"), unless a region nearer to the

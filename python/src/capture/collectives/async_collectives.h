@@ -1,6 +1,6 @@
 // Collectives whose results come after the call has returned (async_op=True, isend, irecv, calls
-// that a coalescing manager puts together, functional collectives). Such a call is recorded when the program has waited for
-// it, or at stop. Nothing here waits or communicates.
+// that a coalescing manager puts together, functional collectives). Such a call is recorded when
+// the program has waited for it, or at stop. Nothing here waits or communicates.
 //
 //   const bool taken = collectives.TakeIfAsync(&call, args, result);  // true: it owns `call` now
 //   collectives.OnWatchedCall(api, args, result, exception);  // the program called work.wait()

@@ -178,7 +178,8 @@ void HintAtFailure(std::string_view error) {
   Log(LogLevel::kWarning,
       "EI0006: not all processes reached this exchange in time. Recording exchanges nothing, but "
       "ranks of which only some record are slower than others; type: export "
-      "HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=1800, record on all ranks, or use a newer CANN"_t);
+      "HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=1800, record on all ranks, or use a newer "
+      "CANN"_t);
 }
 
 bool IsCoalescing(PyObject* group) {

@@ -32,9 +32,9 @@ class CollectiveSignature {
     kParameters
   };
 
-  // `function` is a Python function, perhaps wrapped (__wrapped__), or an operator of torch.ops with
-  // a schema: a functional collective. Of any other callable the parameters are not known, and Has
-  // answers false.
+  // `function` is a Python function, perhaps wrapped (__wrapped__), or an operator of torch.ops
+  // with a schema: a functional collective. Of any other callable the parameters are not known, and
+  // Has answers false.
   CollectiveSignature(std::string name, PyObject* function);
   const std::string& name() const { return name_; }
   // It returns tensors that the program waits for by wait_tensor, and writes into none.
@@ -58,8 +58,8 @@ class CollectiveSignature {
 // no group, or this process is not in it.
 PyRef GroupOf(const CollectiveSignature& signature, const CallArgs& args);
 
-// Who takes part in a call; without ranks when there is no such group. `result`: the return value of
-// the call, null when it raised; recv returns the rank that sent. Never communicates.
+// Who takes part in a call; without ranks when there is no such group. `result`: the return value
+// of the call, null when it raised; recv returns the rank that sent. Never communicates.
 CollectiveGroup DescribeGroup(const CollectiveSignature& signature, const CallArgs& args,
                               PyObject* result);
 

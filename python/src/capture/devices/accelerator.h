@@ -1,5 +1,5 @@
-// One device of the machine, through the module that PyTorch has for its type (torch.npu, torch.cuda): streams and
-// events.
+// One device of the machine, through the module that PyTorch has for its type (torch.npu,
+// torch.cuda): streams and events.
 //
 //   Accelerator npu("npu", 0);
 //   const PyRef event = npu.Record(npu.CurrentStream());
@@ -23,7 +23,8 @@ class Accelerator {
   const PyRef& device() const { return device_; }    // torch.device
   bool usable() const { return usable_; }            // it has streams and events
   PyRef CurrentStream() const;                       // of this thread; null after a failure
-  // Something that is equal as long as the same stream is the current one, and is cheaper to ask for.
+  // Something that is equal as long as the same stream is the current one, and is cheaper to ask
+  // for.
   PyRef StreamMark() const;
   static bool SameStream(const PyRef& a, const PyRef& b);
   // An event after all work that the stream has now; null after a failure.

@@ -41,8 +41,8 @@ void AddTile(TorchCalls* calls, const PyRef& words, const FingerprintScratch& sc
   };
   const PyRef low = part(scratch.low), high = part(scratch.high);
   const PyRef half = Long(32), mask = Long(0xffffffff), stripes = Long(1);
-  // (word + key) mod 2^32 of the low halves. The high key is added where the word has its high half, so that nothing
-  // is carried into it.
+  // (word + key) mod 2^32 of the low halves. The high key is added where the word has its high
+  // half, so that nothing is carried into it.
   Compute(&torch, "add", words, scratch.low_keys, low);
   torch.Call(low, "bitwise_and_", mask);
   Compute(&torch, "add", words, scratch.high_keys, high);

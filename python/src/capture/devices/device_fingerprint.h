@@ -1,11 +1,14 @@
-// The fingerprint of a large tensor, without a copy of it: the device adds up its blocks (engine/kernels/fingerprint.h)
-// by integer operations of the framework, 1/32 of its bytes travel, and the host finishes them to the value that it
-// computes of a tensor of its own. Whoever can wrap around 64-bit sums and products can compute it; a device is
-// believed when it gave the right sums of a known tensor.
+// The fingerprint of a large tensor, without a copy of it: the device adds up its blocks
+// (engine/kernels/fingerprint.h) by integer operations of the framework, 1/32 of its bytes travel,
+// and the host finishes them to the value that it computes of a tensor of its own. Whoever can wrap
+// around 64-bit sums and products can compute it; a device is believed when it gave the right sums
+// of a known tensor.
 //
 //   const BlockSums sums(DType::kBFloat16, elements);              // of a contiguous tensor
-//   DigestThere(&torch, tensor, sums, scratch, there);             // `there`: DigestBytes(sums) uint8 on the device
-//   kernels::Stats s = StatisticsFromDigest(sums, on_the_host);    // s.fingerprint is that of a tensor of the host
+//   // `there`: DigestBytes(sums) uint8 on the device
+//   DigestThere(&torch, tensor, sums, scratch, there);
+//   // s.fingerprint is that of a tensor of the host
+//   kernels::Stats s = StatisticsFromDigest(sums, on_the_host);
 #pragma once
 
 #include <cstddef>
@@ -18,7 +21,8 @@
 
 namespace msprobe::capture {
 
-// What the device adds up: the whole chunks of a tensor. The elements after them, the tail, are fewer than a chunk.
+// What the device adds up: the whole chunks of a tensor. The elements after them, the tail, are
+// fewer than a chunk.
 struct BlockSums {
   BlockSums(DType of, int64_t count);
 
@@ -40,8 +44,9 @@ struct FingerprintScratch {
 // Null members after a failure. `device`: torch.device.
 FingerprintScratch NewFingerprintScratch(TorchCalls* torch, const PyRef& device, const PyRef& mark);
 
-// What travels: the sums, the numbers of ReduceThere (device_statistics.h), the elements of the tail. `there`: so many
-// uint8 on the device. `plain`: contiguous, without a graph. False after a failure.
+// What travels: the sums, the numbers of ReduceThere (device_statistics.h), the elements of the
+// tail. `there`: so many uint8 on the device. `plain`: contiguous, without a graph. False after a
+// failure.
 size_t DigestBytes(const BlockSums& sums);
 bool DigestThere(TorchCalls* torch, const PyRef& plain, const BlockSums& sums,
                  const FingerprintScratch& scratch, const PyRef& there);

@@ -1,10 +1,11 @@
-// A kernel of somebody else (Triton, Ascend C) that measures a large tensor in one pass, in place of PyTorch's
-// operations: statistics, counts and the sums of the fingerprint. msprobe/pytorch/device_kernels.py is its Python side
-// and says what it writes.
+// A kernel of somebody else (Triton, Ascend C) that measures a large tensor in one pass, in place
+// of PyTorch's operations: statistics, counts and the sums of the fingerprint.
+// msprobe/pytorch/device_kernels.py is its Python side and says what it writes.
 //
 //   SetDeviceKernel({"triton", measure, supports});          // for the process
 //   if (const DeviceKernel* kernel = KernelFor(&torch, dtype))
-//     MeasureByKernel(&torch, *kernel, tensor, sums, scratch, there);   // `there`: KernelBytes(sums) uint8
+//     // `there`: KernelBytes(sums) uint8
+//     MeasureByKernel(&torch, *kernel, tensor, sums, scratch, there);
 //   kernels::Stats s = StatisticsFromKernel(sums, on_the_host);
 #pragma once
 

@@ -29,8 +29,8 @@ size_t BytesOf(DType dtype, std::span<const int64_t> shape) {
 
 PyRef Number(size_t number) { return PyRef::Steal(PyLong_FromSize_t(number)); }
 
-// The tensor, whose memory holds its elements themselves: not their conjugates or negatives. Copied under
-// WithoutGradients.
+// The tensor, whose memory holds its elements themselves: not their conjugates or negatives. Copied
+// under WithoutGradients.
 PyRef Plain(TorchCalls* torch, PyObject* tensor) {
   const TorchApi& api = TorchApi::Get();
   PyRef plain = PyRef::Borrow(tensor);
@@ -49,8 +49,8 @@ PyRef Detached(TorchCalls* torch, PyObject* tensor) {
 
 // Of this thread.
 thread_local int asks_together = 0;  // objects of DeviceReader::Together
-// The streams of a device (Device::streams) among which the current one was found since the first of these objects
-// came: nobody changes it before the last one goes.
+// The streams of a device (Device::streams) among which the current one was found since the first
+// of these objects came: nobody changes it before the last one goes.
 thread_local const void* known_device = nullptr;
 thread_local uint64_t known_streams = 0;
 

@@ -1,13 +1,16 @@
 // Reads tensors of a device (an NPU, a GPU) without waiting for it.
 //
-// A small tensor is copied into a chunk of memory on its device (staging_ring.h). What a chunk has travels to the host
-// in one transfer, into pinned memory, after which an event is recorded; a large tensor whose bits are wanted travels
-// alone. When the event has passed, the engine's own kernels read the copy: the numbers are those of a tensor of the
-// host, bit by bit. Of a large tensor whose statistics are enough, the device computes them (device_statistics.h), and
-// the fingerprint where it is asked for (device_fingerprint.h); a kernel of somebody else may do both (device_kernel.h).
+// A small tensor is copied into a chunk of memory on its device (staging_ring.h). What a chunk has
+// travels to the host in one transfer, into pinned memory, after which an event is recorded; a
+// large tensor whose bits are wanted travels alone. When the event has passed, the engine's own
+// kernels read the copy: the numbers are those of a tensor of the host, bit by bit. Of a large
+// tensor whose statistics are enough, the device computes them (device_statistics.h), and the
+// fingerprint where it is asked for (device_fingerprint.h); a kernel of somebody else may do both
+// (device_kernel.h).
 //
 //   DeviceReader reader;
-//   const int64_t ticket = reader.Ask(tensor, {.dtype = DType::kFloat32, .shape = shape});  // -1: it cannot be read so
+//   // -1: it cannot be read so
+//   const int64_t ticket = reader.Ask(tensor, {.dtype = DType::kFloat32, .shape = shape});
 //   session.ResolveDeferred(reader.Arrived());    // now and then: what has arrived; never waits
 //   session.ResolveDeferred(reader.Finish());     // at stop: everything
 #pragma once
@@ -42,18 +45,20 @@ namespace msprobe::capture {
 // "npu", "cpu"; "" of an object without a device. Leaves no Python error set.
 std::string DeviceTypeOf(PyObject* tensor);
 
-// Needs the GIL, and leaves it to other threads now and then: several threads may use one reader (each device has a
-// thread for its backward pass). Never leaves a Python error set.
+// Needs the GIL, and leaves it to other threads now and then: several threads may use one reader
+// (each device has a thread for its backward pass). Never leaves a Python error set.
 class DeviceReader {
  public:
   // A tensor of at most so many bytes shares a transfer with others.
   static constexpr size_t kMostStaged = size_t{64} << 10;
-  // Statistics of a larger tensor are computed on its device, with a fingerprint only where its bits are asked for.
+  // Statistics of a larger tensor are computed on its device, with a fingerprint only where its
+  // bits are asked for.
   static constexpr size_t kMostCopied = size_t{4} << 20;
   // Bytes that are under way. When there would be more, the program waits for the oldest transfer.
   static constexpr size_t kMostInFlight = size_t{64} << 20;
 
-  // Whether tensors of the host are measured by operations of the framework as well (MSPROBE_STATISTICS=framework).
+  // Whether tensors of the host are measured by operations of the framework as well
+  // (MSPROBE_STATISTICS=framework).
   static bool TakesHost();
 
   struct Request {
@@ -65,7 +70,8 @@ class DeviceReader {
     bool sketch = false;  // Sketch
     bool locate = false;  // the first NaN or infinity
     std::string file;     // the tensor file that gets the elements; "": none
-    // A number that tensors of the same device have, and no others; 0: not known, PyTorch is asked for the device.
+    // A number that tensors of the same device have, and no others; 0: not known, PyTorch is asked
+    // for the device.
     uint64_t device = 0;
   };
   // Computes what is asked for of a copy that has arrived.
@@ -86,11 +92,12 @@ class DeviceReader {
   const std::string& type() const {
     return type_;
   }  // of the devices, "npu"; "": nothing was asked yet
-  // A ticket under which the numbers come; -1: the tensor has to be copied while the program waits, which is logged
-  // once for each device.
+  // A ticket under which the numbers come; -1: the tensor has to be copied while the program waits,
+  // which is logged once for each device.
   int64_t Ask(PyObject* tensor, const Request& request);
-  // While an object of this class lives, this thread only asks for tensors that stay as they are until its end. They
-  // are copied together then, by one kernel where the device has one (torch._foreach_copy_).
+  // While an object of this class lives, this thread only asks for tensors that stay as they are
+  // until its end. They are copied together then, by one kernel where the device has one
+  // (torch._foreach_copy_).
   //
   //   const DeviceReader::Together together(&reader);   // may be null
   class Together {
@@ -148,8 +155,8 @@ class DeviceReader {
     Clock::time_point begun;
     bool failed = false;
     FingerprintScratch fingerprints;  // of the stream that needed it last
-    // Whether the sums of known memory were those of the host, by the operations of PyTorch or by a kernel, for a
-    // dtype; unset: they are under way.
+    // Whether the sums of known memory were those of the host, by the operations of PyTorch or by a
+    // kernel, for a dtype; unset: they are under way.
     std::map<std::pair<Piece::Kind, DType>, std::optional<bool>> adds_right;
   };
   struct Transfer {

@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Longer than the 5 ms after which a thread that waits for the GIL wakes up: it is not taken for an idle one.
+// Longer than the 5 ms after which a thread that waits for the GIL wakes up: it is not taken for an
+// idle one.
 constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
 
 // How often each thread was put to sleep, by its number. A thread that runs has no count.

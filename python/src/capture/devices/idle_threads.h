@@ -9,8 +9,8 @@
 
 namespace msprobe::capture {
 
-// Returns when each thread whose name begins with `prefix` has slept for 10 ms and was not woken in between, or after
-// `most`. At once where no thread has such a name.
+// Returns when each thread whose name begins with `prefix` has slept for 10 ms and was not woken in
+// between, or after `most`. At once where no thread has such a name.
 bool AwaitIdleThreads(std::string_view prefix, std::chrono::milliseconds most);
 
 }  // namespace msprobe::capture

@@ -1,11 +1,14 @@
-// Memory on a device, and as much pinned memory of the host, through which small tensors travel. It consists of chunks
-// that are filled one after another. A step starts with the first chunk: as it fills them with tensors of the same
-// dtypes and shapes as the step before, at the same places, the parts of the memory as tensors are there already.
+// Memory on a device, and as much pinned memory of the host, through which small tensors travel. It
+// consists of chunks that are filled one after another. A step starts with the first chunk: as it
+// fills them with tensors of the same dtypes and shapes as the step before, at the same places, the
+// parts of the memory as tensors are there already.
 //
 //   StagingRing ring;
-//   ring.Advance(&torch, device);                                   // the next chunk, which nobody uses
+//   // the next chunk, which nobody uses
+//   ring.Advance(&torch, device);
 //   const PyRef part = ring.chunk()->Part(&torch, dtype, shape, offset);
-//   ring.Restart();                                                 // at the end of a step: nothing is under way
+//   // at the end of a step: nothing is under way
+//   ring.Restart();
 #pragma once
 
 #include <Python.h>
@@ -24,8 +27,8 @@
 
 namespace msprobe::capture {
 
-// Memory that no operation of the inference mode owns: other operations may write to it. `device` null: pinned memory
-// of the host.
+// Memory that no operation of the inference mode owns: other operations may write to it. `device`
+// null: pinned memory of the host.
 PyRef NewMemory(TorchCalls* torch, const PyRef& shape, DType dtype, const PyRef& device);
 const PyRef& DTypeObject(TorchCalls* torch, DType dtype);  // torch.float32
 PyRef IntTuple(std::span<const int64_t> numbers);
@@ -39,7 +42,8 @@ struct StagingChunk {
   size_t used = 0, sent = 0;   // bytes from the start: filled, and under way or read
   int under_way = 0;           // transfers that were not read yet
 
-  // A part of the device's memory as a tensor; null after a failure. `offset`: in bytes, a multiple of the element's.
+  // A part of the device's memory as a tensor; null after a failure. `offset`: in bytes, a multiple
+  // of the element's.
   PyRef Part(TorchCalls* torch, DType dtype, std::span<const int64_t> shape, size_t offset);
 
  private:

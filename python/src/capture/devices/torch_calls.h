@@ -1,4 +1,5 @@
-// Calls of PyTorch by name, in a row: after the first failure every later result is null, and ok() is false.
+// Calls of PyTorch by name, in a row: after the first failure every later result is null, and ok()
+// is false.
 //
 //   TorchCalls torch;
 //   const PyRef largest = torch.Call(torch.Call(tensor, "detach"), "max");

@@ -5,7 +5,8 @@
 namespace msprobe::capture {
 namespace {
 
-// Two functions of torch._C, one that tells a mode and one that sets it; null where PyTorch has no such mode.
+// Two functions of torch._C, one that tells a mode and one that sets it; null where PyTorch has no
+// such mode.
 struct Mode {
   PyRef tells, sets;
 

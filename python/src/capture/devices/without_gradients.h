@@ -1,5 +1,5 @@
-// While an object of this class lives, operations of this thread take no part in a derivative, neither backward nor
-// forward: what they write to gets no graph and no tangent.
+// While an object of this class lives, operations of this thread take no part in a derivative,
+// neither backward nor forward: what they write to gets no graph and no tangent.
 //
 //   const WithoutGradients off;
 //   CopyInto(part, weight);         // `part` requires no gradient afterwards

@@ -36,8 +36,8 @@ using PendingList = std::list<std::shared_ptr<Pending>>;
 // One armed call. Its hooks own it, so that it is freed with the graph if backward() never runs.
 // Once a gradient has arrived, the list of waiting calls owns it too.
 //
-// While a gradient is measured or added, the GIL is released, and another thread may finish the call
-// (stop() does). From then on the vectors are that thread's: nothing is put into them.
+// While a gradient is measured or added, the GIL is released, and another thread may finish the
+// call (stop() does). From then on the vectors are that thread's: nothing is put into them.
 struct Pending {
   GradientSink* sink;
   int64_t dump;

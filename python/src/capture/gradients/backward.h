@@ -1,17 +1,20 @@
 // Gradients of one call's outputs and inputs, without a change of the graph: no node is added, and
 // no tensor is held alive.
 //
-// Before the call, the edge of each input that requires grad is noted: (the node that made it, output
-// number), or the tensor itself if it is a leaf of PyTorch's graph. After the call, the graph is walked from the
-// outputs' nodes down to those edges. The walk never goes past nodes that are older than the call. A
-// pre-hook on an output's node sees the gradient of that output. A hook on a node that has an
-// input's edge sees a share of the gradient of that input; the shares are added up.
+// Before the call, the edge of each input that requires grad is noted: (the node that made it,
+// output number), or the tensor itself if it is a leaf of PyTorch's graph. After the call, the
+// graph is walked from the outputs' nodes down to those edges. The walk never goes past nodes that
+// are older than the call. A pre-hook on an output's node sees the gradient of that output. A hook
+// on a node that has an input's edge sees a share of the gradient of that input; the shares are
+// added up.
 //
-// Where a hook on a node is expensive (Framework::cheap_tensor_hooks), all calls share one hook on a
-// node, and an output's gradient comes from a hook on the tensor itself, if it is a node's only one.
+// Where a hook on a node is expensive (Framework::cheap_tensor_hooks), all calls share one hook on
+// a node, and an output's gradient comes from a hook on the tensor itself, if it is a node's only
+// one.
 //
-// Example: a module computes y = relu(x) + x. A pre-hook on AddBackward sees the gradient of y. x has
-// two edges: a hook on AddBackward sees one share of its gradient, a hook on ReluBackward the other.
+// Example: a module computes y = relu(x) + x. A pre-hook on AddBackward sees the gradient of y. x
+// has two edges: a hook on AddBackward sees one share of its gradient, a hook on ReluBackward the
+// other.
 //
 //   InputEdges edges(writer.tensors());                      // before the call
 //   ArmBackward(edges, outputs, &sink, dump, name, parent);  // after the call
@@ -90,10 +93,11 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
 // gradient, and removes the hooks on tensors.
 void FlushBackward();
 
-// At the end of the process. A device runs the backward pass in a thread of its own, which frees the graph, our hooks,
-// and what PyTorch keeps of the pass (a context of Python) after backward() has returned. For that it needs the GIL, and
-// from a finalized interpreter it does not come back: PyTorch ends the process with abort(), with our hooks and without.
-// So the threads of devices get the GIL until they sleep, for two seconds at most.
+// At the end of the process. A device runs the backward pass in a thread of its own, which frees
+// the graph, our hooks, and what PyTorch keeps of the pass (a context of Python) after backward()
+// has returned. For that it needs the GIL, and from a finalized interpreter it does not come back:
+// PyTorch ends the process with abort(), with our hooks and without. So the threads of devices get
+// the GIL until they sleep, for two seconds at most.
 void AwaitBackwardThreads();
 
 // While on, hooks are registered the fast way (node_hooks.h). To be on while calls are armed.

@@ -37,8 +37,8 @@ class GradientProbe {
   void StepEnds(PyObject* optimizer);
   // The optimizer will be called with the gradients of the parameters of these names.
   Status WatchNames(const dump::Session& session, std::vector<std::string> names);
-  // The optimizer was called with a list or tuple of as many gradients, each a tensor or an array of
-  // NumPy; anything else, as None, has no row. False: no later step is wanted.
+  // The optimizer was called with a list or tuple of as many gradients, each a tensor or an array
+  // of NumPy; anything else, as None, has no row. False: no later step is wanted.
   bool TakeStep(dump::Session* session, PyObject* gradients, std::optional<int> rank);
   // A module ran under autocast: a pass of this step computes in this dtype.
   void NoteAutocast(DType dtype) { autocast_ = dtype; }

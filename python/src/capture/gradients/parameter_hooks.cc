@@ -28,7 +28,8 @@ PyTypeObject parameter_hook_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 // A hook of ours that is registered. From PyTorch 2.1 on: the parameter's dict of hooks, and our
 // hook, which is the key and the value in it. Before: the node that accumulates the gradient, which
 // lives only as long as somebody holds a reference to it, and the handle of our hook. Of another
-// framework: the parameter, our hook, and what HookGradient returned, nothing while it is set aside.
+// framework: the parameter, our hook, and what HookGradient returned, nothing while it is set
+// aside.
 struct HeldHook {
   PyRef hooks, hook, node, handle, parameter, of_framework;
 };

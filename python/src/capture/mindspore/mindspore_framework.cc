@@ -130,8 +130,8 @@ class MindSporeFramework final : public Framework {
   }
 
   bool RequiresGrad(PyObject* tensor) const override { return IsTrue(requires_grad_(tensor)); }
-  // What the graph of gradients goes by, and hooks: Parameter.requires_grad is code in Python, which
-  // sets this flag with its own.
+  // What the graph of gradients goes by, and hooks: Parameter.requires_grad is code in Python,
+  // which sets this flag with its own.
   bool ParameterRequiresGrad(PyObject* parameter) const override { return RequiresGrad(parameter); }
   PyRef GradNode(PyObject* tensor) const override {
     PyRef node = PyRef::Steal(grad_node_(tensor));
@@ -178,7 +178,8 @@ class MindSporeFramework final : public Framework {
     return value;
   }
   PyRef SumOfElements(PyObject* a, PyObject* b) const;
-  // The address of the elements; null when there are none. Waits for the operator that computes them.
+  // The address of the elements; null when there are none. Waits for the operator that computes
+  // them.
   void* Address(PyObject* tensor, HostArray* array) const;
 
   FastMethod strides_;  // in elements; the attribute "strides" is not true of views
@@ -334,8 +335,8 @@ class NewArray {
   bool has_memory_ = false;
 };
 
-// In the tensors' own memory: an operator of MindSpore inside a hook of a gradient could become part
-// of a graph, and asnumpy() takes ten times as long. Null when it is done by NumPy.
+// In the tensors' own memory: an operator of MindSpore inside a hook of a gradient could become
+// part of a graph, and asnumpy() takes ten times as long. Null when it is done by NumPy.
 PyRef MindSporeFramework::SumOfElements(PyObject* a, PyObject* b) const {
   HostArray first, second;
   Read(a, &first);

@@ -27,7 +27,8 @@ namespace msprobe::capture {
 struct NamedModule {
   std::string name;  // "encoder.ln"
   std::string
-      stem;  // "Module.encoder.ln.LayerNorm.", "Cell.fc.Dense."; "": only the modules inside are recorded
+      // "Module.encoder.ln.LayerNorm.", "Cell.fc.Dense."; "": only the modules inside are recorded
+      stem;
   uint32_t forward_counter = 0, gradient_counter = 0;
   bool may_draw = false;                // random numbers
   std::vector<std::string> parameters;  // those that expect a gradient
@@ -44,13 +45,13 @@ class ModuleTree {
       : counters_(counters), observer_(observer) {}
 
   void TellOfCallables(OnCallable on_callable) { on_callable_ = std::move(on_callable); }
-  // Adds all modules inside `model`, but not the model itself. `prefix`: "0." for the first of a list
-  // of models.
+  // Adds all modules inside `model`, but not the model itself. `prefix`: "0." for the first of a
+  // list of models.
   void AddModel(const std::string& prefix, PyObject* model);
   // Adds this module, without the modules inside. A module with two names keeps the first one.
   void Add(PyObject* module, const std::string& name);
-  // `module` or `parameter` was just registered under `name` in another module, which may be in none
-  // of the models.
+  // `module` or `parameter` was just registered under `name` in another module, which may be in
+  // none of the models.
   void OnModuleRegistered(PyObject* parent, PyObject* name, PyObject* module);
   void OnParameterRegistered(PyObject* module, PyObject* name, PyObject* parameter);
   void Forget();

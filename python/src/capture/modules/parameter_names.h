@@ -23,8 +23,8 @@ class ParameterNames {
  public:
   // Models, each with the prefix of its names. Keeps the former ones when there are none.
   void SetModels(const std::vector<std::pair<std::string, PyObject*>>& models);
-  // fully_shard gives a module other parameters between its forward and its backward pass: one that is
-  // not known is looked for again, once.
+  // fully_shard gives a module other parameters between its forward and its backward pass: one that
+  // is not known is looked for again, once.
   const std::string* Find(PyObject* parameter);
   // All of them, each with a weak reference, in the order of the models.
   const std::vector<std::pair<std::string, PyRef>>& InOrder();

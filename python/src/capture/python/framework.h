@@ -1,5 +1,6 @@
 // The framework that the program trains with: what the recording asks of it where PyTorch and
-// MindSpore differ. The code that records a call, its values and its gradients is the same for both.
+// MindSpore differ. The code that records a call, its values and its gradients is the same for
+// both.
 //
 //   const Framework& framework = Framework::Get();
 //   if (framework.IsTensor(object) && framework.RequiresGrad(object))
@@ -35,9 +36,9 @@ struct HostArray {
 };
 
 // A graph of gradients has nodes; a node computes from the gradients of its results the gradients
-// of its arguments, and hands them to the nodes of `next_functions`, a tuple of (node, number of that
-// node's result). Hooks on a node see both (node_hooks.h). None of the functions leaves a Python
-// error set.
+// of its arguments, and hands them to the nodes of `next_functions`, a tuple of (node, number of
+// that node's result). Hooks on a node see both (node_hooks.h). None of the functions leaves a
+// Python error set.
 class Framework {
  public:
   static const Framework& Get() { return *current_; }
@@ -51,7 +52,8 @@ class Framework {
   const char* children = "_modules";
   const char* parameters = "_parameters";
   const char* callables = nullptr;  // callable objects of the module that are APIs; null: none
-  // Attribute of these objects: a dict of the arguments that they were constructed with; null: none.
+  // Attribute of these objects: a dict of the arguments that they were constructed with; null:
+  // none.
   const char* made_with = nullptr;
   const char* named_buffers = nullptr;  // methods that yield (name, tensor)
   const char* named_parameters = "named_parameters";
@@ -66,8 +68,8 @@ class Framework {
 
   // Of a framework other than PyTorch, whose tensors TensorAccess reads.
   virtual void Read(PyObject* tensor, HostArray* array) const = 0;
-  // {"type": "mindspore.dtype", "value": "Int32"}, of an object of the framework itself; nullopt: it
-  // has no such form.
+  // {"type": "mindspore.dtype", "value": "Int32"}, of an object of the framework itself; nullopt:
+  // it has no such form.
   virtual std::optional<std::pair<std::string_view, std::string>> Describe(
       PyObject* value) const = 0;
 
@@ -82,7 +84,8 @@ class Framework {
   virtual int64_t OutputNumber(PyObject* tensor) const = 0;
   // Equal for two objects that stand for the same node.
   virtual uintptr_t NodeKey(PyObject* node) const = 0;
-  // Whether the node takes the gradient of a tensor that no other node made, as that of a parameter.
+  // Whether the node takes the gradient of a tensor that no other node made, as that of a
+  // parameter.
   virtual bool IsLeafNode(PyObject* node) const = 0;
   virtual PyRef TensorOfLeafNode(PyObject* node) const = 0;
   // Whether a Python function of the program computes the node's gradients.
@@ -93,8 +96,8 @@ class Framework {
   virtual uint64_t NextSequence() const = 0;
   // The sum of two shares of a gradient, outside of every graph; null when they cannot be added.
   virtual PyRef Sum(PyObject* a, PyObject* b) const = 0;
-  // Calls `hook(gradient)` when the gradient of a tensor is complete; null when that is not possible.
-  // Unhook takes the result.
+  // Calls `hook(gradient)` when the gradient of a tensor is complete; null when that is not
+  // possible. Unhook takes the result.
   virtual PyRef HookGradient(PyObject* tensor, PyObject* hook) const = 0;
   virtual void Unhook(PyObject* handle) const = 0;
 

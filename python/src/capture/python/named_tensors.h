@@ -16,12 +16,11 @@
 
 namespace msprobe::capture {
 
-// What iterating over `model.method()` gives: pairs of a name and a tensor, each tensor once. Nothing
-// when the model has no such method, and what came before when it raises; no error is left set.
-// named_parameters and named_buffers of torch.nn.Module are not called: their generators take 3 us a
-// tensor. The modules are walked in the same order instead, as long as no class on the way has
-// methods of its own.
-// At most the first `most` of them.
+// What iterating over `model.method()` gives: pairs of a name and a tensor, each tensor once.
+// Nothing when the model has no such method, and what came before when it raises; no error is left
+// set. named_parameters and named_buffers of torch.nn.Module are not called: their generators take
+// 3 us a tensor. The modules are walked in the same order instead, as long as no class on the way
+// has methods of its own. At most the first `most` of them.
 std::vector<std::pair<std::string, PyRef>> NamedTensors(PyObject* model, const char* method,
                                                         size_t most = SIZE_MAX);
 

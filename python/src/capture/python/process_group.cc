@@ -11,7 +11,8 @@ namespace msprobe::capture {
 namespace {
 
 // A module of torch.distributed, which `import torch` has imported. It is not imported here: an
-// import may release the GIL, and another thread could then wait for TheTypes while it holds the GIL.
+// import may release the GIL, and another thread could then wait for TheTypes while it holds the
+// GIL.
 PyRef Distributed(const char* name) {
   const PyRef path = PyRef::Steal(PyUnicode_FromString("torch.distributed"));
   const PyRef module = path ? PyRef::Steal(PyImport_GetModule(path.get())) : PyRef();

@@ -17,16 +17,16 @@ bool IsReduceOp(PyObject* object);
 bool IsPointToPoint(PyObject* object);  // P2POp
 bool IsWork(PyObject* object);
 
-// The ranks of a group as Python prints the list, and the checksum of that text, by which dumps name
-// a group: "[0, 1]", "77849d8c". All members are empty when the ranks are not known.
+// The ranks of a group as Python prints the list, and the checksum of that text, by which dumps
+// name a group: "[0, 1]", "77849d8c". All members are empty when the ranks are not known.
 struct GroupNames {
   std::string ranks, id;
   std::vector<int64_t> members;  // the same ranks
 };
 GroupNames NamesOfGroup(PyObject* group);
 
-// The number of ranks of the run in which this process has `rank`: by torch.distributed once its group
-// is made, before that and under MindSpore by the variables of the launcher. 0: not known.
+// The number of ranks of the run in which this process has `rank`: by torch.distributed once its
+// group is made, before that and under MindSpore by the variables of the launcher. 0: not known.
 int RanksOfRun(std::optional<int> rank);
 
 // "RedOpType.SUM". A reduction with a factor would print its address, and is named "ReduceOp".

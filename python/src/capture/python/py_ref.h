@@ -92,8 +92,8 @@ class ReleasedGil {
   PyThreadState* state_ = PyEval_SaveThread();
 };
 
-// Saves the pending Python exception, and restores it in the destructor. Code of ours that may raise
-// and clear errors stands in between.
+// Saves the pending Python exception, and restores it in the destructor. Code of ours that may
+// raise and clear errors stands in between.
 class KeepError {
  public:
   KeepError() { PyErr_Fetch(&type_, &value_, &traceback_); }

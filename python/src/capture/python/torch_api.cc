@@ -47,7 +47,8 @@ TorchApi::Transforms FindTransforms() {
           .disable = found[6].release()};
 }
 
-// What tells which memory a tensor shows. Versions before 2.0 lack some of it: then nothing is told.
+// What tells which memory a tensor shows. Versions before 2.0 lack some of it: then nothing is
+// told.
 void LoadStorages() {
   PyTypeObject* storage = FindType("torch._C", {"StorageBase"});
   if (storage != nullptr && api.counts_versions &&

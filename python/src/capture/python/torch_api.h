@@ -18,8 +18,8 @@ namespace msprobe::capture {
 // An attribute of a type that is implemented in C: read without a dictionary look-up.
 class FastGetter {
  public:
-  // Finds the getset descriptor `name` in the type's MRO. A subclass that overrides the attribute is
-  // not asked.
+  // Finds the getset descriptor `name` in the type's MRO. A subclass that overrides the attribute
+  // is not asked.
   bool Load(PyTypeObject* type, const char* name);
   PyObject* operator()(PyObject* object) const { return get_(object, closure_); }  // new reference
 

@@ -143,7 +143,8 @@ void ApiRecorder::NoteMemory(const OpenCall& call, const CallArgs& args) {
     case Api::Memory::kOther:
       break;
   }
-  // A function that changes an argument and whose name does not say so fills it, as far as is known.
+  // A function that changes an argument and whose name does not say so fills it, as far as is
+  // known.
   const auto note = [&](PyObject* value) {
     if (call.api->output_is_arguments || memory.HasChanged(value, call.entry))
       memory.Written(value);

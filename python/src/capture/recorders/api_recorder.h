@@ -1,5 +1,5 @@
-// Makes entries of the calls of listed functions and methods; of asynchronous collectives when their
-// results have come.
+// Makes entries of the calls of listed functions and methods; of asynchronous collectives when
+// their results have come.
 //
 //   Interposer::Install(&apis);
 //   apis.FlushCollectives();      // at stop: collectives that the program has not waited for

@@ -1,5 +1,5 @@
-// Follows an observed call from its beginning to its end: fills its entry, and records the entry when
-// it is complete.
+// Follows an observed call from its beginning to its end: fills its entry, and records the entry
+// when it is complete.
 //
 //   std::unique_ptr<OpenCall> call = calls.Begin(stem, number, /*is_module=*/false);
 //   if (calls.WriteInputs(call.get(), args)) calls.NoteStack(call.get());

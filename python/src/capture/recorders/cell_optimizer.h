@@ -11,8 +11,9 @@
 
 namespace msprobe::capture {
 
-// An optimizer of MindSpore is a Cell: `parameters` is the tuple of its weights, and other tuples of as
-// many parameters are its moments. `gradients`: the argument of its call, a tuple in the same order.
+// An optimizer of MindSpore is a Cell: `parameters` is the tuple of its weights, and other tuples
+// of as many parameters are its moments. `gradients`: the argument of its call, a tuple in the same
+// order.
 PyRef CellOptimizerInputs(PyObject* optimizer, PyObject* gradients);
 PyRef CellOptimizerOutputs(PyObject* optimizer);
 

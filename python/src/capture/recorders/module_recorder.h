@@ -46,8 +46,8 @@ class ModuleRecorder final : public ModuleObserver {
   // Writes the innermost followed module that runs in this thread, "Module.fc.Linear"; keeps `name`
   // when there is none.
   void NameFollowed(std::string* name) const;
-  // The innermost module that runs in this thread, recorded or followed, "Module.fc.Linear"; "" when
-  // there is none.
+  // The innermost module that runs in this thread, recorded or followed, "Module.fc.Linear"; ""
+  // when there is none.
   std::string Running() const;
   void StopFollowing() { ++following_; }  // the modules may be destroyed after this
 

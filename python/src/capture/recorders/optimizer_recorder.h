@@ -1,6 +1,7 @@
-// Makes entries of what changes the weights: steps of optimizers ("Optimizer.AdamW.step.0.forward"),
-// clipping of gradients, GradScaler. The inputs are the gradients, weights, hyper-parameters and
-// state before the call, the outputs those after it, under the names of the parameters.
+// Makes entries of what changes the weights: steps of optimizers
+// ("Optimizer.AdamW.step.0.forward"), clipping of gradients, GradScaler. The inputs are the
+// gradients, weights, hyper-parameters and state before the call, the outputs those after it, under
+// the names of the parameters.
 //
 //   OptimizerCalls::Install(&optimizers);
 //   optimizers.SetStopped(true);      // from now on, a call opens the files of the step again
@@ -39,8 +40,8 @@ class OptimizerRecorder final : public OptimizerObserver {
   // None.
   void SetGenerator(PyRef again) { again_ = std::move(again); }
 
-  // A step of a MindSpore optimizer, which is a Cell that is called with its gradients. False: it is
-  // not recorded, and LeaveCell is not called. Listed calls inside it are not recorded.
+  // A step of a MindSpore optimizer, which is a Cell that is called with its gradients. False: it
+  // is not recorded, and LeaveCell is not called. Listed calls inside it are not recorded.
   bool EnterCell(PyObject* optimizer, PyObject* gradients);
   void LeaveCell(std::string_view exception);
 

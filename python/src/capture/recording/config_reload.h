@@ -21,8 +21,8 @@ bool RecordsModules(const dump::Config& config);
 // Whether steps of optimizers are recorded as calls.
 bool RecordsOptimizers(const dump::Config& config);
 
-// Checks what only the disk can tell: that "dump_path" can be written, and that "bench_path" holds a
-// dump to compare with. `rank`: of this process, if it is known.
+// Checks what only the disk can tell: that "dump_path" can be written, and that "bench_path" holds
+// a dump to compare with. `rank`: of this process, if it is known.
 Status CheckPlaces(const dump::Config& config, std::optional<int> rank);
 
 class ConfigReload {

@@ -53,8 +53,8 @@ void DrainThread::Stop() {
   }
   state_->wake.notify_all();
   state_ = nullptr;
-  // Another thread may start the next one as soon as it has the GIL: a backward pass of a device that still
-  // runs. A thread must not be put in the place of one that is joined.
+  // Another thread may start the next one as soon as it has the GIL: a backward pass of a device
+  // that still runs. A thread must not be put in the place of one that is joined.
   std::thread ending = std::move(thread_);
   if (ending.get_id() == std::this_thread::get_id()) return ending.detach();
   const ReleasedGil released;

@@ -27,8 +27,9 @@
 
 namespace msprobe::capture {
 
-// An Entry whose memory is used again and again. Who has it lent is alone with it: the GIL is released
-// while a large tensor is measured, and a thread that comes in between gets an Entry of its own.
+// An Entry whose memory is used again and again. Who has it lent is alone with it: the GIL is
+// released while a large tensor is measured, and a thread that comes in between gets an Entry of
+// its own.
 //
 //   LentEntry entry(&place);
 //   entry->Begin(name);
@@ -62,8 +63,8 @@ struct Recording {
   bool apis_wanted = false, modules_wanted = false;  // by the level
   bool optimizers_wanted = false;                    // by level, task and the key "optimizer"
   int64_t stored_calls = 0;  // the tensors of so many more entries are stored (baseline)
-  // Whether calls say under which precision policy they began; the policy that the header says, and the
-  // one that was written last.
+  // Whether calls say under which precision policy they began; the policy that the header says, and
+  // the one that was written last.
   bool notes_precision = false;
   PrecisionPolicy precision, written_precision;
   std::string written_precision_text;

@@ -19,9 +19,9 @@ class ChangedInput {
  public:
   explicit ChangedInput(dump::Perturbation perturbation) : perturbation_(perturbation) {}
 
-  // The changed tensor, without a gradient. It is a copy, because some operations write into tensors
-  // without saying so: batch_norm changes its running statistics. `may_share`: a tensor that is not
-  // changed shares the memory. Null, with no error set: it could not be made.
+  // The changed tensor, without a gradient. It is a copy, because some operations write into
+  // tensors without saying so: batch_norm changes its running statistics. `may_share`: a tensor
+  // that is not changed shares the memory. Null, with no error set: it could not be made.
   PyRef Of(PyObject* tensor, bool may_share = false);
   // Whether what was asked so far makes the second run different from the first: another number,
   // dtype or device. Always true where nothing is to be changed.

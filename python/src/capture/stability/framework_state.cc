@@ -62,8 +62,9 @@ Context::~Context() {
 
 namespace {
 
-// Saved-tensor hooks that change no value: (detach, `lambda x: x`). The one that packs must not return its argument:
-// an operation that saves its own result would keep itself alive, because the result refers to its node.
+// Saved-tensor hooks that change no value: (detach, `lambda x: x`). The one that packs must not
+// return its argument: an operation that saves its own result would keep itself alive, because the
+// result refers to its node.
 PyRef PlainSaving() {
   static PyMethodDef pack = {"msprobe_pack",
                              [](PyObject*, PyObject* value) {

@@ -36,8 +36,8 @@ class Context {
 };
 
 // The second run of a call keeps to itself: its operations do not reach the dispatch modes of the
-// program, what it saves for backward does not reach its saved-tensor hooks, and autocast keeps none
-// of its tensors.
+// program, what it saves for backward does not reach its saved-tensor hooks, and autocast keeps
+// none of its tensors.
 class OwnOperations {
  public:
   OwnOperations();
@@ -53,8 +53,8 @@ class OwnOperations {
 class RandomState {
  public:
   RandomState() = default;
-  // The generators of the host, of the devices of these tensors, and `generators`. `of_program`: also
-  // the state of the module random and of numpy.random, if the program has imported it.
+  // The generators of the host, of the devices of these tensors, and `generators`. `of_program`:
+  // also the state of the module random and of numpy.random, if the program has imported it.
   static RandomState Take(const std::vector<PyObject*>& tensors,
                           const std::vector<PyRef>& generators, bool of_program);
   // The same generators, as they are now.

@@ -341,7 +341,8 @@ bool FreeBenchmark::JudgePairs(const std::vector<Pair>& pairs, const std::string
   return judged;
 }
 
-// Through `.data`: autograd does not see a change, and what it has saved of a result is the better one.
+// Through `.data`: autograd does not see a change, and what it has saved of a result is the better
+// one.
 void FreeBenchmark::Fix(const Chosen& call, const std::vector<Pair>& pairs) {
   const Context no_grad("torch.no_grad");
   bool fixed = false;

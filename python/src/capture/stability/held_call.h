@@ -27,8 +27,8 @@ class HeldCall {
   HeldCall() = default;
   explicit HeldCall(const CallArgs& args);
 
-  // Why it cannot be run again, in words that follow a number of calls ("3 take no tensor"); null: it
-  // can. Never leaves a Python error set.
+  // Why it cannot be run again, in words that follow a number of calls ("3 take no tensor"); null:
+  // it can. Never leaves a Python error set.
   Message WhyNot() const;
   bool IsTraced() const;  // a compiler traces it
 
@@ -38,8 +38,8 @@ class HeldCall {
   // The value of a keyword argument, borrowed; null: the call does not give it.
   PyObject* Keyword(const char* name) const;
 
-  // Runs keep working after the program, or this call, has changed its arguments: the later runs get
-  // copies of the tensors as they are now.
+  // Runs keep working after the program, or this call, has changed its arguments: the later runs
+  // get copies of the tensors as they are now.
   void CopyTensors();
   bool has_copies() const { return !copies_.empty(); }
   // Whether the program has changed a tensor among the arguments since.

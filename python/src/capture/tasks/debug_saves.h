@@ -19,13 +19,13 @@ struct SavedGradients;  // debug_saves.cc
 
 class DebugSaves {
  public:
-  // Begins to record the step, unless that has begun. False: the step is not wanted, or an error was
-  // logged.
+  // Begins to record the step, unless that has begun. False: the step is not wanted, or an error
+  // was logged.
   using Start = std::function<bool(std::optional<int> rank)>;
   DebugSaves(Recording* recording, Start start) : recording_(recording), start_(std::move(start)) {}
 
-  // Records `variable` (a tensor, a number, text, or lists and dictionaries of them), and, when they
-  // have come, the gradients of its tensors. A value of another type is a warning.
+  // Records `variable` (a tensor, a number, text, or lists and dictionaries of them), and, when
+  // they have come, the gradients of its tensors. A value of another type is a warning.
   void Save(PyObject* variable, PyObject* name, bool with_gradients, std::optional<int> rank);
   // Called by a tensor's hook with its gradient. Never throws: an exception ends collection.
   void TakeGradient(SavedGradients* saved, size_t index, PyObject* gradient) noexcept;

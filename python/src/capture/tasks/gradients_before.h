@@ -1,8 +1,9 @@
-// What lay in .grad of the models' parameters when a backward pass began, as one entry for each pass
-// that found something (engine/model/gradients_before.h).
+// What lay in .grad of the models' parameters when a backward pass began, as one entry for each
+// pass that found something (engine/model/gradients_before.h).
 //
 //   before.Begin(has_models);   // at start; true: the header of the dump may say so
-//   before.OnArrival();         // at each gradient that arrives: the first one of a pass is its beginning
+//   // at each gradient that arrives: the first one of a pass is its beginning
+//   before.OnArrival();
 //   before.End();               // at stop
 #pragma once
 

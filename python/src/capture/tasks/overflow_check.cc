@@ -27,7 +27,8 @@ bool OverflowCheck::FlagIsSet() {
 Message OverflowCheck::Judge(const std::string& name, const Nonfinite& given, const Nonfinite& made,
                              int64_t site) {
   if (flag_) return FlagIsSet() ? "an overflow"_t : Message();
-  // The older tools report each call whose results hold NaN or infinity, also one that passes it on.
+  // The older tools report each call whose results hold NaN or infinity, also one that passes it
+  // on.
   if (recording_->config().pkl) return KindsIntroduced({}, made);
   const std::string_view api = ParseEntryName(name).api;
   if (ReturnsUnwrittenMemory(api.substr(api.rfind('.') + 1))) return {};
@@ -91,8 +92,8 @@ Message OverflowCheck::JudgeBackward(const std::string& name, SeenGradients* see
   return kinds;
 }
 
-// The inputs of a parameter's gradient are not known. So it counts as made here when it is the first
-// gradient of the step that is not finite.
+// The inputs of a parameter's gradient are not known. So it counts as made here when it is the
+// first gradient of the step that is not finite.
 void OverflowCheck::CheckParameter(const NamedModule& module, const std::string& parameter,
                                    PyObject* gradient) {
   const int64_t call = recording_->session->calls().Next(module.gradient_counter);

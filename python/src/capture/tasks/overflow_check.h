@@ -39,8 +39,8 @@ class OverflowCheck {
   // can tell. If set, it decides after each call; null: the values decide.
   void SetFlag(PyRef flag) { flag_ = std::move(flag); }
 
-  // The kinds ("NaN") that the outputs hold and the inputs do not; "": the call is not recorded. The
-  // first call of a step that only passes a kind on is logged.
+  // The kinds ("NaN") that the outputs hold and the inputs do not; "": the call is not recorded.
+  // The first call of a step that only passes a kind on is logged.
   Message Judge(const std::string& name, const Nonfinite& given, const Nonfinite& made,
                 int64_t site);
   // To be called after a call was recorded: counts it, and ends collection after the last one.

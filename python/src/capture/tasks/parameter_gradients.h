@@ -1,6 +1,6 @@
 // Gradients of the parameters of modules. All parameters of a module that get a gradient in one
-// backward pass are one entry, which is recorded when the last of them has come. Whether it is wanted
-// is asked when the first one comes, since a file is written for each before the entry is.
+// backward pass are one entry, which is recorded when the last of them has come. Whether it is
+// wanted is asked when the first one comes, since a file is written for each before the entry is.
 #pragma once
 
 #include <Python.h>

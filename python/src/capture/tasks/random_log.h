@@ -25,7 +25,8 @@ class RandomLog {
   // there is no rank. A second Open keeps the file of the first.
   Status Open(const std::string& folder, std::optional<int> rank, const std::string& own_directory);
   // Writes a row for one call of `api`, with the current stack. The file is renamed when the rank
-  // becomes known. A forked child writes a file of its own. A failure is logged once and ends the log.
+  // becomes known. A forked child writes a file of its own. A failure is logged once and ends the
+  // log.
   void Note(const std::string& api, std::optional<int> rank);
 
  private:

@@ -1,6 +1,6 @@
 // What a call has changed and does not return: arguments (cache[i] = x, the running statistics of
-// batch_norm) and buffers of a module. PyTorch counts the changes of each tensor, so that only those
-// that were changed are read.
+// batch_norm) and buffers of a module. PyTorch counts the changes of each tensor, so that only
+// those that were changed are read.
 //
 //   SeeArguments(api, args, &versions);                         // before the call
 //   WriteChangedArguments(api, args, versions, result, &writer);  // after it, with its results

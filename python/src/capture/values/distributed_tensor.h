@@ -17,7 +17,8 @@
 namespace msprobe::capture {
 
 bool IsDTensor(PyObject* tensor);
-// The part that this process holds, which may be an AsyncCollectiveTensor. None when it is not known.
+// The part that this process holds, which may be an AsyncCollectiveTensor. None when it is not
+// known.
 PyRef LocalShard(PyObject* dtensor);
 
 // As JSON: "[[0, 1], [2, 3]]", "[{\"Shard\": {\"dim\": 0}}, {\"Replicate\": {}}]", "[8, 16]".

@@ -1,5 +1,5 @@
-// The state of the random generator that a call will draw from, as a fingerprint: calls that draw from
-// equal states draw the same numbers.
+// The state of the random generator that a call will draw from, as a fingerprint: calls that draw
+// from equal states draw the same numbers.
 //
 //   AppendGeneratorState(GeneratorOf(args), &entry.random_state);
 #pragma once
@@ -18,8 +18,8 @@ namespace msprobe::capture {
 PyRef DeviceGeneratorOf(PyObject* tensor);
 
 // The generator of a call: its argument `generator`, else that of the device of its argument
-// `device` or of its first tensor, else that of the host. Null: this PyTorch has none. Never leaves a
-// Python error set.
+// `device` or of its first tensor, else that of the host. Null: this PyTorch has none. Never leaves
+// a Python error set.
 PyRef GeneratorOf(const CallArgs& args);
 
 // Appends 16 hexadecimal digits; nothing when there is no generator, or its state cannot be read (a

@@ -20,8 +20,8 @@ uintptr_t Address(PyObject* number) {
   return reinterpret_cast<uintptr_t>(value);
 }
 
-// 0: row-major. Another number for each other order of elements that fill one range of memory without gaps. nullopt:
-// there are gaps, or elements that share memory.
+// 0: row-major. Another number for each other order of elements that fill one range of memory
+// without gaps. nullopt: there are gaps, or elements that share memory.
 std::optional<uint64_t> LayoutOfMemory(const TensorView& view) {
   if (view.IsContiguous()) return 0;
   constexpr int kMostDims = 8;
@@ -78,7 +78,8 @@ std::optional<KnownNumbers::Numbers> KnownNumbers::Find(PyObject* tensor, const 
   if (is_small && At(data) == storages_.end()) return std::nullopt;
   const int64_t version = torch.VersionOf(tensor);
   if (is_small) {
-    // A small part of a known tensor: a version that has moved on says that the whole may be another.
+    // A small part of a known tensor: a version that has moved on says that the whole may be
+    // another.
     const auto at = At(data);
     if (at != storages_.end() && version != at->second.version) at->second.entries.clear();
     return std::nullopt;

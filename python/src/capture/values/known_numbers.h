@@ -1,14 +1,17 @@
-// The numbers of tensors that were read already. An activation is output of one call, input of the next ones, in-
-// and output of modules: its memory is read once, as long as PyTorch's version counter of it stands.
+// The numbers of tensors that were read already. An activation is output of one call, input of the
+// next ones, in- and output of modules: its memory is read once, as long as PyTorch's version
+// counter of it stands.
 //
 //   KnownNumbers::Key key;
-//   std::optional<Numbers> numbers = known.Find(tensor, view, asked, &key);  // none: it must be read
+//   // none: it must be read
+//   std::optional<Numbers> numbers = known.Find(tensor, view, asked, &key);
 //   if (!numbers) known.Keep(key, tensor, Measure(view));
 //
-// Memory can change without the counter (a NumPy array over it, a kernel of another library, Tensor.data, another
-// process). So each use compares a sample of cache lines (engine/kernels/line_sample.h); a storage for which it
-// ever differs is read always, and so is memory that PyTorch does not own (torch.from_numpy). A small tensor is read
-// always: asking for its storage takes as long (known_contents.h).
+// Memory can change without the counter (a NumPy array over it, a kernel of another library,
+// Tensor.data, another process). So each use compares a sample of cache lines
+// (engine/kernels/line_sample.h); a storage for which it ever differs is read always, and so is
+// memory that PyTorch does not own (torch.from_numpy). A small tensor is read always: asking for
+// its storage takes as long (known_contents.h).
 #pragma once
 
 #include <Python.h>
@@ -32,8 +35,8 @@ uint64_t HashOfShape(const TensorView& view);
 // Tensor.untyped_storage (before 2.0), and of tensors of inference mode, which have no version.
 class KnownNumbers {
  public:
-  // Reading a tensor of fewer bytes takes less time than finding out that it is known. 65536; tests set
-  // MSPROBE_REUSE_BYTES to another number.
+  // Reading a tensor of fewer bytes takes less time than finding out that it is known. 65536; tests
+  // set MSPROBE_REUSE_BYTES to another number.
   static size_t FewestBytes();
 
   // What is computed of a tensor. Numbers of one kind do not stand for another.
@@ -66,10 +69,12 @@ class KnownNumbers {
 
   // `tensor` is the one that has the elements of `view` (TensorAccess::holder).
   std::optional<Numbers> Find(PyObject* tensor, const TensorView& view, Asked asked, Key* key);
-  // The numbers of a tensor that Find did not know. They are not kept when the tensor changed while it was read.
+  // The numbers of a tensor that Find did not know. They are not kept when the tensor changed while
+  // it was read.
   void Keep(const Key& key, PyObject* tensor, const Numbers& numbers);
   void Forget();
-  // The memory from `begin` to `end` was written in a way that PyTorch's version counter does not tell.
+  // The memory from `begin` to `end` was written in a way that PyTorch's version counter does not
+  // tell.
   void Written(uintptr_t begin, uintptr_t end);
 
   // How often, and how many bytes, were not read again in this step.

@@ -26,8 +26,8 @@ class NumpyArray {
   NumpyArray(const NumpyArray&) = delete;
   NumpyArray& operator=(const NumpyArray&) = delete;
 
-  // False for elements that are not numbers (text, dates, objects, records), for numbers in the byte
-  // order of another machine, and for long double.
+  // False for elements that are not numbers (text, dates, objects, records), for numbers in the
+  // byte order of another machine, and for long double.
   bool readable() const { return readable_; }
   const TensorView& view() const { return view_; }  // when readable
   std::string_view type() const { return "numpy.ndarray"; }

@@ -13,8 +13,8 @@ namespace {
 
 constexpr char kTorch[] = "libtorch_cpu.so";
 
-// The kinds of devices that have autocast; `number` is that of c10::DeviceType. Before PyTorch 2.4 each
-// has functions of its own.
+// The kinds of devices that have autocast; `number` is that of c10::DeviceType. Before PyTorch 2.4
+// each has functions of its own.
 struct Device {
   std::string_view name;  // "": as the backend has named itself
   int8_t number;

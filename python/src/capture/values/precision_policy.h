@@ -1,5 +1,5 @@
-// In which dtypes PyTorch computes on this thread: the default dtype, and that of autocast on each kind
-// of device where it is on.
+// In which dtypes PyTorch computes on this thread: the default dtype, and that of autocast on each
+// kind of device where it is on.
 //
 //   const PrecisionPolicy now = PrecisionPolicy::Now();
 //   if (now != at_start) entry.precision = now.Text();   // "float32, autocast cpu bfloat16"

@@ -47,15 +47,16 @@ class TensorAccess {
   uint64_t device() const { return device_; }
   // An AsyncCollectiveTensor that does not know that it was waited for: it is not readable.
   bool awaits() const { return pending_ && !readable_; }
-  // Reads it as if it had been waited for: whoever knows what is in flight decides whether it may be
-  // used (values_in_flight.h). False: it has no readable tensor inside.
+  // Reads it as if it had been waited for: whoever knows what is in flight decides whether it may
+  // be used (values_in_flight.h). False: it has no readable tensor inside.
   bool ReadAnyway();
   void Await() { unreadable_ = kNotWaitedFor; }  // readable() stays: it will be, after the wait
   void Refuse() { readable_ = false, unreadable_ = kNotWaitedFor; }
   PyObject* holder() const { return holder_; }        // the tensor that has the elements
   DType element_type() const { return view_.dtype; }  // valid when readable or on_device
   const TensorView& view() const { return view_; }    // valid when readable
-  // Of the tensor itself, where `view` shows a copy of it or there is no view; in elements. Empty: contiguous.
+  // Of the tensor itself, where `view` shows a copy of it or there is no view; in elements. Empty:
+  // contiguous.
   std::span<const int64_t> strides() const;
   PyObject* resolved() const { return keep_.get(); }  // the copy that `view` shows; null: no copy
   std::string_view dtype() const { return dtype_; }   // "torch.float32", "torch.qint8"
@@ -64,8 +65,8 @@ class TensorAccess {
   const std::string& device_mesh() const { return device_mesh_; }
   const std::string& placements() const { return placements_; }
   const std::string& global_shape() const { return global_shape_; }
-  // Dimensions of `shape` over which torch.func.vmap batches, that of the outermost vmap first. What is
-  // recorded of a tensor inside torch.func is the tensor that it wraps.
+  // Dimensions of `shape` over which torch.func.vmap batches, that of the outermost vmap first.
+  // What is recorded of a tensor inside torch.func is the tensor that it wraps.
   const std::vector<int64_t>& batch_dims() const { return batch_dims_; }
   const std::string& unreadable() const { return unreadable_; }  // why: "meta tensor"; "" otherwise
   // The name under "type" in dump.json: "torch.Tensor" for plain tensors and most subclasses.

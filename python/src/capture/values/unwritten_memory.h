@@ -1,6 +1,6 @@
-// Memory of the host that torch.empty and its like returned, as long as parts of it are not written.
-// Its content is another in each run; a dump says which values show it, so that a comparison does
-// not blame a call for it.
+// Memory of the host that torch.empty and its like returned, as long as parts of it are not
+// written. Its content is another in each run; a dump says which values show it, so that a
+// comparison does not blame a call for it.
 //
 //   memory.Allocated(tensor, "torch.empty: train.py:12 b = torch.empty(8)");
 //   memory.Written(part);                  // part.copy_(x)
@@ -28,7 +28,8 @@ class UnwrittenMemory {
 
   // A call returned this tensor, whose memory nobody has written. `allocation` names the call.
   void Allocated(PyObject* tensor, std::string_view allocation);
-  // A storage (torch.UntypedStorage) of the host has `before` bytes of content, and was made larger.
+  // A storage (torch.UntypedStorage) of the host has `before` bytes of content, and was made
+  // larger.
   void Grown(PyObject* storage, uint64_t before, std::string_view allocation);
   // Memory at this address is freed, though its storage lives: FSDP resizes storages to 0 bytes.
   void Freed(uintptr_t address);

@@ -143,7 +143,8 @@ Fetch FetchFor(const ValueOptions& options, EntryStyle style) {
 }
 
 // Asks the device for a tensor, or the collective that still writes it: the ticket under which its
-// numbers come. -1: they are computed here. `file`: the tensor file that gets its elements; "": none.
+// numbers come. -1: they are computed here. `file`: the tensor file that gets its elements; "":
+// none.
 int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle style,
                   const std::string& file) {
   if (options.in_flight != nullptr) {

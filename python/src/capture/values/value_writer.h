@@ -64,8 +64,8 @@ struct EntryStyle {
 
 struct ValueOptions {
   dump::SummaryMode summary;
-  // For pkl files: values that they cannot hold are left out, and a single result has no list around
-  // it.
+  // For pkl files: values that they cannot hold are left out, and a single result has no list
+  // around it.
   bool for_pkl = false;
   bool numbers = true;  // false: statistics are computed and not written (task nan_check)
   bool sketch = false;  // recorded with the statistics
@@ -169,7 +169,8 @@ TensorValue RecordTensor(FrameworkTensor* tensor, const ValueOptions& options, E
 // What the options ask for of a tensor, and its numbers: MeasureWithoutGil may run on any thread.
 KnownNumbers::Asked AskedBy(const ValueOptions& options);
 KnownNumbers::Numbers MeasureWithoutGil(const TensorView& view, KnownNumbers::Asked asked);
-// The numbers of a tensor of a device, of which `view` is a copy (DeviceReader::Measure). `contents` may be null.
+// The numbers of a tensor of a device, of which `view` is a copy (DeviceReader::Measure).
+// `contents` may be null.
 void MeasureCopy(const TensorView& view, const DeviceReader::Request& asked,
                  KnownContents* contents, DeferredNumbers* numbers);
 

@@ -121,7 +121,8 @@ int64_t ValuesInFlight::Ask(TensorAccess* access, const ValueOptions& options,
     const bool ended = std::any_of(ended_.begin(), ended_.end(), [&](const Ended& e) {
       return e.begin < end && begin < e.end && !IsFreed(e.storage);
     });
-    // Of an AsyncCollectiveTensor whose collective was not seen it is not known whether it has come.
+    // Of an AsyncCollectiveTensor whose collective was not seen it is not known whether it has
+    // come.
     if (awaits && !ended) access->Refuse();
     return -1;
   }

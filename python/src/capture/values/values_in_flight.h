@@ -1,7 +1,7 @@
 // Memory of the host that a collective still writes: the results of calls with async_op=True, of
 // functional collectives and of coalescing managers, until the program has waited for them. Reading
-// it would race with the collective, so a value that shows it is recorded without numbers; they come
-// when the program has waited.
+// it would race with the collective, so a value that shows it is recorded without numbers; they
+// come when the program has waited.
 //
 //   in_flight.Begin(&call, results, is_done);     // the collective has been called
 //   const int64_t ticket = in_flight.Ask(access, options, style, file);  // -1: read it now
@@ -30,8 +30,8 @@ bool IsFreed(const PyRef& storage);
 // Whether two tensors of the host lie in common memory.
 bool Overlap(PyObject* a, PyObject* b);
 
-// Forgets the numbers of all tensors among the arguments of a collective, lists of them included. Other
-// processes write their memory, and PyTorch's version counter does not move.
+// Forgets the numbers of all tensors among the arguments of a collective, lists of them included.
+// Other processes write their memory, and PyTorch's version counter does not move.
 void ForgetNumbersOf(const std::vector<PyRef>& arguments, KnownNumbers* known);
 
 // Needs the GIL. Never leaves a Python error set.

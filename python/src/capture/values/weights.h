@@ -1,9 +1,10 @@
 // weights.json: the statistics and the fingerprint of each parameter and buffer with which a step
-// begins, so that a comparison can say with which weights two runs began, and whether a wrong update
-// lies between two steps.
+// begins, so that a comparison can say with which weights two runs began, and whether a wrong
+// update lies between two steps.
 //
 //   WeightsFile weights;
-//   weights.Read("0.", model, {});                // "0." before each name: first of a list of models
+//   // "0." before each name: first of a list of models
+//   weights.Read("0.", model, {});
 //   weights.Resolve(device.Arrived());            // numbers of a device, which come later
 //   if (!weights.waits()) WriteFileAtomically(path, weights.Take());
 #pragma once
@@ -24,7 +25,8 @@ namespace msprobe::capture {
 
 class WeightsFile {
  public:
-  // Every parameter and buffer of `model`, a torch.nn.Module or mindspore.nn.Cell, once. Never leaves a Python error set.
+  // Every parameter and buffer of `model`, a torch.nn.Module or mindspore.nn.Cell, once. Never
+  // leaves a Python error set.
   void Read(std::string_view prefix, PyObject* model, const ValueOptions& options);
   void Resolve(const std::vector<DeferredNumbers>& arrived);
   bool empty() const { return weights_.empty(); }
