@@ -323,7 +323,7 @@ class Bisect : public Verb {
           &round == history_.data() ? "" : ",", QuotedJson(round.target), QuotedJson(round.golden),
           round.step, round.rank, QuotedJson(round.culprit), QuotedJson(round.first.source_line),
           QuotedJson(round.first.golden_line), QuotedJson(round.first.why.English()),
-          JsonBool(round.next.narrower), QuotedJson(round.next.why));
+          JsonBool(round.next.narrower), QuotedJson(round.next.why.English()));
     }
     out.Write(json + fmt::format("],\n\"config\": {}}}\n", QuotedJson(config_)));
   }

@@ -123,9 +123,7 @@ class OverflowCheck : public Verb {
       MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(file, anomaly::AnomalyFile(found)));
     }
     if (format_ == "json") {
-      std::vector<std::string> notes;
-      for (const Message& note : notes_) notes.push_back(note.English());
-      out.Write(anomaly::AnomalyJson(found, search_, notes, file));
+      out.Write(anomaly::AnomalyJson(found, search_, notes_, file));
     } else {
       out.Write(MakeLinesPrintable(anomaly::AnomalyText(found, search_)));
       for (const Message& note : notes_) out.Warn("warning: {}"_t(note));

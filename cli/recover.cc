@@ -49,7 +49,7 @@ class Recover : public Verb {
           recovered.dropped_bytes == 1 ? "1 byte"_t : "{} bytes"_t(recovered.dropped_bytes)));
     }
     for (const std::string& file : recovered.closed) out.Tell("closed: {}"_t(file));
-    for (const std::string& what : recovered.missing) out.Tell("missing: {}"_t(Message(what)));
+    for (const Message& what : recovered.missing) out.Tell("missing: {}"_t(what));
   }
 
   // "3 files of 1 dump closed, 2 complete entries in it; 1 dump was complete already"

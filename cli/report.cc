@@ -190,7 +190,7 @@ class Report : public Verb {
 
   // The folders of the two dumps, as they are typed.
   static compare::RanksCompared SidesOf(const compare::RankResult& result,
-                                        const std::vector<std::string>& notes) {
+                                        const std::vector<Message>& notes) {
     const auto folder = [](const std::string& dump) {
       return BaseName(dump) == "dump.json" ? DirectoryName(dump) : dump;
     };

@@ -289,12 +289,6 @@ Status CompareOutput::WriteAnalyses() {
   return Status::Ok();
 }
 
-std::vector<std::string> CompareOutput::LeftOut() const {
-  std::vector<std::string> sentences;
-  for (const Message& what : paired_.left_out) sentences.push_back(what.English());
-  return sentences;
-}
-
 // "written: out/compare_result_rank0_TIME.csv and 63 more tables"
 std::string CompareOutput::Written() const {
   std::string text;
@@ -330,7 +324,8 @@ void CompareOutput::PrintReport() {
     return console_.Write(kept_[0].report + left_out + written);
   }
   const auto lines = static_cast<int>(std::count(written.begin(), written.end(), '\n'));
-  console_.Write(compare::RanksReport(results_, {options_.target, options_.golden, LeftOut()},
+  console_.Write(compare::RanksReport(results_,
+                                      {options_.target, options_.golden, paired_.left_out},
                                       {.width = console_.width(),
                                        .lines = console_.height() - 1 - lines,
                                        .colors = console_.colors(),
@@ -439,8 +434,8 @@ Status CompareOutput::WriteFilesOnAllPairs() {
   if (!options_.reports.html.empty()) {
     for (Kept& kept : kept_) parts.push_back(std::move(kept.page));
   }
-  return options_.reports.Write(results_, {options_.target, options_.golden, LeftOut()}, parts,
-                                trends_.get(), &files_);
+  return options_.reports.Write(results_, {options_.target, options_.golden, paired_.left_out},
+                                parts, trends_.get(), &files_);
 }
 
 Status CompareOutput::Finish() {

@@ -114,7 +114,6 @@ class CompareOutput {
                       const compare::TableFormat& table);
   std::string FolderOf(const DumpPair& pair) const;
   std::string Written() const;
-  std::vector<std::string> LeftOut() const;  // for the reports of the engine
   Status WriteExports();
   Status AddToGraph(const DumpPair& pair, const compare::Comparison& comparison);
   Status WriteGraph();

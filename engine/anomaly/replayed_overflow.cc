@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <type_traits>
 
 #include "engine/anomaly/value_kinds.h"
 #include "engine/base/text.h"
@@ -20,8 +21,6 @@ std::string Joined(const std::string& former, const std::string& word) {
 }
 
 Message Spelled(Message word) { return word.empty() ? "finite"_t : word; }
-
-std::string English(const Message& text) { return text.English(); }
 
 // The texts of a line, in its order.
 template <typename Call, typename Visit>
@@ -63,7 +62,11 @@ std::string ToLine(const ReplayedCall& call) {
   std::string line = fmt::format("[{}, {}", call.forward.outputs, call.backward.outputs);
   ForEachText(&call, [&](const auto* text) {
     line += ", ";
-    AppendJsonString(&line, English(*text));
+    if constexpr (std::is_same_v<decltype(text), const Message*>) {
+      AppendJsonString(&line, text->Packed());
+    } else {
+      AppendJsonString(&line, *text);
+    }
   });
   return line + "]";
 }
@@ -83,7 +86,11 @@ Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
     whole = whole && json.NextItem() && json.String(&read);
     std::string plain;
     if (whole) formats::AppendJsonText(&plain, read);
-    *text = std::move(plain);
+    if constexpr (std::is_same_v<decltype(text), Message*>) {
+      *text = Message::Unpacked(plain);
+    } else {
+      *text = std::move(plain);
+    }
   });
   whole = whole && !json.NextItem();
   if (json.failed()) return json.Error(kWhere);

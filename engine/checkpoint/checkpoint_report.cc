@@ -116,7 +116,7 @@ std::string CheckpointReport(const compare::Comparison& c) {
       c, "could not be compared"_t, unknown,
       [&](size_t row) {
         const bool noted = !c.notes.empty() && !c.notes[row].empty();
-        return noted ? Message(c.notes[row]) : compare::ReasonText(c.measures[row].reason);
+        return noted ? c.notes[row] : compare::ReasonText(c.measures[row].reason);
       },
       &out);
   const auto nothing = [](size_t) { return Message(); };

@@ -125,7 +125,7 @@ void NoteReorderings(const Checkpoint& target, const Checkpoint& golden,
                                       theirs = golden.Read(g);
     // Both have been read before; a file that has changed since has no order to tell.
     if (ours.ok() && theirs.ok())
-      c->notes[row] = DescribeReordering(ours->view(), theirs->view(), g.name).English();
+      c->notes[row] = DescribeReordering(ours->view(), theirs->view(), g.name);
   };
   pool.ParallelFor(small.size(), [&](size_t i) { note(small[i]); });
   for (const size_t row : large) note(row);
@@ -159,7 +159,7 @@ void NameTheWorst(compare::Comparison* c) {
 Message WorstElement(const compare::Comparison& c, size_t row) {
   const compare::Measure& m = c.measures[row];
   const bool noted = m.verdict == compare::RowVerdict::kDiffers && !c.notes.empty();
-  const Message note = noted ? Message(c.notes[row]) : Message();
+  const Message note = noted ? c.notes[row] : Message();
   if (m.reason == compare::Reason::kShapeDiffers) {
     Message shapes = "shape {} against {}"_t(c.target.leaves[c.rows[row].target].shape.view(),
                                              c.golden.leaves[c.rows[row].golden].shape.view());

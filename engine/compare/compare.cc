@@ -151,14 +151,11 @@ void NoteJoined(Comparison* c) {
     const Row& row = c->rows[i];
     const JoinedLeaf* joined = row.target >= 0 ? c->target.JoinedOf(row.target) : nullptr;
     const JoinedLeaf* golden = row.golden >= 0 ? c->golden.JoinedOf(row.golden) : nullptr;
-    std::string& note = c->notes[i];
-    const auto add = [&note](std::string_view side, std::string_view how) {
-      note += fmt::format("{}{}{}", note.empty() ? "" : "; ", side, how);
-    };
-    const std::string ours = joined == nullptr ? "" : joined->how->English(),
-                      theirs = golden == nullptr ? "" : golden->how->English();
-    if (joined != nullptr) add("", ours);
-    if (golden != nullptr && theirs != ours) add(joined == nullptr ? "" : "golden: ", theirs);
+    const Message ours = joined == nullptr ? Message() : *joined->how;
+    Message theirs = golden == nullptr ? Message() : *golden->how;
+    if (theirs == ours) theirs = {};
+    if (!ours.empty() && !theirs.empty()) theirs = "golden: {}"_t(std::move(theirs));
+    c->notes[i] = Message::Joined({std::move(c->notes[i]), ours, std::move(theirs)}, "; ");
   }
 }
 

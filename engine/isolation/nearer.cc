@@ -151,8 +151,7 @@ std::string ToLine(const ReplayedCall& call) {
     if (line.size() > 1) line += ", ";
     AppendJsonString(&line, value);
   };
-  text(call.name), text(call.why.English()), text(call.note.English()),
-      text(call.made ? "made" : "");
+  text(call.name), text(call.why.Packed()), text(call.note.Packed()), text(call.made ? "made" : "");
   for (const OutputError& output : call.outputs) {
     text(output.place), text(output.dtype), text(output.has_recorded ? "recorded" : "");
     for (const int64_t count :
@@ -183,7 +182,10 @@ Result<ReplayedCall> ReplayedCallFromLine(std::string_view line) {
         .Expected("4 texts, and 19 for each output"_t)
         .Found(std::to_string(texts.size()));
   }
-  ReplayedCall call{.name = texts[0], .why = texts[1], .note = texts[2], .made = !texts[3].empty()};
+  ReplayedCall call{.name = texts[0],
+                    .why = Message::Unpacked(texts[1]),
+                    .note = Message::Unpacked(texts[2]),
+                    .made = !texts[3].empty()};
   for (size_t i = kHead; i < texts.size(); i += kOutput) {
     OutputError& output = call.outputs.emplace_back();
     output.place = texts[i], output.dtype = texts[i + 1];

@@ -75,7 +75,7 @@ class Values {
     *line += ',';
     AppendSides(target, golden, line);
     *line += ',';
-    const Message note = c_.notes.empty() ? Message() : Message(c_.notes[r]);
+    const Message note = c_.notes.empty() ? Message() : c_.notes[r];
     AppendMessage(Message::Joined({compare::ReasonText(m.reason), note}, "; "), line);
     AppendLinks(row, line);
     if (const kernels::Diff* diff = c_.DiffOf(r)) {

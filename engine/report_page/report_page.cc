@@ -40,7 +40,7 @@ std::string Divergence(const Findings& found, std::string_view where) {
       Element("p", "label",
               where.empty() ? "First divergence, confidence {:.0f}%"_t(percent)
                             : "First divergence: {}, confidence {:.0f}%"_t(where, percent));
-  html += NameElement("h1", "", found.first_name);
+  html += NameElement("h1", "", found.first_name.English());
   if (!f.source_line.empty())
     html += "<p class=\"source\"><code>" + HtmlText(f.source_line) + "</code></p>\n";
   if (!f.caller_line.empty())

@@ -49,8 +49,8 @@ Status Spill::Open() {
       JoinPath(folder_, fmt::format("msprobe.{}.{}.spill", ::getpid(), next_number++));
   fd_ = Uninterrupted(
       [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600); });
-  if (fd_ < 0) return IoError(path, "create a temporary file", errno);
-  if (::unlink(path.c_str()) != 0) return IoError(path, "remove the name of", errno);
+  if (fd_ < 0) return IoError(path, "create a temporary file"_t, errno);
+  if (::unlink(path.c_str()) != 0) return IoError(path, "remove the name of"_t, errno);
   return Status::Ok();
 }
 
@@ -62,7 +62,7 @@ Status Spill::Write() {
       return ::pwrite(fd_, waiting_.data() + done, waiting_.size() - done,
                       static_cast<off_t>(in_file_ + done));
     });
-    if (n < 0) return IoError(folder_, "write a temporary file in it", errno);
+    if (n < 0) return IoError(folder_, "write a temporary file in it"_t, errno);
     done += static_cast<size_t>(n);
   }
   in_file_ += waiting_.size();
@@ -83,8 +83,8 @@ Status Spill::ForEach(const std::function<void(const void* record)>& take) {
         return ::pread(fd_, piece.data() + done, piece.size() - done,
                        static_cast<off_t>(at + done));
       });
-      if (n < 0) return IoError(folder_, "read a temporary file in it", errno);
-      if (n == 0) return Internal("a temporary file became shorter");
+      if (n < 0) return IoError(folder_, "read a temporary file in it"_t, errno);
+      if (n == 0) return Internal("a temporary file became shorter"_t);
       done += static_cast<size_t>(n);
     }
     take_all(piece);

@@ -229,7 +229,7 @@ void ComparisonBuilder::Judge(const ResultRow& given) {
     m.verdict = *given.verdict;
     m.severity = given.severity.value_or(kernels::Diff::kNaN);
     m.reason = ReasonNamed(given.reason);
-    if (m.reason == Reason::kNone) c_.notes.back() = given.reason;
+    if (m.reason == Reason::kNone) c_.notes.back() = Message(given.reason);
     return;
   }
   if (row.target < 0 || row.golden < 0) {

@@ -42,13 +42,13 @@ TEST(OverflowVerdict, AnOverflowOfOneSideIsAbnormal) {
 TEST(OverflowVerdict, NoOverflowIsNeverNormal) {
   EXPECT_EQ(Judged({{FiniteStats(), FiniteStats()}}), OverflowVerdict::kNotReproduced);
   EXPECT_EQ(Judged({}), OverflowVerdict::kNotExecuted);
-  ReplayedCall failed{.why = "no kernel"};
+  ReplayedCall failed{.why = "no kernel"_t};
   failed.forward.Add(0, InfStats(), InfStats());
   EXPECT_EQ(VerdictOf(failed, failed.forward), OverflowVerdict::kNotExecuted);
 }
 
 TEST(ReplayedCall, ALineHoldsAllOfIt) {
-  ReplayedCall call{.name = "Torch.f.0", .note = "a \"note\"\n"};
+  ReplayedCall call{.name = "Torch.f.0", .note = "a \"note\"\n"_t};
   call.forward.Add(2, NaN(), FiniteStats());
   call.forward.Add(3, InfStats(), InfStats());
   call.backward.Add(0, FiniteStats(), InfStats());

@@ -53,11 +53,11 @@ Output InChild(const char* level, const std::function<void()>& body) {
 }
 
 void LogEveryLevel() {
-  Log(LogLevel::kDebug, "d");
-  Log(LogLevel::kInfo, "i");
-  Log(LogLevel::kWarning, "w");
-  Log(LogLevel::kError, "e");
-  Log(LogLevel::kSilent, "s");
+  Log(LogLevel::kDebug, "d"_t);
+  Log(LogLevel::kInfo, "i"_t);
+  Log(LogLevel::kWarning, "w"_t);
+  Log(LogLevel::kError, "e"_t);
+  Log(LogLevel::kSilent, "s"_t);
 }
 
 // The lines without their time and process.
@@ -76,7 +76,7 @@ std::string Messages(const std::string& text) {
 }
 
 TEST(Log, LineIsTimeProcessLevelMessage) {
-  const Output output = InChild(nullptr, [] { Log(LogLevel::kWarning, "the disk is full"); });
+  const Output output = InChild(nullptr, [] { Log(LogLevel::kWarning, "the disk is full"_t); });
   EXPECT_THAT(
       output.text,
       ::testing::MatchesRegex("20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} [(]" +
@@ -85,13 +85,13 @@ TEST(Log, LineIsTimeProcessLevelMessage) {
 
 TEST(Log, NamesTheRankOnceItIsKnown) {
   const Output output = InChild(nullptr, [] {
-    Log(LogLevel::kInfo, "a");
+    Log(LogLevel::kInfo, "a"_t);
     SetLogRank(0);
-    Log(LogLevel::kInfo, "b");
+    Log(LogLevel::kInfo, "b"_t);
     SetLogRank(12);
-    Log(LogLevel::kError, "c");
+    Log(LogLevel::kError, "c"_t);
     SetLogRank(-1);
-    Log(LogLevel::kInfo, "d");
+    Log(LogLevel::kInfo, "d"_t);
   });
   EXPECT_EQ(Lines(output.text), (std::vector<std::string>{"[INFO] a", "[rank 0] [INFO] b",
                                                           "[rank 12] [ERROR] c", "[INFO] d"}));
@@ -121,7 +121,7 @@ TEST(Log, ControlCharactersBecomeUnderscores) {
 }
 
 TEST(Log, TextBeyondAsciiIsKept) {
-  const Output output = InChild(nullptr, [] { Log(LogLevel::kInfo, "\xc3\xa9 \xe2\x82\xac"); });
+  const Output output = InChild(nullptr, [] { Log(LogLevel::kInfo, "\xc3\xa9 \xe2\x82\xac"_t); });
   EXPECT_EQ(output.text.substr(output.text.find(']') + 2), "\xc3\xa9 \xe2\x82\xac\n");
 }
 
@@ -129,7 +129,7 @@ TEST(Log, TextBeyondAsciiIsKept) {
 TEST(Log, ALineIsOneWrite) {
   const Output output = InChild(nullptr, [] {
     Log(LogLevel::kInfo, std::string(2000, 'a'));
-    Log(LogLevel::kError, "");
+    Log(LogLevel::kError, ""_t);
   });
   ASSERT_EQ(output.writes.size(), 2u);
   EXPECT_EQ(output.writes[0].back(), '\n');

@@ -84,5 +84,31 @@ TEST_F(MessageTest, AnErrorIsMadeOfTexts) {
             "没有比对任何内容：/nowhere: 不存在；应为 3 个 step，实际为 2 个 step");
 }
 
+TEST_F(MessageTest, AProcessHandsAMessageToAnotherOne) {
+  const std::string hostile = "3:S{}\n";
+  const Message list = Message::Joined({"{} steps"_t(3), hostile, "norm"_t}, "; ");
+  for (const Message& message :
+       {Message(), Message(hostile), "norm"_t, "{} of {} is off by {:.2f}"_t("norm"_t, list, 0.5),
+        list, "{{}} of {}"_t(3), Message::Joined({"norm"_t, "norm"_t}, "\n")}) {
+    const Message back = Message::Unpacked(message.Packed());
+    EXPECT_EQ(back.English(), message.English());
+    EXPECT_EQ(back.Shown(), message.Shown()) << message.English();
+  }
+  // What this program did not write is a name.
+  for (const std::string line :
+       {"plain", "S1:", "S9:qwerty {}1:N1:a", "N5:abc", "L2:; 9999:", "S4:norm3:", "N3:abcd",
+        "S4:norm0:x", "\xff", "S18446744073709551615:a"})
+    EXPECT_FALSE(Message::Unpacked(line).Shown().empty()) << line;
+  std::string deep;
+  for (int i = 0; i < 1000; ++i) deep += "L2:; 1:";
+  EXPECT_EQ(Message::Unpacked(deep + "N1:a").English(), deep + "N1:a");
+}
+
+TEST_F(MessageTest, ATextOfAFileMayBeASentence) {
+  EXPECT_EQ(Message::OfText("norm").Shown(), "范数");
+  EXPECT_EQ(Message::OfText("{} steps").Shown(), "{} steps");
+  EXPECT_EQ(Message::OfText("Torch.mm.0").Shown(), "Torch.mm.0");
+}
+
 }  // namespace
 }  // namespace msprobe

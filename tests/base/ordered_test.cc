@@ -41,7 +41,7 @@ TEST(OrderedParts, NothingIsUsedAfterAnError) {
   std::atomic<int> uses = 0;
   OrderedParts<size_t> parts(3, [&](size_t* part) {
     ++uses;
-    return *part == 4 ? Unsupported("full") : Status::Ok();
+    return *part == 4 ? Unsupported("full"_t) : Status::Ok();
   });
   pool.ParallelFor(100, [&](size_t i) { parts.Put(i, i); });
   EXPECT_EQ(parts.status().code(), ErrorCode::kUnsupported);

@@ -23,9 +23,9 @@ TEST(Status, SuccessSaysOkAndCarriesNothing) {
 
 TEST(Status, MessageNamesPlaceExpectedFoundAndHint) {
   const Status status = InvalidDump("runs/a/dump.json", 1048)
-                            .Expected("'\"' before an entry name")
-                            .Found("end of file")
-                            .Hint("msprobe recover runs/a");
+                            .Expected("'\"' before an entry name"_t)
+                            .Found("end of file"_t)
+                            .Hint("msprobe recover runs/a"_t);
   EXPECT_FALSE(status.ok());
   EXPECT_EQ(status.code(), ErrorCode::kInvalidDump);
   EXPECT_EQ(status.path(), "runs/a/dump.json");
@@ -63,31 +63,31 @@ TEST(Status, PartsJoinInEveryCombination) {
     Status status(ErrorCode::kInvalidDump);
     if (c.path)
       status = std::move(status).At("p", c.offset ? std::optional<uint64_t>(7) : std::nullopt);
-    if (c.says) status = std::move(status).Says("s");
-    if (c.expected) status = std::move(status).Expected("e");
-    if (c.found) status = std::move(status).Found("f");
+    if (c.says) status = std::move(status).Says("s"_t);
+    if (c.expected) status = std::move(status).Expected("e"_t);
+    if (c.found) status = std::move(status).Found("f"_t);
     EXPECT_EQ(status.message(), c.message);
     EXPECT_EQ(status.ToString(), "error: " + c.message + "\n");
   }
 }
 
 TEST(Status, MakersSetCodeAndText) {
-  EXPECT_EQ(InvalidArgument("-x is unknown").code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(InvalidArgument("-x is unknown").message(), "-x is unknown");
+  EXPECT_EQ(InvalidArgument("-x is unknown"_t).code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(InvalidArgument("-x is unknown"_t).message(), "-x is unknown");
   EXPECT_EQ(InvalidArgument().message(), "invalid argument");
   EXPECT_EQ(InvalidConfig("c.json", 3).code(), ErrorCode::kInvalidConfig);
   EXPECT_EQ(InvalidConfig("c.json", 3).message(), "c.json:3: invalid configuration");
   EXPECT_EQ(NotFound("a/b").code(), ErrorCode::kNotFound);
   EXPECT_EQ(NotFound("a/b").message(), "a/b: does not exist");
-  EXPECT_EQ(NotFound("/").Expected("a dump").message(),
+  EXPECT_EQ(NotFound("/").Expected("a dump"_t).message(),
             "/: holds nothing that fits; expected a dump");
-  EXPECT_EQ(InvalidDump("train.py", 0).Expected("'{'").message(), "train.py: expected '{'");
-  EXPECT_EQ(IoError("a/b", "write", ENOSPC).code(), ErrorCode::kIo);
-  EXPECT_EQ(IoError("a/b", "write", ENOSPC).message(),
+  EXPECT_EQ(InvalidDump("train.py", 0).Expected("'{{'"_t).message(), "train.py: expected '{'");
+  EXPECT_EQ(IoError("a/b", "write"_t, ENOSPC).code(), ErrorCode::kIo);
+  EXPECT_EQ(IoError("a/b", "write"_t, ENOSPC).message(),
             "a/b: cannot write: No space left on device");
-  EXPECT_EQ(Unsupported("not here").code(), ErrorCode::kUnsupported);
-  EXPECT_EQ(Internal("lost").code(), ErrorCode::kInternal);
-  EXPECT_EQ(Internal("lost").message(), "lost");
+  EXPECT_EQ(Unsupported("not here"_t).code(), ErrorCode::kUnsupported);
+  EXPECT_EQ(Internal("lost"_t).code(), ErrorCode::kInternal);
+  EXPECT_EQ(Internal("lost"_t).message(), "lost");
 }
 
 TEST(Status, EveryCodeHasANameOfItsOwn) {
@@ -103,7 +103,7 @@ TEST(Status, EveryCodeHasANameOfItsOwn) {
 TEST(Status, AddingToACopyLeavesTheOriginal) {
   const Status original = NotFound("a");
   Status copy = original;
-  copy = std::move(copy).At("b", 7).Says("s").Expected("e").Found("f").Hint("h");
+  copy = std::move(copy).At("b", 7).Says("s"_t).Expected("e"_t).Found("f"_t).Hint("h"_t);
   EXPECT_EQ(copy.ToString(), "error: b:7: s; expected e, found f\nhint:  h\n");
   EXPECT_EQ(original.ToString(), "error: a: does not exist\n");
 }
@@ -140,10 +140,10 @@ TEST(Result, MovesValuesThatCannotBeCopied) {
   EXPECT_EQ(*value, 5);
 }
 
-Status FailIf(bool fail) { return fail ? Internal("asked to") : Status::Ok(); }
+Status FailIf(bool fail) { return fail ? Internal("asked to"_t) : Status::Ok(); }
 
 Result<std::unique_ptr<int>> Make(bool fail) {
-  if (fail) return Internal("not made");
+  if (fail) return Internal("not made"_t);
   return std::make_unique<int>(1);
 }
 

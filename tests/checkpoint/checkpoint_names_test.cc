@@ -16,7 +16,7 @@ Checkpoint Named(const std::vector<std::string>& names) {
   Checkpoint checkpoint;
   CheckpointBuilder builder(&checkpoint);
   for (const std::string& name : names) builder.Add({.name = name});
-  EXPECT_TRUE(builder.Finish("a test").ok());
+  EXPECT_TRUE(builder.Finish("a test"_t).ok());
   return checkpoint;
 }
 
@@ -66,7 +66,7 @@ TEST(CheckpointNames, AWrapperThatGivesNoMorePairsIsKept) {
 }
 
 TEST(CheckpointNames, AMappingComesBeforeEqualNames) {
-  const ParameterMapping mapping{.names = {{"x", "b"}}, .notes = {"a note of the mapping"}};
+  const ParameterMapping mapping{.names = {{"x", "b"}}, .notes = {"a note of the mapping"_t}};
   const PairedNames names = PairNames(Named({"a", "b", "x"}), Named({"a", "b", "x"}), mapping);
   EXPECT_THAT(names.pairs, ElementsAre(Pair(0, 0), Pair(2, 1), Pair(-1, 2), Pair(1, -1)))
       << "the mapped one is not paired with its namesake too";

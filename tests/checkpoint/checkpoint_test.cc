@@ -102,7 +102,7 @@ TEST(Checkpoint, OneNameIsOneTensor) {
   Checkpoint c;
   CheckpointBuilder builder(&c);
   for (int i = 0; i < 3; ++i) builder.Add({.name = "a.b"});
-  ASSERT_TRUE(builder.Finish("a test").ok());
+  ASSERT_TRUE(builder.Finish("a test"_t).ok());
   EXPECT_THAT(NamesOf(c), ElementsAre("a.b", "a.b#2", "a.b#3"));
 }
 

@@ -157,7 +157,7 @@ TEST_F(CompareCheckpointsTest, WhatMemoryHasNoRoomForIsNotRead) {
   EXPECT_EQ(c.measures[0].verdict, RowVerdict::kUnknown);
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kEqual);
   ASSERT_EQ(c.notes.size(), 2u);
-  EXPECT_THAT(c.notes[0], HasSubstr("comparing these tensors needs "));
+  EXPECT_THAT(c.notes[0].English(), HasSubstr("comparing these tensors needs "));
   const Comparison mapped = Compare(both, both, {.max_pair_bytes = 16});
   EXPECT_EQ(mapped.measures[0].verdict, RowVerdict::kEqual) << "mapped bytes need no room";
 }

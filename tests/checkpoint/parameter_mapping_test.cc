@@ -20,7 +20,7 @@ class ParameterMappingTest : public testing::Test {
     CheckpointBuilder builder(&target_);
     for (const char* name : {"net.fc.weight", "net.fc.bias", "net.out.weight", "step"})
       builder.Add({.name = name});
-    EXPECT_TRUE(builder.Finish("a test").ok());
+    EXPECT_TRUE(builder.Finish("a test"_t).ok());
   }
 
   ParameterMapping Build(const MappingRequest& request) const {

@@ -104,7 +104,7 @@ TEST(CompareTest, ARowWithoutNumbersSaysWhichSideHasNone) {
     const Comparison c = MustCompare(dump(target), dump(golden));
     const bool neutral = !target.empty() && target == golden;
     EXPECT_EQ(c.measures[0].reason, neutral ? Reason::kNothingRecorded : Reason::kNoCommonNumber);
-    return c.notes.empty() ? "" : c.notes[0];
+    return c.notes.empty() ? std::string() : c.notes[0].English();
   };
   EXPECT_EQ(note("meta tensor", "meta tensor"), "meta tensor");
   EXPECT_EQ(note("meta tensor", ""), "target: meta tensor");

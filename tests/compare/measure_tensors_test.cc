@@ -160,7 +160,7 @@ TEST_F(MeasureTensorsTest, AMissingFileCostsItsRowOnly) {
   EXPECT_EQ(c.measures[0].verdict, RowVerdict::kEqual);
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kUnknown);
   EXPECT_EQ(c.measures[1].reason, Reason::kNoFile);
-  EXPECT_THAT(c.notes[1], HasSubstr("target/x.npy"));
+  EXPECT_THAT(c.notes[1].English(), HasSubstr("target/x.npy"));
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kUnknown);
 }
 
@@ -172,7 +172,7 @@ TEST_F(MeasureTensorsTest, ADamagedFileCostsItsRowOnly) {
   const Comparison c = Run();
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kUnknown);
   EXPECT_EQ(c.measures[1].reason, Reason::kBadFile);
-  EXPECT_THAT(c.notes[1], HasSubstr("golden/x.npy"));
+  EXPECT_THAT(c.notes[1].English(), HasSubstr("golden/x.npy"));
 }
 
 TEST_F(MeasureTensorsTest, AFlippedBitIsNoDifferenceOfNumbers) {
@@ -195,8 +195,8 @@ TEST_F(MeasureTensorsTest, AFlippedBitIsNoDifferenceOfNumbers) {
     file.close();
     const Comparison c = Run("x.pt", "x.pt");
     EXPECT_EQ(c.measures[1].reason, Reason::kBadFile);
-    EXPECT_THAT(c.notes[1], HasSubstr(side + "/x.pt"));
-    EXPECT_THAT(c.notes[1], HasSubstr("the file is damaged"));
+    EXPECT_THAT(c.notes[1].English(), HasSubstr(side + "/x.pt"));
+    EXPECT_THAT(c.notes[1].English(), HasSubstr("the file is damaged"));
     EXPECT_EQ(c.measures[0].verdict, RowVerdict::kEqual);
   }
 }
@@ -205,14 +205,14 @@ TEST_F(MeasureTensorsTest, ANameCannotLeaveTheFolder) {
   Write("golden/x.npy", {1, 2, 3, 4});
   const Comparison c = Run("../golden/x.npy");
   EXPECT_EQ(c.measures[1].verdict, RowVerdict::kUnknown);
-  EXPECT_THAT(c.notes[1], HasSubstr("leads out of it"));
+  EXPECT_THAT(c.notes[1].English(), HasSubstr("leads out of it"));
 }
 
 TEST_F(MeasureTensorsTest, FilesThatWereNeverWritten) {
   Write("golden/x.npy", {1, 2, 3, 4});
   const Comparison c = Run("-1");
   EXPECT_EQ(c.measures[1].reason, Reason::kNoFile);
-  EXPECT_THAT(c.notes[1], HasSubstr("the target has no tensor file"));
+  EXPECT_THAT(c.notes[1].English(), HasSubstr("the target has no tensor file"));
 }
 
 TEST_F(MeasureTensorsTest, ShapesInTheFilesCompareSqueezed) {

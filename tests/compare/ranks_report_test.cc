@@ -68,8 +68,8 @@ TEST(RanksReportTest, TheWeightsOfTheFirstDumpAreThoseOfTheRun) {
   RankResult first = SummarizeRank(ComparedStep(0), 0, 0),
              other = SummarizeRank(ComparedStep(0), 0, 1),
              second = SummarizeRank(ComparedStep(0.1), 1, 1);
-  first.began.weights = "other weights (1 of 2 differ, first a)";
-  other.began.weights = "the same weights (2)";
+  first.began.weights = "other weights (1 of 2 differ, first a)"_t;
+  other.began.weights = "the same weights (2)"_t;
   const std::vector<RankResult> results = {first, other, second};
   EXPECT_EQ(FindingsOfRanks(results, &results[2]).began.weights, "the same weights (2)");
   EXPECT_THAT(RanksReport(results, {}, kFile), HasSubstr("began   from the same weights (2)"));
@@ -98,7 +98,7 @@ TEST(RanksReportTest, ValuesOfAnotherFormAreAddedUp) {
 
 TEST(RanksReportTest, WhatCouldNotBeReadHasNoNumbers) {
   RankResult failed;
-  failed.failed = InvalidArgument("no file");
+  failed.failed = InvalidArgument("no file"_t);
   const std::vector<RankResult> results = {failed};
   EXPECT_THAT(RanksReport(results, {}, kFile), Not(HasSubstr("calls")));
 }

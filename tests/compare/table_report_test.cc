@@ -107,7 +107,7 @@ TEST(TableReport, FormulasInNamesAreTextAndNumbersStayNumbers) {
 TEST(TableReport, AFailingSinkStopsAndIsPassedOn) {
   const Comparison c = Calls(3);
   const Status status = StreamTableCsv(
-      TableFormat(c), [&](std::span<const std::string_view>) { return Unsupported("full"); });
+      TableFormat(c), [&](std::span<const std::string_view>) { return Unsupported("full"_t); });
   EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
 }
 

@@ -172,7 +172,7 @@ TEST_F(StepsTest, AnUpdateOfAnotherHistory) {
 
 TEST_F(StepsTest, NoCheckpointIsToBlameBehindAStepThatAgrees) {
   std::vector<RankResult> results = {Step("n", 0, -1, 4, 4, true), Step("n", 1, -1, 4, 4, false)};
-  results[1].first.advice = "compare the checkpoints, the initialisation and its seed";
+  results[1].first.advice = "compare the checkpoints, the initialisation and its seed"_t;
   NameWrongUpdates(results);
   EXPECT_THAT(results[1].first.advice.English(), HasSubstr("compare what runs between the steps"));
   EXPECT_THAT(results[1].first.why.English(),

@@ -20,15 +20,15 @@ Coverage Example() {
   c.counted = true;
   c.recorded = 5, c.nested = 9, c.gradient = 7, c.ignored = 2, c.compiled_regions = 1;
   c.saves = 6, c.saves_refused = 1;
-  c.not_observed = {{"aten::view", 12, "not \"listed\""}, {"my::op", 1, "other library"}};
-  c.apis_not_observed = {{"Torch.foo", "calling convention 128 is not known"}};
+  c.not_observed = {{"aten::view", 12, "not \"listed\""_t}, {"my::op", 1, "other library"_t}};
+  c.apis_not_observed = {{"Torch.foo", "calling convention 128 is not known"_t}};
   return c;
 }
 
 TEST(Coverage, ModulesThatWereNotSeenAreRead) {
   TemporaryFolder folder;
   Coverage c = Example();
-  c.modules_not_observed = {{"Cell.fc.Dense", "not called"}, {"Cell.act.ReLU", "no \"tap\""}};
+  c.modules_not_observed = {{"Cell.fc.Dense", "not called"_t}, {"Cell.act.ReLU", "no \"tap\""_t}};
   const std::string text = CoverageJson(c);
   const Result<Coverage> read = ReadCoverage(folder.Write("coverage.json", text));
   ASSERT_TRUE(read.ok()) << read.status().ToString();
@@ -50,7 +50,7 @@ TEST(Coverage, WithoutOperationsSaysWhy) {
   TemporaryFolder folder;
   Coverage c = Example();
   c.counted = false;
-  c.why_not_counted = "only the first recorded step is";
+  c.why_not_counted = "only the first recorded step is"_t;
   c.not_observed.clear();
   const Result<Coverage> read = ReadCoverage(folder.Write("coverage.json", CoverageJson(c)));
   ASSERT_TRUE(read.ok());

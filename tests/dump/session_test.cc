@@ -91,7 +91,7 @@ TEST_F(SessionTest, ConcludedIsClosedAndBeginsNothingMore) {
   Session session(config_);
   ASSERT_TRUE(*session.Start(std::nullopt));
   RecordOne(session, "Torch.a.0.forward");
-  session.Conclude("enough");
+  session.Conclude("enough"_t);
   EXPECT_FALSE(session.collecting());
   RecordOne(session, "Torch.a.1.forward");
   EXPECT_TRUE(session.Stop().ok());

@@ -109,7 +109,7 @@ Status Run(const std::vector<std::string>& words) {
     return words[0] == "csv" ? WriteTable(words[1], table) : Xlsx(words[1], table);
   }
   return InvalidArgument(
-      "usage: formats_tool list FILE | convert FILE OUT [FLAG...] | csv OUT | xlsx OUT");
+      "usage: formats_tool list FILE | convert FILE OUT [FLAG...] | csv OUT | xlsx OUT"_t);
 }
 
 }  // namespace

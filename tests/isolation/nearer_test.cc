@@ -89,11 +89,11 @@ TEST(NearerTest, ALineKeepsEverything) {
 }
 
 TEST(NearerTest, OfOtherCallsFloat64DoesNotTell) {
-  const NearerVerdict other = OfOtherCalls({Nearer::kBoth, "both sides are as exact as ..."});
+  const NearerVerdict other = OfOtherCalls({Nearer::kBoth, "both sides are as exact as ..."_t});
   EXPECT_EQ(other.nearer, Nearer::kOtherCalls);
   EXPECT_THAT(other.sentence.English(),
               HasSubstr("does not tell which one is right; both sides are as exact"));
-  const NearerVerdict unknown = OfOtherCalls({Nearer::kUnknown, "record with task tensor"});
+  const NearerVerdict unknown = OfOtherCalls({Nearer::kUnknown, "record with task tensor"_t});
   EXPECT_EQ(unknown.nearer, Nearer::kOtherCalls);
   EXPECT_THAT(unknown.sentence.English(), EndsWith("which one is right"));
 }

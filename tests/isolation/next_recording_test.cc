@@ -226,13 +226,13 @@ TEST(NextRecordingTest, TheOperationBehindAModule) {
 }
 
 TEST(NextRecordingTest, TheOptimizersOfTheStepBefore) {
-  const NextRecording next = NextOfUpdate("no call of step 3 made the error", false);
+  const NextRecording next = NextOfUpdate("no call of step 3 made the error"_t, false);
   ASSERT_TRUE(next.narrower);
   Result<dump::Config> config = dump::ParseConfig(ConfigOf(next, 3, -1), "config.json");
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_THAT(config->step, ElementsAre(2, 3));
   EXPECT_THAT(config->list, ElementsAre("Optimizer."));
-  EXPECT_FALSE(NextOfUpdate("", true).narrower);
+  EXPECT_FALSE(NextOfUpdate(""_t, true).narrower);
 }
 
 // Its gradient may have the numbers of a call's, by chance or because a rank has another's data.

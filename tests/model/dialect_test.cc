@@ -34,7 +34,7 @@ TEST(Dialect, NameOfADump) {
   dump.dialect = Dialect::kPtdbg1To4;
   EXPECT_EQ(dump.DialectName(), "ptdbg_ascend 1 to 4");
   dump.dialect = Dialect::kCheckpoint;
-  dump.dialect_detail = "safetensors, 3 files";
+  dump.dialect_detail = "safetensors, 3 files"_t;
   EXPECT_EQ(dump.DialectName(), "checkpoint: safetensors, 3 files");
 }
 

@@ -220,7 +220,7 @@ TEST(ElementDifferences, OfSamplesHaveNoPlaces) {
 TEST(ReportPage, SaysTheFindingWithoutJavaScript) {
   const std::string html = PageOf(Example());
   EXPECT_THAT(html, HasSubstr(">DIFFERS</strong>"));
-  EXPECT_THAT(html, HasSubstr("<h1>Functional.gelu.0.forward</h1>"));
+  EXPECT_THAT(html, HasSubstr("<h1 translate=\"no\">Functional.gelu.0.forward</h1>"));
   EXPECT_THAT(html, HasSubstr("train.py:41 in forward: y = &lt;b&gt;F.gelu(x)&lt;/b&gt;"));
   EXPECT_THAT(html,
               HasSubstr("<td translate=\"no\">Functional.linear.1.forward</td><td>inherited</td>"));
@@ -248,7 +248,7 @@ TEST(ReportPage, APairThatFailedHasNoPart) {
   const Comparison comparison = Example();
   std::vector<compare::RankResult> results = {compare::SummarizeRank(comparison, 0, 0), {}};
   results[1].step = 0, results[1].rank = 1;
-  results[1].failed = InvalidDump("dump.json", 7).Expected("<x>").Found("y");
+  results[1].failed = InvalidDump("dump.json", 7).Expected("<x>"_t).Found("y"_t);
   std::vector<PagePart> parts(2);
   parts[0] = PartOf(comparison, {.step = 0, .rank = 0});
   const std::string html = Whole(ComparisonPage(results, {"a", "b", {}}, parts));

@@ -307,7 +307,7 @@ TEST(GradientPage, SaysTheFallWithoutJavaScript) {
                                    .similarity = 0.444,
                                    .changed = 5,
                                    .count = 9};
-  c.notes = {"<b>note"};
+  c.notes = {"<b>note"_t};
   const std::string html = WholeTrends(GradientPage(c, hostile, "golden"));
   EXPECT_THAT(html, HasSubstr("FALLS in step 7"));
   EXPECT_THAT(

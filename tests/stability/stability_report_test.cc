@@ -61,9 +61,9 @@ TEST(StabilityReport, SaysWhatWasNotJudged) {
   EXPECT_THAT(report.Lines({}, 1), IsEmpty());
   report.Judged();
   report.NotSampled();
-  report.Skipped("communicate");
-  report.Skipped("draw random numbers");
-  report.Skipped("draw random numbers");
+  report.Skipped("communicate"_t);
+  report.Skipped("draw random numbers"_t);
+  report.Skipped("draw random numbers"_t);
   const std::vector<std::string> lines = EnglishOf(report.Lines({.budget = 0.5}, 8));
   EXPECT_THAT(lines,
               ElementsAre(HasSubstr(

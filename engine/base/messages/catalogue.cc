@@ -106,6 +106,11 @@ Catalogue::Catalogue(std::string_view po) {
   for (auto& [english, chinese] : Read(po)) chinese_.emplace(WithPlainPlaces(english), chinese);
 }
 
+std::string_view Catalogue::KeyOf(std::string_view sentence) const {
+  const auto found = chinese_.find(WithPlainPlaces(sentence));
+  return found == chinese_.end() ? std::string_view() : found->first;
+}
+
 std::string_view Catalogue::Find(std::string_view sentence) const {
   const auto found = chinese_.find(WithPlainPlaces(sentence));
   return found == chinese_.end() ? std::string_view() : found->second;

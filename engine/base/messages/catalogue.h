@@ -39,6 +39,9 @@ class Catalogue {
   // "": it has no translation. What a place says beside its number does not count: "{:.2g} of {}"
   // is "{} of {}".
   std::string_view Find(std::string_view sentence) const;
+  // The sentence itself, which lives as long as the catalogue, with {} for each place; "": it has no
+  // translation.
+  std::string_view KeyOf(std::string_view sentence) const;
 
  private:
   std::unordered_map<std::string, std::string> chinese_;  // by their sentence with plain places

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <iterator>
 #include <ostream>
 
 #include "engine/base/messages/catalogue.h"
@@ -76,6 +77,89 @@ Message Message::Joined(std::vector<Message> parts, std::string_view separator) 
   message.sentence_ = separator;
   message.places_ = std::move(parts);
   return message;
+}
+
+Message Message::OfText(std::string_view english) {
+  const std::string_view key = Catalogue::Chinese().KeyOf(english);
+  if (key != english || key.empty() || key.find('{') != key.npos) return english;
+  return Filled(key, {});
+}
+
+namespace {
+
+constexpr int kDeepest = 16;       // messages within messages
+constexpr size_t kMostParts = 64;  // of one message
+
+void PackText(char kind, std::string_view text, std::string* out) {
+  fmt::format_to(std::back_inserter(*out), "{}{}:{}", kind, text.size(), text);
+}
+
+// The number before a colon.
+std::optional<size_t> TakeNumber(std::string_view* line) {
+  size_t number = 0;
+  const auto [end, error] = std::from_chars(line->data(), line->data() + line->size(), number);
+  if (error != std::errc() || end == line->data() + line->size() || *end != ':')
+    return std::nullopt;
+  line->remove_prefix(static_cast<size_t>(end - line->data()) + 1);
+  return number;
+}
+
+}  // namespace
+
+// "N4:norm" is a name. "S20:{} of {} is off by {}3:" and three messages are a sentence with its places,
+// "L2:; 2:" and two messages a list.
+void Message::Pack(std::string* line) const {
+  // A sentence with braces of its own would be another one when it is looked up.
+  const bool braces =
+      sentence_.find("{{") != sentence_.npos || sentence_.find("}}") != sentence_.npos;
+  if (kind_ == Kind::kName || braces) return PackText('N', English(), line);
+  PackText(kind_ == Kind::kList ? 'L' : 'S', sentence_, line);
+  fmt::format_to(std::back_inserter(*line), "{}:", places_.size());
+  for (const Message& place : places_) place.Pack(line);
+}
+
+std::string Message::Packed() const {
+  std::string line;
+  Pack(&line);
+  return line;
+}
+
+std::optional<Message> Message::Unpack(std::string_view* line, int depth) {
+  if (line->empty() || depth > kDeepest) return std::nullopt;
+  const char kind = line->front();
+  line->remove_prefix(1);
+  const std::optional<size_t> size = TakeNumber(line);
+  if (!size || *size > line->size()) return std::nullopt;
+  const std::string_view text = line->substr(0, *size);
+  line->remove_prefix(*size);
+  if (kind == 'N') return Message(text);
+  const std::optional<size_t> count = TakeNumber(line);
+  if ((kind != 'S' && kind != 'L') || !count || *count > kMostParts) return std::nullopt;
+  std::vector<Message> parts;
+  for (size_t i = 0; i < *count; ++i) {
+    std::optional<Message> part = Unpack(line, depth + 1);
+    if (!part) return std::nullopt;
+    parts.push_back(*std::move(part));
+  }
+  if (kind == 'L') {
+    for (const auto& mark : kListMarks) {
+      if (mark[0] == text) return Joined(std::move(parts), mark[0]);
+    }
+    return Joined(std::move(parts), text == "\n" ? "\n" : text == " " ? " " : "");
+  }
+  const std::string_view key = Catalogue::Chinese().KeyOf(text);
+  std::vector<Place> places(parts.begin(), parts.end());
+  if (std::optional<Message> whole = key.empty() ? std::nullopt : Of(key, places)) return whole;
+  Message english;  // made here and now: `text` does not live long enough
+  english.name_ = std::string(text);
+  for (const Message& part : parts) english.name_ += " " + part.English();
+  return english;
+}
+
+Message Message::Unpacked(std::string_view line) {
+  std::string_view rest = line;
+  std::optional<Message> message = Unpack(&rest, 0);
+  return message && rest.empty() ? *std::move(message) : Message(line);
 }
 
 void Message::Append(bool chinese, std::string* out) const {

@@ -50,6 +50,14 @@ class Message {
   // ones are left out.
   static Message Joined(std::vector<Message> parts, std::string_view separator);
 
+  // A message as a line that a process of ours hands to another one, and the inverse. What is no such
+  // line is a name; so is a sentence that this program does not have.
+  std::string Packed() const;
+  static Message Unpacked(std::string_view line);
+
+  // A text that a file of ours has: one of the sentences without places, or a name.
+  static Message OfText(std::string_view english);
+
   bool empty() const { return kind_ == Kind::kName && name_.empty(); }
   std::string English() const;
   std::string Shown() const;
@@ -69,6 +77,8 @@ class Message {
 
   static Message Filled(std::string_view sentence, std::span<const Place> places);
   void Append(bool chinese, std::string* out) const;
+  void Pack(std::string* line) const;
+  static std::optional<Message> Unpack(std::string_view* line, int depth);
 
   Kind kind_ = Kind::kName;
   std::string_view sentence_;  // of a list: what stands between its parts

@@ -32,14 +32,14 @@ void NoteUnreadable(Comparison* c) {
     if (target.empty() && golden.empty()) continue;
     if (reason == Reason::kNoFile && (target != golden || !HasNoElements(target))) continue;
     if (c->notes.empty()) c->notes.resize(c->rows.size());
-    std::string& note = c->notes[i];
+    Message& note = c->notes[i];
     if (target == golden) {
-      note = target;
+      note = Message(target);
       if (HasNoElements(target)) c->measures[i].reason = Reason::kNothingRecorded;
     } else {
-      if (!target.empty()) (note += "target: ") += target;
-      if (!target.empty() && !golden.empty()) note += ", ";
-      if (!golden.empty()) (note += "golden: ") += golden;
+      const Message ours = target.empty() ? Message() : "target: {}"_t(target),
+                    theirs = golden.empty() ? Message() : "golden: {}"_t(golden);
+      note = Message::Joined({ours, theirs}, ", ");
     }
   }
 }

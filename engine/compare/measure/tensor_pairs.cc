@@ -47,7 +47,7 @@ void TensorPairs::Refuse(uint32_t row, Reason reason) {
   m.severity = differs ? std::numeric_limits<double>::infinity() : kernels::Diff::kNaN;
 }
 
-void TensorPairs::Fail(uint32_t row, Reason reason, std::string note) {
+void TensorPairs::Fail(uint32_t row, Reason reason, Message note) {
   Refuse(row, reason);
   const std::lock_guard lock(mutex_);
   notes_.emplace_back(row, std::move(note));

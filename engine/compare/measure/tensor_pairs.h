@@ -62,7 +62,7 @@ class TensorPairs {
   // The row is not compared. kShapeDiffers gives the verdict kDiffers, other reasons kUnknown.
   void Refuse(uint32_t row, Reason reason);
   // The row becomes unknown, and `note` says why.
-  void Fail(uint32_t row, Reason reason, std::string note);
+  void Fail(uint32_t row, Reason reason, Message note);
 
   // Compares small pairs many at a time, each on one thread; then large pairs one after the other,
   // each on all threads. Fills Measure::tensor, Comparison::diffs (in the order of rows) and notes,
@@ -103,7 +103,7 @@ class TensorPairs {
   std::mutex mutex_;                     // guards the members below
   std::vector<Found> found_;
   std::list<ElementCounts> target_counts_, golden_counts_;
-  std::vector<std::pair<uint32_t, std::string>> notes_;
+  std::vector<std::pair<uint32_t, Message>> notes_;
 };
 
 }  // namespace msprobe::compare

@@ -213,7 +213,7 @@ struct Comparison {
   ElementType coarse_dtype;
   // Empty, or one text for each row: details that its Reason does not have, such as the file that
   // cannot be read.
-  std::vector<std::string> notes;
+  std::vector<Message> notes;
   std::vector<CallClass> classes;  // one for each pair
   // Empty, or one for each pair: 0, kRewrite for a part of a rewrite (relations/decide.h), or
   // kCompiled (model/compiled_code.h).

@@ -287,7 +287,7 @@ void LeftGradients::Insert(const std::vector<Difference>& differences, int64_t n
   c->rows.insert(c->rows.begin() + pair.first_row, rows.begin(), rows.end());
   more(&c->measures, Measure());
   for (size_t i = 0; i < rows.size(); ++i) c->measures[pair.first_row + i] = differences[i].measure;
-  more(&c->notes, std::string());
+  more(&c->notes, Message());
   more(&c->noise_dtypes, ElementType());
   if (c->coarse_row != UINT32_MAX && c->coarse_row >= pair.first_row)
     c->coarse_row += pair.row_count;

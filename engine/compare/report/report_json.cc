@@ -209,7 +209,7 @@ class Report {
     w_.KeyTextOrNull("golden_shape", g ? g->shape.view() : "");
     w_.KeyText("verdict", VerdictName(m.verdict));
     w_.KeyTextOrNull("reason", ReasonText(m.reason).English());
-    w_.KeyTextOrNull("note", c_.notes.empty() ? "" : c_.notes[index]);
+    w_.KeyTextOrNull("note", c_.notes.empty() ? "" : c_.notes[index].English());
     w_.Key("severity"), w_.NumberOrNull(m.severity);
     NonFinite("target_nonfinite", t);
     NonFinite("golden_nonfinite", g);

@@ -303,7 +303,7 @@ void AppendReason(std::string* out, const Comparison& comparison, size_t row) {
   *out += reason;
   if (comparison.notes.empty() || comparison.notes[row].empty()) return;
   if (!reason.empty()) *out += ": ";
-  *out += comparison.notes[row];
+  *out += comparison.notes[row].English();
 }
 
 void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row,

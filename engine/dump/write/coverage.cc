@@ -172,11 +172,11 @@ Result<Coverage> ReadCoverage(const std::string& path) {
   const formats::JsonValue* operations = root.Find("operations");
   coverage.counted = operations != nullptr && operations->kind == formats::JsonValue::Kind::kObject;
   ForEachOperationCount(coverage, CountReader(operations));
-  coverage.why_not_counted = TextOf(root, "why_no_operations");
+  coverage.why_not_counted = Message::OfText(TextOf(root, "why_no_operations"));
   if (const formats::JsonValue* list = root.Find("not_observed"); list != nullptr) {
     for (const formats::JsonValue& item : list->items) {
       Coverage::Operation operation{.name = TextOf(item, "operation"),
-                                    .reason = TextOf(item, "reason")};
+                                    .reason = Message::OfText(TextOf(item, "reason"))};
       const CountReader read(&item);
       read("count", operation.count);
       coverage.not_observed.push_back(std::move(operation));
@@ -184,11 +184,13 @@ Result<Coverage> ReadCoverage(const std::string& path) {
   }
   if (const formats::JsonValue* list = root.Find("apis_not_observed"); list != nullptr) {
     for (const formats::JsonValue& item : list->items)
-      coverage.apis_not_observed.push_back({TextOf(item, "api"), TextOf(item, "reason")});
+      coverage.apis_not_observed.push_back(
+          {TextOf(item, "api"), Message::OfText(TextOf(item, "reason"))});
   }
   if (const formats::JsonValue* list = root.Find("modules_not_observed"); list != nullptr) {
     for (const formats::JsonValue& item : list->items)
-      coverage.modules_not_observed.push_back({TextOf(item, "module"), TextOf(item, "reason")});
+      coverage.modules_not_observed.push_back(
+          {TextOf(item, "module"), Message::OfText(TextOf(item, "reason"))});
   }
   if (const formats::JsonValue* list = root.Find("compiled"); list != nullptr) {
     for (const formats::JsonValue& item : list->items)
