@@ -53,9 +53,8 @@ Message Verdict(const compare::Summary& s) {
   }
   if (parts.empty()) parts.push_back("no tensor"_t);
   const bool noise = s.verdict == compare::RunVerdict::kNoise;
-  return "verdict {}: {}"_t(
-      noise ? "within rounding"_t : Message(compare::RunVerdictName(s.verdict)),
-      Message::Joined(std::move(parts), ", "));
+  return "verdict {}: {}"_t(noise ? "within rounding"_t : compare::WordOf(s.verdict),
+                            Message::Joined(std::move(parts), ", "));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST(OverflowVerdict, NoOverflowIsNeverNormal) {
 }
 
 TEST(ReplayedCall, ALineHoldsAllOfIt) {
-  ReplayedCall call{.name = "Torch.f.0", .note = "a \"note\"\n"_t};
+  ReplayedCall call{.name = "Torch.f.0", .note = std::string("a \"note\"\n")};
   call.forward.Add(2, NaN(), FiniteStats());
   call.forward.Add(3, InfStats(), InfStats());
   call.backward.Add(0, FiniteStats(), InfStats());

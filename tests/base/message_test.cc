@@ -89,11 +89,12 @@ TEST_F(MessageTest, AProcessHandsAMessageToAnotherOne) {
   const Message list = Message::Joined({"{} steps"_t(3), hostile, "norm"_t}, "; ");
   for (const Message& message :
        {Message(), Message(hostile), "norm"_t, "{} of {} is off by {:.2f}"_t("norm"_t, list, 0.5),
-        list, "{{}} of {}"_t(3), Message::Joined({"norm"_t, "norm"_t}, "\n")}) {
+        list, Message::Joined({"norm"_t, "norm"_t}, "\n")}) {
     const Message back = Message::Unpacked(message.Packed());
     EXPECT_EQ(back.English(), message.English());
     EXPECT_EQ(back.Shown(), message.Shown()) << message.English();
   }
+  EXPECT_EQ(Message::Unpacked("{{}} of {}"_t(3).Packed()).English(), "{} of 3");
   // What this program did not write is a name.
   for (const std::string line :
        {"plain", "S1:", "S9:qwerty {}1:N1:a", "N5:abc", "L2:; 9999:", "S4:norm3:", "N3:abcd",

@@ -39,7 +39,7 @@ class Catalogue {
   // "": it has no translation. What a place says beside its number does not count: "{:.2g} of {}"
   // is "{} of {}".
   std::string_view Find(std::string_view sentence) const;
-  // The sentence itself, which lives as long as the catalogue, with {} for each place; "": it has no
+  // The sentence itself, with {} for each place, as long as the catalogue lives; "": it has no
   // translation.
   std::string_view KeyOf(std::string_view sentence) const;
 

@@ -106,8 +106,8 @@ std::optional<size_t> TakeNumber(std::string_view* line) {
 
 }  // namespace
 
-// "N4:norm" is a name. "S20:{} of {} is off by {}3:" and three messages are a sentence with its places,
-// "L2:; 2:" and two messages a list.
+// "N4:norm" is a name. "S20:{} of {} is off by {}3:" and three messages are a sentence with its
+// places, "L2:; 2:" and two messages a list.
 void Message::Pack(std::string* line) const {
   // A sentence with braces of its own would be another one when it is looked up.
   const bool braces =

@@ -50,8 +50,8 @@ class Message {
   // ones are left out.
   static Message Joined(std::vector<Message> parts, std::string_view separator);
 
-  // A message as a line that a process of ours hands to another one, and the inverse. What is no such
-  // line is a name; so is a sentence that this program does not have.
+  // A message as a line that a process of ours hands to another one, and the inverse. What is no
+  // such line is a name; so is a sentence that this program does not have.
   std::string Packed() const;
   static Message Unpacked(std::string_view line);
 

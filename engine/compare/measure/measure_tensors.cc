@@ -72,8 +72,7 @@ void MeasureTensors(const CompareOptions& options, ThreadPool& pool, Comparison*
         continue;
       if (!dump::HasTensorData(t) || !dump::HasTensorData(g)) {
         const Message side = dump::HasTensorData(t) ? "golden"_t : "target"_t;
-        pairs.Fail(row, Reason::kNoFile,
-                   "the {} has no tensor file for this row"_t(side).English());
+        pairs.Fail(row, Reason::kNoFile, "the {} has no tensor file for this row"_t(side));
         continue;
       }
       if (terms < 0) terms = TermsOf(c, pair);

@@ -55,7 +55,7 @@ void TensorPairs::Fail(uint32_t row, Reason reason, Message note) {
 
 void TensorPairs::Fail(uint32_t row, const Status& status) {
   Fail(row, status.code() == ErrorCode::kNotFound ? Reason::kNoFile : Reason::kBadFile,
-       status.message());
+       status.AsMessage());
 }
 
 void TensorPairs::Run() {

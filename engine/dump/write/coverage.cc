@@ -258,8 +258,7 @@ std::vector<Message> CoverageLines(const Coverage& coverage, size_t most) {
       lines.push_back("  and others, see coverage.json"_t);
       break;
     }
-    lines.push_back(
-        fmt::format("  {} {}: {}", operation.count, operation.name, operation.reason.English()));
+    lines.push_back("  {} {}: {}"_t(operation.count, operation.name, operation.reason));
   }
   if (coverage.compiled_regions > 0) {
     lines.push_back(
