@@ -21,8 +21,8 @@ using compare::test::DumpBuilder;
 using compare::test::MustCompare;
 using compare::test::Numbers;
 using compare::test::Scaled;
-using testing::ElementsAre;
 using testing::ContainsRegex;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
