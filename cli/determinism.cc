@@ -227,7 +227,7 @@ class Determinism : public Verb {
     out.Line("seen"_t, "in run {}; {} of {} later runs differ from the first one"_t(
                            first->run, differing, runs_ - 1));
     out.Line("began"_t, Message(first->settings));
-    out.Line("next"_t, Message(u.advice));
+    out.Line("next"_t, u.advice);
     if (!keep_.empty()) {
       out.LineAsIs("compare"_t,
                    fmt::format("msprobe compare {} {} --exact", DumpOf(first->run), DumpOf(1)));

@@ -170,7 +170,7 @@ class GradCompare : public Verb {
                     : fmt::format("{:.4g}", fall.similarity);
     out.Tell("  {}"_t("first fall  step {}, {}: similarity {}; {} of {} elements point elsewhere"_t(
         fall.step, OfRank(fall.parameter, rank), similarity, fall.changed, fall.count)));
-    out.Tell("  {}"_t("why         {}"_t(Message(fall.why))));
+    out.Tell("  {}"_t("why         {}"_t(fall.why)));
     if (c.fall_norms)
       out.Tell("  {}"_t("norm        {:.6g}, of the golden {:.6g}"_t(c.fall_norms->target,
                                                                      c.fall_norms->golden)));
@@ -207,8 +207,8 @@ class GradCompare : public Verb {
         ranks == 1 ? "1 rank"_t : "{} ranks"_t(ranks),
         steps == 1 ? "1 step"_t : "{} steps"_t(steps),
         parameters == 1 ? "1 parameter"_t : "{} parameters"_t(parameters))));
-    for (const auto& error : c.errors) out.Tell("  {}"_t("error       {}"_t(Message(error))));
-    for (const auto& note : c.notes) out.Tell("  {}"_t("note        {}"_t(Message(note))));
+    for (const Message& error : c.errors) out.Tell("  {}"_t("error       {}"_t(error)));
+    for (const Message& note : c.notes) out.Tell("  {}"_t("note        {}"_t(note)));
     for (const std::string& file : c.files) out.Tell("written: {}"_t(file));
   }
 

@@ -103,7 +103,7 @@ class OverflowCheck : public Verb {
   }
 
   void NoteMissing(const Dump& dump, const std::string& folder) {
-    if (!dump.complete) notes_.push_back("{}: {}"_t(folder, Message(dump.note)));
+    if (!dump.complete) notes_.push_back("{}: {}"_t(folder, dump.note));
     if (BaseName(dump.path) != "dump.json") return;
     for (const auto& [file, what] :
          {std::pair{std::string("stack.json"), "source lines"_t},

@@ -122,7 +122,7 @@ class Replay : public Verb {
     Side side;
     MSPROBE_ASSIGN_OR_RETURN(side.dump, dump::ReadDump(path));
     if (!side.dump.complete) {
-      out.Warn("warning: {}: {}"_t(side.dump.path, Message(side.dump.note)));
+      out.Warn("warning: {}: {}"_t(side.dump.path, side.dump.note));
     }
     side.calls = replay::CallsOf(side.dump, {.functions = !flags_.imports.empty()});
     return side;
@@ -185,10 +185,10 @@ class Replay : public Verb {
 
   static void PrintOutputs(const Message& label, const Side& side, Console& out) {
     if (!side.found.why.empty()) {
-      out.Line(label, "not executed: {}"_t(Message(side.found.why)));
+      out.Line(label, "not executed: {}"_t(side.found.why));
       return;
     }
-    if (!side.found.note.empty()) out.Line(label, "note: {}"_t(Message(side.found.note)));
+    if (!side.found.note.empty()) out.Line(label, "note: {}"_t(side.found.note));
     for (const OutputError& o : side.found.outputs) {
       const auto row = [&](const Message& which, const ErrorOf& e) {
         const std::string ulp = e.ulp < 0 ? "-" : fmt::format("{:.3g}", e.ulp);
@@ -223,11 +223,11 @@ class Replay : public Verb {
                                                                : "NOT EXACT"_t;
     out.Tell("msprobe replay, {}: {}"_t(target.found.name, title));
     out.LineAsIs("line"_t, LineOf(target, target.call));
-    out.Line("verdict"_t, Message(verdict.sentence));
+    out.Line("verdict"_t, verdict.sentence);
     if (golden) {
       if (golden->found.name != target.found.name) out.LineAsIs("golden"_t, golden->found.name);
-      out.Line("inputs"_t, Message(golden->other.inputs));
-      out.Line("arguments"_t, Message(golden->other.why));
+      out.Line("inputs"_t, golden->other.inputs);
+      out.Line("arguments"_t, golden->other.why);
     }
     out.Line("again"_t, Again(target));
     if (golden && !Again(*golden).empty()) out.Line({}, "golden: {}"_t(Again(*golden)));

@@ -135,7 +135,7 @@ class Show : public Verb {
     } else if (coverage.status().code() != ErrorCode::kNotFound) {
       out.Tell("note: {}"_t(coverage.status().AsMessage()));
     }
-    if (!dump.note.empty()) out.Tell("note: {}"_t(Message(dump.note)));
+    if (!dump.note.empty()) out.Tell("note: {}"_t(dump.note));
   }
 
   static void PrintRecord(const Dump& dump, const Record& record, Console& out) {

@@ -74,9 +74,9 @@ Status ExplainFlag::Print(Console& out) {
               MakePrintable(by.Shown()));
     if (!hop.source_line.empty())
       out.Print("       {}\n", ShortSource(MakePrintable(hop.source_line), width));
-    if (!hop.error.empty()) out.Tell("       {}"_t(Message(hop.error)));
+    if (!hop.error.empty()) out.Tell("       {}"_t(hop.error));
   }
-  if (!chain.note.empty()) out.Tell("  {}"_t("note {}"_t(Message(chain.note))));
+  if (!chain.note.empty()) out.Tell("  {}"_t("note {}"_t(chain.note)));
   return Status::Ok();
 }
 

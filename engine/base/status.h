@@ -2,7 +2,7 @@
 // or a Status.
 //
 //   if (!Exists(path))
-//     return NotFound(path).Expected("a dump folder or dump.json").Hint("msprobe compare --help");
+//     return NotFound(path).Expected("a dump folder or dump.json"_t);
 //   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
 //   MSPROBE_RETURN_IF_ERROR(writer.Close());
 //

@@ -1,6 +1,6 @@
 // Compares the steps of one rank.
 //
-//   RankFolders folders{"runs/new/rank0", "runs/good/rank0", "rank 0: "};
+//   RankFolders folders{"runs/new/rank0", "runs/good/rank0", "rank {}"_t(0)};
 //   SimilarityTable table({0, 1, 2});
 //   RankFindings found = CompareRank(folders, &table, [] {});
 #pragma once

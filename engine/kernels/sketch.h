@@ -21,16 +21,16 @@
 //
 // - R, W, V are linear: the sketch of a sum is the sum of the sketches.
 // - R and q do not depend on the order of the rows, nor on rows of zeros. They add up over parts
-//   that hold whole rows, and do not change when a tensor gets another shape with the same last
-//   dimension.
+// that hold whole rows, and do not change when a tensor gets another shape with the same last
+// dimension.
 // - Parts that hold the rows from `o` on: W = sum of PhaseOf(kRowStep * o) W_part.
 // - Parts that hold the columns from `o` on: R = sum of PhaseOf(kColumnStep * o) R_part; W alike.
 // - A part that begins at index o of dimension d: V = sum of PhaseOf(t_d * o) V_part.
 // - The last three hold up to 2^-28 of the norm, because phases are rounded (phase.h); the others
-//   up to the rounding of double additions.
+// up to the rounding of double additions.
 // - Rows of several columns of float32, float16 and bfloat16 are summed in float: r_i is rounded by
-//   up to 2^-21 of the row's norm, as elements of float32 are by 2^-24 each. What joins columns, or
-//   adds sketches up, holds so far; the others hold as above, since equal rows have equal r_i.
+// up to 2^-21 of the row's norm, as elements of float32 are by 2^-24 each. What joins columns, or
+// adds sketches up, holds so far; the others hold as above, since equal rows have equal r_i.
 //
 // An error e = |x - y| / |y| shows as at most sqrt(columns) e |y| in sqrt(q), and sqrt(elements) e
 // |y| in R, W and V. Of roundings that are not aligned with the phases, sqrt(q) shows about e |y|.

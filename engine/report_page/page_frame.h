@@ -1,8 +1,8 @@
 // The HTML around what a page shows: its head with the style, its first line, its script, its end.
 //
-//   std::string html = HeadOfPage("msprobe: DIFFERS") + Header("DIFFERS"_t, "differs",
-//       SidesOf("a", "b"));
-//   html += Element("p", "quiet", leaf.value);             // is text, and never markup
+//   std::string html = HeadOfPage("msprobe: DIFFERS");
+//   html += Header("DIFFERS"_t, "differs", SidesOf("a", "b"));
+//   html += Element("p", "quiet", text);                   // is text, and never markup
 //   const PageText page = PageOf(html + RoomForCalls(), {}, parts);
 #pragma once
 

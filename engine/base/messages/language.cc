@@ -3,8 +3,6 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "engine/base/text.h"
-
 namespace msprobe {
 namespace {
 
@@ -16,18 +14,26 @@ std::string_view Variable(const char* name) {
   return text == nullptr ? std::string_view() : text;
 }
 
+std::string InLowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
 // GBK and its kin would need other bytes than ours.
 bool IsUtf8OrNotStated(std::string_view locale) {
   const size_t dot = locale.find('.');
   if (dot == locale.npos) return true;
-  const std::string codeset = Lower(locale.substr(dot + 1));
+  const std::string codeset = InLowerCase(locale.substr(dot + 1));
   return codeset.starts_with("utf-8") || codeset.starts_with("utf8");
 }
 
 }  // namespace
 
 std::optional<Language> LanguageNamed(std::string_view name) {
-  const std::string lower = Lower(name.substr(0, name.find_first_of("_-.@")));
+  const std::string lower = InLowerCase(name.substr(0, name.find_first_of("_-.@")));
   if (lower == "zh") return Language::kChinese;
   if (lower == "en") return Language::kEnglish;
   return std::nullopt;

@@ -25,11 +25,19 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/text_ref.h"
-
 namespace msprobe {
 
 enum class Language;  // language.h
+
+namespace message_literals {
+
+// What owns no text and is no literal: std::string_view, TextRef.
+template <typename T>
+concept View = std::convertible_to<const T&, std::string_view> &&
+               !std::convertible_to<const T&, const char*> &&
+               !std::same_as<T, std::string>;
+
+}  // namespace message_literals
 
 class Message {
  public:
@@ -39,8 +47,8 @@ class Message {
 
   Message() = default;                                   // no text
   Message(std::string name) : name_(std::move(name)) {}  // NOLINT: a name
-  Message(std::string_view name) : name_(name) {}        // NOLINT
-  Message(TextRef name) : name_(name.view()) {}          // NOLINT
+  template <message_literals::View Name>
+  Message(const Name& name) : name_(std::string_view(name)) {}  // NOLINT
 
   // A sentence that is no literal: one of the fronts in Python, which outlives the message.
   // nullopt: it has another number of places.
@@ -92,9 +100,9 @@ class Message::Place {
  public:
   Place(Message text) : kind_(Kind::kText), text_(std::move(text)) {}  // NOLINT
   Place(std::string name) : Place(Message(std::move(name))) {}         // NOLINT
-  Place(std::string_view name) : Place(std::string(name)) {}           // NOLINT
-  Place(TextRef name) : Place(name.view()) {}                          // NOLINT
-  Place(char letter) : Place(std::string(1, letter)) {}                // NOLINT
+  template <message_literals::View Name>
+  Place(const Name& name) : Place(std::string(std::string_view(name))) {}  // NOLINT
+  Place(char letter) : Place(std::string(1, letter)) {}                    // NOLINT
   Place(const char* literal) = delete;  // "a word"_t, or std::string("a name")
   template <std::floating_point T>
   Place(T number) : kind_(Kind::kReal), real_(number) {}  // NOLINT

@@ -3,7 +3,7 @@
 // golden does not move them".
 //
 //   std::vector<WeightUpdate> updates;                // all parameters, the right ones included
-//   std::string text = DescribeWrongUpdates(updates); // "": none is wrong
+//   Message text = DescribeWrongUpdates(updates);     // no text: none is wrong
 #pragma once
 
 #include <span>

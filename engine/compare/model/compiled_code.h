@@ -3,7 +3,7 @@
 // its borders: what goes into the module around it, and what comes out.
 //
 //   FindCompiledCalls(&comparison);   // aligned, not yet classified
-//   for (const std::string& text : DescribeCompiledCalls(comparison)) Print(text);
+//   for (const Message& text : DescribeCompiledCalls(comparison)) Print(text.English());
 #pragma once
 
 #include <cstdint>

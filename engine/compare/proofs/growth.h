@@ -1,7 +1,7 @@
 // How far rounding may grow, as the checker of proofs has it: one law for all classes of
 // operations, which allows no less than relations/error_model.cc.
 //
-//   const Growth growth(comparison, target, golden, before);
+//   const Growth growth(comparison, target, golden);
 //   if (!(step.bound <= growth.Most(step, premises, noise))) Refuse("its bound is too wide");
 #pragma once
 

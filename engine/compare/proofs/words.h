@@ -2,7 +2,7 @@
 // of the values that they were made of, back to where their bits are equal or the recording begins.
 //
 //   const ProofChain chain = ChainOf(comparison, /*pair=*/3, /*most=*/100);
-//   for (const ProofLine& line : chain.lines) Print(line.depth, line.text);
+//   for (const ProofLine& line : chain.lines) Print(line.depth, line.text.Shown());
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 //
 //   StepWeights weights = WeightsIn(comparison);   // of each step; then it can be freed
 //   StepOfRank earlier{3, true, false, &before}, later{4, false, false, &weights};
-//   std::string text = DescribeBetweenSteps(earlier, later, before.file_order);   // "" or why
+//   Message text = DescribeBetweenSteps(earlier, later, before.file_order);   // no text, or why
 #pragma once
 
 #include <cstdint>

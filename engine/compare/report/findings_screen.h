@@ -3,7 +3,7 @@
 // are put together from these.
 //
 //   const FindingsScreen screen(findings, options);
-//   Print(screen.Finding({.where = "step 3, "}));
+//   Print(screen.Finding({.where = "step {}"_t(3)}));
 #pragma once
 
 #include <string>

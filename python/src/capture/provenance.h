@@ -1,7 +1,7 @@
 // The provenance of the run, for the header of a dump: versions, device, seed, source revision.
 //
-//   session.SetProvenance(ProvenanceJson({.device_type = "npu"})); // {"python": "3.11.7",
-//       "torch": "2.13.0", ...}
+//   // {"python": "3.11.7", "torch": "2.13.0", ...}
+//   session.SetProvenance(ProvenanceJson({.device_type = "npu"}));
 #pragma once
 
 #include <string>
