@@ -56,9 +56,10 @@ std::string Head(const Dump& dump, const PartOptions& options, int64_t first,
                  int64_t without_values) {
   std::string json = fmt::format(
       "{{\"classes\":[\"finite\",\"non-finite\",\"not measured\"],\"calls\":{},\"first\":{},"
-      "\"step\":{},\"rank\":{},\"withoutValues\":{},\"block\":{},\"sizeName\":\"largest value\","
+      "\"step\":{},\"rank\":{},\"withoutValues\":{},\"block\":{},\"sizeName\":\"{}\","
       "\"target\":",
-      dump.records.size(), first, options.step, options.rank, without_values, kCallsOfBlock);
+      dump.records.size(), first, options.step, options.rank, without_values, kCallsOfBlock,
+      "largest value");
   AppendJsonString(&json, dump.path);
   return json + ",\"golden\":null,\"why\":\"\",\"advice\":\"\",\"source\":\"\"}";
 }

@@ -7,7 +7,7 @@ import { el } from "./text.js";
  * The sign of a verdict, and its colour in style.css.
  * @type {Record<string, [string, number]>}
  */
-const signs = { equal: ["=", 0], noise: ["≈", 1], structure: ["≠", 4], unknown: ["?", 4], differs: ["✕", 2], error: ["!", 2] };
+const signs = { equal: ["=", 0], noise: ["≈", 1], "structure": ["≠", 4], unknown: ["?", 4], differs: ["✕", 2], error: ["!", 2] };
 
 /**
  * @param {(part: number) => void} onPick
