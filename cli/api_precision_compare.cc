@@ -9,6 +9,7 @@
 #include "engine/accuracy/precision_compare.h"
 #include "engine/accuracy/row_verdict.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
 

@@ -13,6 +13,7 @@
 #include "cli/programs/program.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/compare/compare.h"
 #include "engine/compare/ranks/rank_result.h"

@@ -22,6 +22,7 @@
 #include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/base/memory_size.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/judge/operation_facts.h"

@@ -2,6 +2,7 @@
 
 #include "cli/command_line/completion_scripts.h"
 #include "cli/verbs.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::cli {
 namespace {

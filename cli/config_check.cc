@@ -6,6 +6,7 @@
 #include "cli/inputs/mapping_flags.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/explain/summary.h"
 

@@ -4,6 +4,7 @@
 
 #include "cli/verbs.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/exports/databases/trend_sources.h"
 #include "engine/model/names.h"

@@ -7,6 +7,7 @@
 #include "cli/programs/python_program.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/read/reader.h"
 #include "engine/gradients/compare_gradients.h"

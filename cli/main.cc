@@ -8,6 +8,7 @@
 #include "cli/command_line/console.h"
 #include "cli/command_line/verb.h"
 #include "cli/run.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/temporary_files.h"
 
 using msprobe::operator""_t;

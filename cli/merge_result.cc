@@ -6,6 +6,7 @@
 #include "cli/outputs/compare_output.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/compare/merge_ranks.h"
 
 namespace msprobe::cli {

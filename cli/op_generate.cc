@@ -8,6 +8,7 @@
 #include "cli/verbs.h"
 #include "engine/accuracy/standards.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/read/reader.h"
 #include "engine/formats/text/json.h"

@@ -5,6 +5,7 @@
 #include "cli/verbs.h"
 #include "engine/anomaly/anomaly_report.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/dump/read/reader.h"
 

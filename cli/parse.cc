@@ -6,6 +6,7 @@
 #include "cli/parse/parse_commands.h"
 #include "cli/parse/parse_shell.h"
 #include "cli/verbs.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 #include "engine/base/display_width.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/compare/align/align.h"
 #include "engine/dump/read/reader.h"

@@ -7,6 +7,7 @@
 
 #include "cli/verbs.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/ranks/wrong_updates.h"

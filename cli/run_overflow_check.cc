@@ -12,6 +12,7 @@
 #include "engine/anomaly/call_kinds.h"
 #include "engine/anomaly/replayed_overflow.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"

@@ -15,6 +15,7 @@
 #include "engine/accuracy/standards.h"
 #include "engine/base/file.h"
 #include "engine/base/messages/language.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"

@@ -10,6 +10,7 @@
 #include "cli/programs/observed_run.h"
 #include "cli/programs/program.h"
 #include "cli/selfcheck.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/config/config.h"
 #include "engine/dump/read/reader.h"

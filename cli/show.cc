@@ -4,6 +4,7 @@
 #include "cli/outputs/show_files.h"
 #include "cli/verbs.h"
 #include "engine/base/display_width.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/read/source_line.h"
 #include "engine/dump/write/coverage.h"

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/verbs.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::cli {
 namespace {

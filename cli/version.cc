@@ -1,4 +1,5 @@
 #include "cli/verbs.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::cli {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "cli/command_line/help_text.h"
 #include "cli/command_line/verb.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::cli {
 

@@ -20,6 +20,7 @@
 #include "cli/command_line/console.h"
 #include "cli/inputs/compare_inputs.h"
 #include "cli/outputs/report_flags.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/writable_folder.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/ranks/rank_result.h"

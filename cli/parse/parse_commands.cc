@@ -8,6 +8,7 @@
 
 #include "cli/parse/parse_tensors.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/read/pkl_trace.h"
 #include "engine/dump/read/tag_folder.h"

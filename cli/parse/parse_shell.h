@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/command_line/verb.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::cli {
 

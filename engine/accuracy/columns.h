@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/messages/message.h"
+
 namespace msprobe::accuracy {
 
 // accuracy_checking_details_TIME.csv: a row for each output of a call. An unset cell is one blank.

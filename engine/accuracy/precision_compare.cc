@@ -7,6 +7,7 @@
 
 #include "engine/base/atomic_file.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/threads.h"
 
 namespace msprobe::accuracy {

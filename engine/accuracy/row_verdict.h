@@ -13,6 +13,7 @@
 #include "engine/accuracy/columns.h"
 #include "engine/accuracy/details_table.h"
 #include "engine/accuracy/standards.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::accuracy {
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "engine/anomaly/first_anomaly.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::anomaly {
 

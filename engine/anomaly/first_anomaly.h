@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/anomaly/rank_anomaly.h"
+#include "engine/base/messages/message.h"
 #include "engine/compare/ranks/rank_origin.h"
 
 namespace msprobe::anomaly {

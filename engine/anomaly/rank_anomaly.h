@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/anomaly/value_kinds.h"
+#include "engine/base/messages/message.h"
 #include "engine/compare/ranks/rank_trace.h"
 #include "engine/model/table.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/messages/message.h"
 #include "engine/model/table.h"
 
 namespace msprobe::anomaly {

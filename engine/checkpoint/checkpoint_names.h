@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/parameter_mapping.h"
 #include "engine/compare/model/comparison.h"

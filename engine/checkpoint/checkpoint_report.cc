@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/base/messages/language.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/checkpoint_names.h"
 #include "engine/checkpoint/compare_checkpoints.h"

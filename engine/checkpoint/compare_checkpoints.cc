@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/threads.h"
 #include "engine/checkpoint/checkpoint_names.h"
 #include "engine/checkpoint/reordered.h"

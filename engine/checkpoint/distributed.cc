@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/checkpoint/checkpoint.h"
 
 namespace msprobe::checkpoint {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/checkpoint.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/messages/message.h"
 #include "engine/kernels/diff.h"
 #include "engine/tensor/tensor_view.h"
 

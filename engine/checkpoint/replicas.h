@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/threads.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/compare/compare.h"

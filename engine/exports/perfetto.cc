@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/exports/protobuf_writer.h"

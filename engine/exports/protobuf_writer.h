@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 
 namespace msprobe::exports {

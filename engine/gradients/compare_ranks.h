@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/gradients/similarity_table.h"
 
 namespace msprobe::gradients {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/gradients/recorded_step.h"
 
 namespace msprobe::gradients {

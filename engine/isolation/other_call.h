@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/align/align.h"
 #include "engine/model/table.h"
 

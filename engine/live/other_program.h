@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::live {

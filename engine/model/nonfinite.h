@@ -7,6 +7,7 @@
 
 #include <string_view>
 
+#include "engine/base/messages/message.h"
 #include "engine/kernels/stats.h"
 
 namespace msprobe {

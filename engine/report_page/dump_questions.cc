@@ -10,6 +10,7 @@
 
 #include "engine/anomaly/value_kinds.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/write/coverage.h"
 #include "engine/report_page/page_data.h"
 #include "engine/report_page/page_frame.h"

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/report_page/page_frame.h"
 #include "engine/report_page/trends.h"
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/judge/judge.h"

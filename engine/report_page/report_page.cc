@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/ranks/drifting_ranks.h"

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/divergence.h"
@@ -65,8 +66,15 @@ std::vector<std::string> ListedTexts(std::string_view list) {
 }
 
 Reason ReasonNamed(std::string_view text) {
-  for (int i = 1; i <= static_cast<int>(Reason::kDevice); ++i) {
-    const std::string known = compare::ReasonText(static_cast<Reason>(i)).English();
+  // Made once: a table has a reason in each row.
+  static const auto* const kTexts = [] {
+    auto* texts = new std::vector<std::string>;
+    for (int i = 0; i <= static_cast<int>(Reason::kDevice); ++i)
+      texts->push_back(compare::ReasonText(static_cast<Reason>(i)).English());
+    return texts;
+  }();
+  for (size_t i = 1; i < kTexts->size() && !text.empty(); ++i) {
+    const std::string& known = (*kTexts)[i];
     if (!known.empty() && text.starts_with(known)) return static_cast<Reason>(i);
   }
   return Reason::kNone;

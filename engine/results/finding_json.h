@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/results/stated_calls.h"

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/formats/tables/table_file.h"

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/base/messages/message.h"
 #include "engine/selfcheck/run_log.h"
 
 namespace msprobe::selfcheck {

@@ -8,6 +8,7 @@
 #include "cli/programs/python_program.h"
 #include "cli/run.h"
 #include "convert.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::python {
 namespace {

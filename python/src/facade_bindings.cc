@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "capture/collector.h"
 #include "convert.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/config/config_json.h"
 
 namespace msprobe::python {

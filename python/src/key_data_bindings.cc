@@ -13,6 +13,7 @@
 #include "capture/calls/interpose.h"
 #include "convert.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/key_data/key_data_compare.h"
 #include "engine/key_data/key_data_writer.h"
 

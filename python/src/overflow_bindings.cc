@@ -4,6 +4,7 @@
 #include "bindings.h"
 #include "convert.h"
 #include "engine/anomaly/replayed_overflow.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::python {
 namespace {

@@ -8,6 +8,7 @@
 #include "bindings.h"
 #include "convert.h"
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/read/unpack.h"
 #include "engine/formats/tensors/tensor_pack.h"
 #include "engine/tensor/dlpack.h"

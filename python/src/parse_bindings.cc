@@ -5,6 +5,7 @@
 
 #include "bindings.h"
 #include "convert.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/read/pkl_trace.h"
 #include "engine/dump/read/tag_folder.h"
 

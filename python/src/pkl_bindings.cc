@@ -9,6 +9,7 @@
 #include "bindings.h"
 #include "capture/collector.h"
 #include "convert.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::python {
 namespace {

@@ -10,6 +10,7 @@
 #include "bindings.h"
 #include "convert.h"
 #include "engine/accuracy/rounding_judge.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/read/reader.h"
 #include "engine/dump/tensors/tensor_data.h"
 #include "engine/isolation/nearer.h"

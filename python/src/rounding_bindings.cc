@@ -10,6 +10,7 @@
 #include "engine/accuracy/kernel_rounding.h"
 #include "engine/accuracy/rounding_judge.h"
 #include "engine/accuracy/rounding_steps.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::python {
 namespace {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "engine/accuracy/details_table.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::accuracy {
 namespace {

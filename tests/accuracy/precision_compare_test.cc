@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/formats/tables/table_file.h"
 
 namespace msprobe::accuracy {

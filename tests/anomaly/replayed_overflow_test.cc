@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/base/messages/message.h"
+
 namespace msprobe::anomaly {
 namespace {
 

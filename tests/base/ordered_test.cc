@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/threads.h"
 
 namespace msprobe {

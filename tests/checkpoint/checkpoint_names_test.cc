@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/base/messages/message.h"
 #include "tests/base/english.h"
 
 namespace msprobe::checkpoint {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/compare/model/value_text.h"
 #include "tests/base/english.h"
 #include "tests/base/temporary_folder.h"

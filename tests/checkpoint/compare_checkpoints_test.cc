@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/judge/judge.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/values.h"

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/base/messages/message.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/checkpoint/values.h"
 #include "tests/checkpoint/written_tensors.h"

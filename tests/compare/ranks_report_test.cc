@@ -2,6 +2,7 @@
 // pair.
 #include <gmock/gmock.h>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/ranks/rank_findings.h"
 #include "engine/compare/report/report_ci.h"
 #include "engine/compare/report/report_ranks.h"

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/summary.h"
 #include "tests/compare/divergence_values.h"
 

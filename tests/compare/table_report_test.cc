@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/formats/tables/csv.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/compare/dump_builder.h"

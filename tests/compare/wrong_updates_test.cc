@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/ranks/drifting_ranks.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/compare/divergence_values.h"

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/messages/message.h"
 #include "tests/base/temporary_folder.h"
 
 namespace msprobe::dump {

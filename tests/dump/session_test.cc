@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/messages/message.h"
 #include "engine/dump/read/reader.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/model/entry_from_json.h"

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/messages/message.h"
 #include "engine/exports/exporter.h"
 #include "engine/exports/protobuf_writer.h"
 #include "engine/formats/text/json.h"

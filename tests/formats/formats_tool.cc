@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/formats/archive/zip.h"
 #include "engine/formats/tables/csv.h"

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "engine/base/messages/message.h"
+
 namespace msprobe::isolation {
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/base/messages/message.h"
 #include "engine/dump/config/config.h"
 #include "tests/compare/divergence_values.h"
 

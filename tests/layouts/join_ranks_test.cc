@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/layouts/join_both.h"
 #include "engine/compare/layouts/joined_calls.h"
 #include "engine/compare/layouts/module_names.h"

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "engine/base/messages/message.h"
 #include "engine/model/table.h"
 
 namespace msprobe {

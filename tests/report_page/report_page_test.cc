@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/report_page/data_links.h"
 #include "engine/report_page/element_differences.h"
 #include "engine/report_page/page_calls.h"

@@ -8,6 +8,7 @@
 #include <deque>
 #include <numeric>
 
+#include "engine/base/messages/message.h"
 #include "engine/report_page/gradient_page.h"
 #include "engine/report_page/parameter_trends.h"
 #include "engine/report_page/report_page.h"

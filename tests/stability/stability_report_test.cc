@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/base/messages/message.h"
 #include "engine/stability/calibration.h"
 #include "engine/stability/limits.h"
 #include "tests/base/english.h"

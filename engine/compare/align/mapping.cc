@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/compare/align/mapping_files.h"
 #include "engine/compare/align/mapping_layers.h"

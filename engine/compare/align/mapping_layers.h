@@ -11,6 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/align/mapping_files.h"
 #include "engine/model/table.h"
 

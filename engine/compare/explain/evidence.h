@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/judge/limits.h"
 #include "engine/compare/model/comparison.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/model/comparison.h"
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
 #include "engine/compare/judge/operations.h"

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/judge/update_agreement.h"
 
 namespace msprobe::compare {

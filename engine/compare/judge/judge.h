@@ -10,6 +10,7 @@
 
 #include <string_view>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/judge/limits.h"
 #include "engine/compare/model/comparison.h"
 

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/layouts/joined_numbers.h"
 #include "engine/model/text_arena.h"
 

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/layouts/declared_layout.h"
 #include "engine/compare/layouts/join_ranks.h"
 #include "engine/compare/layouts/joined_dump.h"

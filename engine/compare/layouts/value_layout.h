@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/layouts/joined_calls.h"
 
 namespace msprobe::compare::layouts {

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/model/compare_options.h"
 #include "engine/compare/model/comparison.h"
 

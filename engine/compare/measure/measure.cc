@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/threads.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/measure/exchange.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/measure/judge_row.h"
 #include "engine/compare/measure/measure.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/measure/outside_data.h"
 #include "engine/compare/model/fingerprint_set.h"
 #include "engine/compare/model/module_modes.h"

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe {

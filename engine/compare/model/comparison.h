@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/model/content_ids.h"
 #include "engine/compare/model/thresholds.h"
 #include "engine/kernels/diff.h"

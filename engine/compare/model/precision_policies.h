@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {

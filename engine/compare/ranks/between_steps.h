@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/judge/update_agreement.h"
 #include "engine/compare/model/comparison.h"
 

@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "engine/base/messages/message.h"
+
 namespace msprobe::compare {
 
 Message DescribeCompiledRuns(const std::string& target, const std::string& golden);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/ranks/rank_result.h"
 
 namespace msprobe::compare {

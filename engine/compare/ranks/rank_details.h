@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/model/comparison.h"
 
 namespace msprobe::compare {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <unordered_set>
+
+#include "engine/base/messages/message.h"
 
 namespace msprobe::compare {
 namespace {

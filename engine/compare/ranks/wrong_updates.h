@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/update_pattern.h"
 #include "engine/compare/ranks/rank_result.h"
 

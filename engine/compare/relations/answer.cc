@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
 #include "engine/compare/explain/explanation.h"

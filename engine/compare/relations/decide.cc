@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/judge/limits.h"
 #include "engine/compare/model/rounding.h"

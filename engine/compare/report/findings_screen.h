@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/findings.h"
 #include "engine/compare/report/report_terminal.h"
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/report/report_ci.h"
 #include "engine/formats/tables/xlsx_text.h"

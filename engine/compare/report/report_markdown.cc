@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/ranks/drifting_ranks.h"

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/report/report_terminal.h"
 

@@ -1,5 +1,6 @@
 #include "engine/compare/report/report_terminal.h"
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/report/findings_screen.h"
 

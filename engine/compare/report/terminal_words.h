@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/compare/explain/summary.h"
 
 namespace msprobe::compare {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/dump/config/config.h"
 #include "engine/formats/text/ignore_rules.h"
 

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/messages/message.h"
+
 namespace msprobe::dump {
 
 void LeaveStepsToOptimizers(Config* config) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/dump/config/config_values.h"
 #include "engine/formats/text/json.h"
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/dump/config/config_values.h"
 #include "engine/kernels/digest.h"
 

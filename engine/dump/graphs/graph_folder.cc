@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/graphs/graph_files.h"
 #include "engine/dump/graphs/graph_lines.h"

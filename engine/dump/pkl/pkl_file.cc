@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/pkl/pkl_names.h"
 #include "engine/dump/pkl/pkl_values.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/base/messages/message.h"
 #include "engine/dump/pkl/pkl_file.h"
 #include "engine/model/text_arena.h"
 

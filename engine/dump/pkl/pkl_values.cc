@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/messages/message.h"
+
 namespace msprobe::dump {
 namespace {
 

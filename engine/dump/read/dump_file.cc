@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/ordered.h"
 #include "engine/base/pages.h"
 #include "engine/base/text.h"

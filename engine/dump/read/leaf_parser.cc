@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/read/entries.h"
 #include "engine/dump/read/python_text.h"

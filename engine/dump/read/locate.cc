@@ -1,6 +1,7 @@
 // Where the dumps below a path are: reader.h's FindDumps and LocateDump.
 #include <algorithm>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/graphs/graph_folder.h"
 #include "engine/dump/read/file_kind.h"

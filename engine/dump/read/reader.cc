@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/pages.h"
 #include "engine/dump/graphs/graph_folder.h"
 #include "engine/dump/pkl/pkl_file.h"

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/model/table.h"
 
 namespace msprobe::dump {

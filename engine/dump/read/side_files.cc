@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/pages.h"
 #include "engine/dump/write/coverage.h"
 #include "engine/formats/text/json.h"

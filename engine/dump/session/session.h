@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/dump/config/config.h"
 #include "engine/dump/config/filter.h"
 #include "engine/dump/session/call_names.h"

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/dump/config/config.h"
 #include "engine/dump/config/filter.h"
 

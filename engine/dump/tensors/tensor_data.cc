@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/pages.h"
 #include "engine/dump/tensors/storage_folder.h"
 #include "engine/formats/archive/zip.h"

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/tensors/storage_folder.h"
 #include "engine/dump/tensors/tensor_data.h"

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/base/atomic_file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/dump/write/entry_json.h"
 #include "engine/model/guarded_text.h"

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/read/reader.h"
 #include "engine/exports/databases/node_tree.h"
 #include "engine/exports/databases/replace_text.h"

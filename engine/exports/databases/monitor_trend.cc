@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
 #include "engine/exports/databases/replace_text.h"

@@ -1,4 +1,5 @@
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/exports/databases/trend_sources.h"
 #include "engine/formats/text/json.h"
 

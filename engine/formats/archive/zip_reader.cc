@@ -5,6 +5,7 @@
 #include <new>
 #include <optional>
 
+#include "engine/base/messages/message.h"
 #include "engine/formats/archive/byte_order.h"
 #include "engine/formats/archive/zip.h"
 #include "engine/formats/archive/zip_layout.h"

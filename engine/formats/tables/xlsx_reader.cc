@@ -6,6 +6,7 @@
 #include <deque>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/formats/archive/zip.h"
 #include "engine/formats/tables/table_file.h"
 #include "engine/formats/tables/xlsx.h"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/base/messages/message.h"
 #include "engine/formats/tensors/tensor_file.h"
 #include "engine/tensor/ascend_layout.h"
 

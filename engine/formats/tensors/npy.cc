@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/base/atomic_file.h"
+#include "engine/base/messages/message.h"
 #include "engine/base/pages.h"
 #include "engine/formats/archive/byte_order.h"
 #include "engine/formats/tensors/npy_header.h"

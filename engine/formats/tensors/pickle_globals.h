@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "engine/base/messages/message.h"
+
 namespace msprobe::formats {
 
 // True for the short list of globals that stand for plain data. `module` "torch" with any dtype

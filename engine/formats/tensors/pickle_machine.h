@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/formats/archive/byte_order.h"
 #include "engine/formats/tensors/pickle.h"
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/formats/tensors/pt.h"
 #include "engine/formats/tensors/pt_tensors.h"
 

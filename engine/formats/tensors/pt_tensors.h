@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/base/messages/message.h"
 #include "engine/formats/archive/zip.h"
 #include "engine/formats/tensors/pickle.h"
 #include "engine/formats/tensors/pt.h"

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/base/atomic_file.h"
+#include "engine/base/messages/message.h"
 #include "engine/formats/archive/byte_order.h"
 #include "engine/formats/archive/zip.h"
 #include "engine/formats/tensors/pickle_opcodes.h"

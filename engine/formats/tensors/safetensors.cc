@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "engine/base/messages/message.h"
 #include "engine/base/pages.h"
 #include "engine/formats/archive/byte_order.h"
 #include "engine/formats/text/json.h"

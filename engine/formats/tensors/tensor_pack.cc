@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/messages/message.h"
 #include "engine/formats/archive/byte_order.h"
 #include "engine/formats/archive/zip.h"
 

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstring>
 
+#include "engine/base/messages/message.h"
 #include "engine/formats/text/json.h"
 
 namespace msprobe::formats {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/base/messages/message.h"
 #include "engine/formats/text/json.h"
 
 namespace msprobe::formats {

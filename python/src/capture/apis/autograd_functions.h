@@ -14,6 +14,7 @@
 
 #include "capture/apis/api_table.h"
 #include "capture/python/py_ref.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::capture {
 

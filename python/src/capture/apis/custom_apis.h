@@ -17,6 +17,7 @@
 #include "capture/apis/api_table.h"
 #include "capture/calls/observed_callable.h"
 #include "capture/python/py_ref.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::capture {
 

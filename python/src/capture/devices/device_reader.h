@@ -36,6 +36,7 @@
 #include "capture/devices/staging_ring.h"
 #include "capture/devices/torch_calls.h"
 #include "capture/python/py_ref.h"
+#include "engine/base/messages/message.h"
 #include "engine/kernels/stats.h"
 #include "engine/model/deferred_numbers.h"
 #include "engine/tensor/tensor_view.h"

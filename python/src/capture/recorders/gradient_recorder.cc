@@ -5,6 +5,7 @@
 #include "capture/calls/interpose.h"
 #include "capture/python/framework.h"
 #include "capture/python/torch_api.h"  // QuietTorch
+#include "engine/base/messages/message.h"
 #include "engine/model/names.h"
 
 namespace msprobe::capture {

@@ -5,6 +5,7 @@
 
 #include "capture/calls/interpose.h"
 #include "capture/python/framework.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/write/compiled_programs.h"
 
 namespace msprobe::capture {

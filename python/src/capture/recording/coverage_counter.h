@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "capture/calls/dispatch_count.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/write/coverage.h"
 
 namespace msprobe::capture {

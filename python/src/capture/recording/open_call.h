@@ -10,6 +10,7 @@
 #include "capture/gradients/backward.h"
 #include "capture/values/changed_values.h"
 #include "capture/values/value_writer.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::capture {
 

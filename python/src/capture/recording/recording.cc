@@ -4,6 +4,7 @@
 #include "capture/values/framework_tensor.h"
 #include "capture/values/numpy_array.h"
 #include "capture/values/tensor_access.h"
+#include "engine/base/messages/message.h"
 #include "engine/dump/read/source_line.h"
 
 namespace msprobe::capture {

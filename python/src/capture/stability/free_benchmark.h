@@ -24,6 +24,7 @@
 #include "capture/stability/framework_state.h"
 #include "capture/stability/held_call.h"
 #include "capture/stability/repeated_gradients.h"
+#include "engine/base/messages/message.h"
 #include "engine/stability/calibration.h"
 #include "engine/stability/sampling_budget.h"
 #include "engine/stability/stability_report.h"

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "capture/recording/recording.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::capture {
 

@@ -19,6 +19,7 @@
 #include "capture/recording/open_call.h"
 #include "capture/recording/recording.h"
 #include "capture/tasks/findings.h"
+#include "engine/base/messages/message.h"
 
 namespace msprobe::capture {
 
