@@ -95,6 +95,11 @@ TEST_F(MessageTest, AProcessHandsAMessageToAnotherOne) {
     EXPECT_EQ(back.Shown(), message.Shown()) << message.English();
   }
   EXPECT_EQ(Message::Unpacked("{{}} of {}"_t(3).Packed()).English(), "{} of 3");
+  const std::vector<Message> many(900, "norm"_t), more(2000, "norm"_t);
+  for (const auto& parts : {many, more}) {
+    const Message long_list = Message::Joined(parts, ", ");
+    EXPECT_EQ(Message::Unpacked(long_list.Packed()).English(), long_list.English());
+  }
   // What this program did not write is a name.
   for (const std::string line :
        {"plain", "S1:", "S9:qwerty {}1:N1:a", "N5:abc", "L2:; 9999:", "S4:norm3:", "N3:abcd",

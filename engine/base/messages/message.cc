@@ -13,8 +13,9 @@ namespace msprobe {
 namespace {
 
 // Of what stands between the parts of a list.
-constexpr std::string_view kListMarks[][2] = {
-    {"; ", "；"}, {". ", "。"}, {": ", "："}, {", ", "，"}, {" and ", "和"}};
+constexpr std::string_view kListMarks[][2] = {{"; ", "；"}, {". ", "。"},    {": ", "："},
+                                              {", ", "，"}, {" and ", "和"}, {" ", " "},
+                                              {"\n", "\n"}, {"", ""}};
 
 std::string_view ChineseSeparator(std::string_view english) {
   for (const auto& separator : kListMarks) {
@@ -87,8 +88,8 @@ Message Message::OfText(std::string_view english) {
 
 namespace {
 
-constexpr int kDeepest = 16;       // messages within messages
-constexpr size_t kMostParts = 64;  // of one message
+constexpr int kDeepest = 64;         // messages within messages
+constexpr size_t kMostParts = 1000;  // of one message
 
 void PackText(char kind, std::string_view text, std::string* out) {
   fmt::format_to(std::back_inserter(*out), "{}{}:{}", kind, text.size(), text);
@@ -112,7 +113,8 @@ void Message::Pack(std::string* line) const {
   // A sentence with braces of its own would be another one when it is looked up.
   const bool braces =
       sentence_.find("{{") != sentence_.npos || sentence_.find("}}") != sentence_.npos;
-  if (kind_ == Kind::kName || braces) return PackText('N', English(), line);
+  if (kind_ == Kind::kName || braces || places_.size() > kMostParts)
+    return PackText('N', English(), line);
   PackText(kind_ == Kind::kList ? 'L' : 'S', sentence_, line);
   fmt::format_to(std::back_inserter(*line), "{}:", places_.size());
   for (const Message& place : places_) place.Pack(line);
@@ -145,15 +147,11 @@ std::optional<Message> Message::Unpack(std::string_view* line, int depth) {
     for (const auto& mark : kListMarks) {
       if (mark[0] == text) return Joined(std::move(parts), mark[0]);
     }
-    return Joined(std::move(parts), text == "\n" ? "\n" : text == " " ? " " : "");
+    return std::nullopt;
   }
   const std::string_view key = Catalogue::Chinese().KeyOf(text);
   std::vector<Place> places(parts.begin(), parts.end());
-  if (std::optional<Message> whole = key.empty() ? std::nullopt : Of(key, places)) return whole;
-  Message english;  // made here and now: `text` does not live long enough
-  english.name_ = std::string(text);
-  for (const Message& part : parts) english.name_ += " " + part.English();
-  return english;
+  return key.empty() ? std::nullopt : Of(key, places);
 }
 
 Message Message::Unpacked(std::string_view line) {

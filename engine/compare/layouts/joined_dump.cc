@@ -52,7 +52,7 @@ JoinedDump::JoinedDump(std::span<const RankRun> runs, std::vector<JoinedCall> ca
   for (const RankRun& run : runs) {
     if (!run.dump->complete) {
       dump_.complete = false;
-      dump_.AddNote(fmt::format("rank {}: {}", run.rank, run.dump->note.English()));
+      dump_.AddNote(Message::Joined({"rank {}"_t(run.rank), run.dump->note}, ": "));
     }
     dump_.ranks.push_back(run.dump);
   }

@@ -67,7 +67,7 @@ export function joined(parts, separator) {
 }
 
 /**
- * A text that the page's data brings: a name, or a sentence in both languages (AppendMessage in page_values.h).
+ * A text that the page's data brings: a name, or a sentence in both languages (AppendMessage in page_data.h).
  * @param {string|[string, string]|null|undefined} text
  * @param {number} [most]
  */
