@@ -48,6 +48,7 @@ def test_a_harmless_change_is_blamed_on_nothing(name, scores):
         "diagnosis/blind/check.py second --quick",
         pytest.param("diagnosis/fresh/check.py first --quick", marks=pytest.mark.campaign),
         pytest.param("diagnosis/fresh/check.py second --quick", marks=pytest.mark.campaign),
+        pytest.param("diagnosis/fresh/check.py third --quick", marks=pytest.mark.campaign),
     ],
 )
 def test_the_cases_are_complete(command, root):

@@ -67,7 +67,7 @@ def sale_without_a_click(ads):
 
 @fault(
     "ads",
-    api=r"Functional\.batch_norm",
+    api=r"Functional\.batch_norm|Tensor\.add_",
     module="norm",
     line="first = x = torch.cat([self.norm(dense), fields.flatten(1)], dim=1)",
 )
@@ -136,7 +136,8 @@ def bags_by_einsum(ads):
 
     class Tables(ads.Tables):
         def forward(self, items, weights):
-            rows = [F.embedding(i, b.weight) for b, i in zip(self.bags, items.unbind(1))]
+            sides = zip(self.bags, items.unbind(1), strict=True)
+            rows = [F.embedding(i, bag.weight) for bag, i in sides]
             return torch.einsum("bfi,bfiw->bfw", weights * (items != 0), torch.stack(rows, dim=1))
 
     ads.Tables = Tables

@@ -219,9 +219,7 @@ def followed_by_lists(dit):
     def follow(model):
         model.steps += 1
         decay = min(dit.DECAY, (1 + model.steps) / (4 + model.steps))
-        torch._foreach_lerp_(
-            list(model.slow.parameters()), list(model.net.parameters()), 1 - decay
-        )
+        torch._foreach_lerp_(list(model.slow.parameters()), list(model.net.parameters()), 1 - decay)
 
     dit.follow = follow
 

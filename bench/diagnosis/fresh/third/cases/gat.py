@@ -1,5 +1,7 @@
 """Cases of the graph attention."""
 
+import itertools
+
 import torch
 from case import fault, harmless
 from torch.nn import functional as F
@@ -13,6 +15,7 @@ LAYERS = "first"
     module=LAYERS,
     line=[
         "wide = target[:, None].expand_as(scores)",
+        "largest = scores.new_full((count, HEADS)",
         'largest = largest.scatter_reduce(0, wide, scores.detach(), "amax")',
         "raised = torch.exp(scores - largest[target])",
         "total = raised.new_zeros(count, HEADS).index_add(0, target, raised)",
@@ -85,7 +88,9 @@ def no_loops(gat):
     gat.Layer = Layer
 
 
-@fault("gat", module="second", line="return heads.flatten(1) if self.together else heads.mean(dim=1)")
+@fault(
+    "gat", module="second", line="return heads.flatten(1) if self.together else heads.mean(dim=1)"
+)
 def heads_added_up(gat):
     """The heads of the last layer are added up, not averaged."""
 
@@ -119,15 +124,15 @@ def divided_by_all_seeds(gat):
 @fault(
     "gat",
     module="first",
-    line=["ours = (h * self.of_source).sum(dim=-1)", "return F.leaky_relu(ours[source]"],
+    line=["source = torch.cat([edges[0], loops])", "return F.leaky_relu(ours[source]"],
 )
 def places_of_neighbours_shifted(gat):
     """The sources of the outer edges are the places before those of the sampled nodes."""
     backward = gat.backward
 
     def shifted(model, data):
-        edges = data["outer"]["edges"].clone()
-        edges[0] = (edges[0] - 1) % gat.NODES
+        edges = data["outer"]["edges"].clone()  # here
+        edges[0] = (edges[0] - 1) % gat.NODES  # here
         backward(model, data | {"outer": data["outer"] | {"edges": edges}})
 
     gat.backward = shifted
@@ -244,7 +249,8 @@ def nodes_of_other_order(gat):
 
     def other(model, data):
         ends = (0, gat.SEEDS, gat.MIDDLE, gat.NODES)
-        order = torch.cat([torch.arange(*pair).flip(0) for pair in zip(ends, ends[1:], strict=False)])
+        parts = [torch.arange(*pair).flip(0) for pair in itertools.pairwise(ends)]
+        order = torch.cat(parts)
         place = order.argsort()
         made = {name: data[name][order] for name in ("x", "kept")}
         made |= {name: data[name][order[: gat.SEEDS]] for name in ("kinds", "labelled")}

@@ -33,7 +33,7 @@ def first_order_only(maml):
 @fault(
     "maml",
     api=r"Functional\.linear",
-    module=r"(net\.)?first",
+    module=r"((net\.)?first)?",
     line=[
         "total = total + IMPORTANCE[number] * outer_loss(",
         "predicted(learner, weights, query[0]), query[1]",
@@ -51,6 +51,7 @@ def learned_examples_are_asked(maml):
         CHANGED,
         "return RATE * self.log_rates[number].exp()",
         "weights = changed(weights, gradients, learner.rates(number))",
+        "sides = zip(weights.items(), gradients, rates, strict=True)",
     ],
 )
 def rates_not_learned(maml):
@@ -66,7 +67,7 @@ def rates_not_learned(maml):
 @fault(
     "maml",
     api=r"Functional\.linear",
-    module=r"(net\.)?first",
+    module=r"((net\.)?first)?",
     line=[CHANGED, "gradients = gradients_of(learner, weights, *support)"],
 )
 def each_step_from_the_begin(maml):
@@ -161,23 +162,24 @@ def losses_of_logarithms(maml):
 
     def outer_loss(logits, y):
         log_p = logits - logits.logsumexp(dim=1, keepdim=True)
-        right = torch.full_like(log_p, 0.1 / maml.WAYS).scatter(1, y[:, None], 0.9 + 0.1 / maml.WAYS)
+        right = torch.full_like(log_p, 0.1 / maml.WAYS).scatter(
+            1, y[:, None], 0.9 + 0.1 / maml.WAYS
+        )
         return -(right * log_p).sum() / len(y)
 
     maml.inner_loss, maml.outer_loss = inner_loss, outer_loss
 
 
 @harmless("reordered", "maml")
-def weights_of_lists(maml):
-    """The weights of an inner step are changed by operations on lists, the last one first."""
+def weights_of_one_call(maml):
+    """The weights of an inner step are changed by one call each, the last one first."""
 
     def changed(weights, gradients, rates):
-        names = list(weights)[::-1]
-        limits = [maml.LARGEST / (g.square().sum().sqrt() + 1e-6) for g in reversed(gradients)]
-        factors = [-r * m.clamp(max=1.0) for r, m in zip(rates.flip(0), limits, strict=True)]
-        moves = torch._foreach_mul(list(reversed(gradients)), factors)
-        made = torch._foreach_add([weights[name] for name in names], moves)
-        made = dict(zip(names, made, strict=True))
+        made = {}
+        sides = list(zip(weights, gradients, rates, strict=True))
+        for name, gradient, rate in reversed(sides):
+            limit = maml.LARGEST / (gradient.square().sum().sqrt() + 1e-6)
+            made[name] = torch.addcmul(weights[name], gradient, -rate * limit.clamp(max=1.0))
         return {name: made[name] for name in weights}
 
     maml.changed = changed
@@ -265,9 +267,7 @@ def tasks_side_by_side(maml):
             ]
             weights = {name: torch.stack([row[name] for row in rows]) for name in weights}
             logits = predicted(weights, query[0]).flatten(0, 1)
-            total = total + maml.IMPORTANCE[number] * maml.outer_loss(
-                logits, query[1].flatten()
-            )
+            total = total + maml.IMPORTANCE[number] * maml.outer_loss(logits, query[1].flatten())
         total.backward()
 
     maml.backward = backward
@@ -285,7 +285,9 @@ def last_query_backward_first(maml):
                 gradients = maml.gradients_of(learner, weights, *support)
                 weights = maml.changed(weights, gradients, learner.rates(number))
                 logits = maml.predicted(learner, weights, query[0])
-                costs[number].append(32 * maml.IMPORTANCE[number] * maml.outer_loss(logits, query[1]))
+                costs[number].append(
+                    32 * maml.IMPORTANCE[number] * maml.outer_loss(logits, query[1])
+                )
         for number in reversed(range(maml.INNER)):
             torch.stack(costs[number]).mean().backward(retain_graph=True)
         for weight in learner.parameters():

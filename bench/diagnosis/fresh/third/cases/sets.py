@@ -13,9 +13,14 @@ MATCHED = [
     "wanted = torch.cat([truth[row][1][given] for row, (_, given) in enumerate(pairs)])",
     "return F.cross_entropy(kinds.flatten(0, 1), wanted.flatten(), weight)",
 ]
+LAYER = [  # where the loss of a layer begins, which is another layer or is missing
+    "each = [layer_loss(kinds, boxes, truth) for kinds, boxes in made]",
+    "pairs = matched(kinds, boxes, truth)",
+    "cost = cost_of(kinds[row], boxes[row], true_kinds, true_boxes)",
+]
 
 
-@fault("sets", line=MATCHED)
+@fault("sets", line=[*LAYER, *MATCHED])
 def matching_of_the_last_layer(sets):
     """The layers before the last take over its matching."""
 
@@ -40,12 +45,17 @@ def unlikely_kinds_are_cheap(sets):
         distance = (boxes[:, None] - true_boxes[None]).abs().sum(dim=-1)
         a, b = sets.corners(boxes)[:, None], sets.corners(true_boxes)[None]
         overlap = sets.generalised_overlap(a, b)
-        return sets.OF_DISTANCE * distance + sets.OF_KIND * share - sets.OF_OVERLAP * overlap  # here
+        return (
+            sets.OF_DISTANCE * distance + sets.OF_KIND * share - sets.OF_OVERLAP * overlap
+        )  # here
 
     sets.cost_of = cost_of
 
 
-@fault("sets", line="return inside / union - (whole - union) / whole")
+@fault(
+    "sets",
+    line=["return inside / union - (whole - union) / whole", "around = torch.cat([torch.minimum"],
+)
 def overlap_not_generalised(sets):
     """The overlap lacks what the box around both has more."""
 
@@ -139,6 +149,7 @@ def empty_places_are_seen(sets):
 @fault(
     "sets",
     line=[
+        *LAYER,
         "return [AUXILIARY * loss for loss in each[:-1]] + each[-1:]",
         'sum(losses_of(made, data["truth"])).backward()',
     ],

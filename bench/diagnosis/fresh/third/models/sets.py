@@ -35,7 +35,9 @@ class Layer(nn.Module):
     def __init__(self):
         super().__init__()
         self.own, self.other = Attention(), Attention()
-        self.feed = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, WIDTH))
+        self.feed = nn.Sequential(
+            nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, WIDTH)
+        )
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3))
 
     def forward(self, x, asked, memory, places, known):

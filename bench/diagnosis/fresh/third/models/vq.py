@@ -42,7 +42,8 @@ class Codebook(nn.Module):
         self.register_buffer("sums", self.codes.clone())
 
     def distances(self, rows):
-        return rows.square().sum(1, keepdim=True) - 2 * rows @ self.codes.T + self.codes.square().sum(1)
+        crossed = rows @ self.codes.T
+        return rows.square().sum(1, keepdim=True) - 2 * crossed + self.codes.square().sum(1)
 
     def choose(self, rows):
         return self.distances(rows).argmin(dim=1)
