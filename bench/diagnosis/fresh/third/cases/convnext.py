@@ -119,6 +119,7 @@ def schedule_before_the_step(convnext):
 @fault(
     "convnext",
     settings={"float32": True},
+    api=r"Functional\.log_softmax",  # in timm's loss
     line=[
         "return loss_of(logits.float(), soft)",
         "return SoftTargetCrossEntropy()(logits, smoothed(soft))",

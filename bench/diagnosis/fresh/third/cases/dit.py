@@ -34,8 +34,8 @@ def led_from_the_wrong_side(dit):
 
 @fault(
     "dit",
-    api=r"Functional\.linear",
-    module=r"(slow|net)\.enter",
+    api=r"Functional\.(linear|embedding)",  # right inputs, the wrong weights
+    module=r"(slow|net)\.(enter|time\.0|label)",
     line=[
         "with_label = slow(x, times, labels)",
         'taught = guided(model.slow, x, data["times"], data["labels"])',

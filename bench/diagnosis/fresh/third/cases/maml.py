@@ -17,6 +17,8 @@ INNER = [
 
 @fault(
     "maml",
+    api=r"Tensor\.(norm|square|__add__)",  # the first calls that take a gradient without a graph
+    module=r"(?!.)",
     line=[*INNER, "return gradient * (LARGEST / (gradient.norm() + 1e-6)).clamp(max=1.0)"],
 )
 def first_order_only(maml):
@@ -37,6 +39,7 @@ def first_order_only(maml):
     line=[
         "total = total + IMPORTANCE[number] * outer_loss(",
         "predicted(learner, weights, query[0]), query[1]",
+        "return F.cross_entropy(logits, y, label_smoothing=0.1)",  # takes the wrong labels itself
     ],
 )
 def learned_examples_are_asked(maml):
@@ -123,7 +126,7 @@ def inner_loss_summed(maml):
 
 @fault(
     "maml",
-    api="Optimizer.AdamW.step",
+    api=r"Optimizer\.(AdamW\.step|gradients_before)",
     update=True,
     line=["optimizer.zero_grad()", "torch.stack(losses).mean().backward()"],
 )

@@ -17,6 +17,7 @@ LAYER = [  # where the loss of a layer begins, which is another layer or is miss
     "each = [layer_loss(kinds, boxes, truth) for kinds, boxes in made]",
     "pairs = matched(kinds, boxes, truth)",
     "cost = cost_of(kinds[row], boxes[row], true_kinds, true_boxes)",
+    "share = kinds.softmax(dim=-1)[:, true_kinds]",
 ]
 
 
