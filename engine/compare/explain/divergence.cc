@@ -8,7 +8,6 @@
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
-#include "engine/compare/explain/suspects.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
 
@@ -92,33 +91,6 @@ bool IsWrong(const Comparison& c, int32_t p) {
           SummarizeCall(c, p).out.differs);
 }
 
-// `first` is the first wrong call in the order of the target. Where another one is the first in the
-// order of the golden, one of the two stands at another place in the two runs: a norm before the
-// attention in the one, behind it in the other. The one that has moved farther is named, so that it
-// does not depend on which run is called the target.
-int32_t FirstOfBothOrders(const Comparison& c, int32_t first) {
-  if (!c.pairs[first].matched()) return first;
-  const auto golden = [&](int32_t p) { return c.pairs[p].golden; };
-  int32_t other = first;
-  for (int32_t p = first + 1; p < SizeOf(c); ++p) {
-    if (c.pairs[p].matched() && golden(p) < golden(other) &&
-        RecordOf(c, p).direction == RecordOf(c, first).direction && IsWrong(c, p))
-      other = p;
-  }
-  if (other == first) return first;
-  // How many paired calls stand before one of the two in one run only.
-  const auto moved = [&](int32_t p) {
-    int64_t before = 0, before_in_golden = 0;
-    for (int32_t q = 0; q < SizeOf(c); ++q) {
-      if (!c.pairs[q].matched()) continue;
-      before += q < p;
-      before_in_golden += golden(q) < golden(p);
-    }
-    return std::abs(before - before_in_golden);
-  };
-  return moved(other) > moved(first) ? other : first;
-}
-
 }  // namespace
 
 int32_t FirstWrongCall(const Comparison& c) {
@@ -133,8 +105,7 @@ int32_t FirstWrongCall(const Comparison& c) {
     if (record.direction == Direction::kParameterGrad && !backward) {
       if (early_gradients < 0) early_gradients = p;
     } else {
-      return early_gradients >= 0 && IsOptimizerCall(record.api) ? early_gradients
-                                                                 : FirstOfBothOrders(c, p);
+      return early_gradients >= 0 && IsOptimizerCall(record.api) ? early_gradients : p;
     }
   }
   return early_gradients;

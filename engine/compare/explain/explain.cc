@@ -250,10 +250,6 @@ FirstDivergence ExplainUnmatched(const Comparison& c, int32_t u, int32_t p, int3
       effect = "what is made of its output is an input of {}, where {}"_t(EntryName(c, p),
                                                                           DescribeRow(c, row));
       break;
-    case Tie::kGradient:
-      effect = "through it a gradient comes that is a part of the input of {}, where {}"_t(
-          EntryName(c, p), DescribeRow(c, row));
-      break;
     case Tie::kPlace:
       effect = "right after it {} is the first call with a wrong number"_t(EntryName(c, p));
       break;

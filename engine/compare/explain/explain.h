@@ -17,10 +17,9 @@ FirstDivergence ExplainInherited(const Comparison& comparison, int32_t pair);
 
 // How a call without a partner is connected with the first wrong number.
 enum class Tie {
-  kOutput,    // the wrong number is an output of that call
-  kLeads,     // other calls without a partner make it of an output of that call
-  kGradient,  // the wrong number is a gradient that is a sum, and that call leads to a part of it
-  kPlace,     // that call runs just before the wrong number, or inside the same module
+  kOutput,  // the wrong number is an output of that call
+  kLeads,   // other calls without a partner make it of an output of that call
+  kPlace,   // that call runs just before the wrong number, or inside the same module
 };
 // `pair` is the first call with a wrong number; `row` is its wrong row, -1: the call as a whole.
 FirstDivergence ExplainUnmatched(const Comparison& comparison, int32_t unmatched, int32_t pair,

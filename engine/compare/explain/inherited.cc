@@ -14,7 +14,6 @@
 #include "engine/compare/explain/explain.h"
 #include "engine/compare/explain/explanation.h"
 #include "engine/compare/explain/optimizer_steps.h"
-#include "engine/compare/explain/suspects.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/compiled_code.h"
 #include "engine/compare/model/other_weights.h"
@@ -42,6 +41,47 @@ struct Origin {
       nullptr;  // in which the value was made, away from the call; null: none
 };
 
+// The innermost call of a module around `pair` that introduces the error: its inputs agree, so the
+// error begins inside it; -1: there is none.
+int32_t EnclosingIntroducer(const Comparison& c, int32_t p) {
+  const int32_t size = static_cast<int32_t>(c.pairs.size());
+  std::string_view at = RecordOf(c, p).parent;
+  for (int32_t q = p + 1, depth = 0; q < size && depth < 64 && !at.empty(); ++q) {
+    if (RecordOf(c, q).name != at) continue;
+    if (c.classes[q] == CallClass::kIntroduced) return q;
+    at = RecordOf(c, q).parent;
+    ++depth;
+  }
+  return -1;
+}
+
+// The call of the module in which the call `pair` runs, if both sides recorded it; -1.
+int32_t CallAround(const Comparison& c, int32_t p) {
+  const Record& inside = RecordOf(c, p);
+  const int32_t size = static_cast<int32_t>(c.pairs.size());
+  for (int32_t q = p + 1; q < size && !inside.parent.empty(); ++q) {
+    const Record& around = RecordOf(c, q);
+    if (around.name == inside.parent)
+      return c.pairs[q].matched() && around.direction == inside.direction ? q : -1;
+  }
+  return -1;
+}
+
+// The first row that differs among the tensors that go into the call; -1: there is none.
+int32_t FirstWrongInput(const Comparison& c, int32_t p) {
+  const RecordPair& pair = c.pairs[p];
+  for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+    const Row& r = c.rows[i];
+    if (r.target < 0 || r.golden < 0) continue;
+    const Leaf& leaf = c.target.leaves[r.target];
+    const bool goes_in =
+        leaf.slot == Slot::kInput || leaf.slot == Slot::kKwarg || leaf.slot == Slot::kParameter;
+    const int32_t at = static_cast<int32_t>(i);
+    if (goes_in && !IsPlain(c, at) && c.measures[i].verdict == RowVerdict::kDiffers) return at;
+  }
+  return -1;
+}
+
 // "parameters.weight of Module.fc.Linear.forward.0", when the module around the call `p` recorded
 // `value` as one of its parameters; otherwise "".
 Message ParameterName(const Comparison& c, int32_t p, const Leaf& value) {
@@ -60,11 +100,6 @@ Message ParameterName(const Comparison& c, int32_t p, const Leaf& value) {
     return {};
   }
   return {};
-}
-
-bool ArePartners(const Comparison& c, int32_t target, int32_t golden) {
-  return std::any_of(c.pairs.begin(), c.pairs.end(),
-                     [&](const RecordPair& p) { return p.target == target && p.golden == golden; });
 }
 
 // A parameter or buffer that the weights files of both runs show to differ: the input itself, or
@@ -111,23 +146,6 @@ std::optional<Origin> AParameter(const Comparison& c, const WrongInput& in) {
 struct Makers {
   const Leaf *target, *golden;
 };
-
-std::optional<Origin> AnotherOutput(const Comparison& c, const Makers& made) {
-  if (made.target == nullptr || made.golden == nullptr) return std::nullopt;
-  const Record &target = c.target.records[made.target->record],
-               &golden = c.golden.records[made.golden->record];
-  Message flow;
-  if (!ArePartners(c, made.target->record, made.golden->record)) {
-    flow = "the target passes the output of {}, the golden that of {}"_t(target.name, golden.name);
-  } else if (LeafSuffix(*made.target, target) != LeafSuffix(*made.golden, golden)) {
-    flow =
-        "the target passes {}, the golden {}"_t(made.target->name.view(), made.golden->name.view());
-  } else {
-    return std::nullopt;
-  }
-  return Origin{kFlowConfidence, std::move(flow),
-                "the two programs are wired differently here: compare the source lines"_t};
-}
 
 // The module in which the other run made a value, in a call that stands for compiled code of this
 // run.
@@ -285,26 +303,11 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
   int32_t row = FirstWrongInput(c, p);
   // No tensor that goes in differs: the call is inherited because its forward call diverged.
   if (row < 0) return ExplainIntroduced(c, p);
-  const bool modules_only = !HasOperations(c.target) && !HasOperations(c.golden);
-  const auto input = [&] {
-    return WrongInput{p, row, c.target.leaves[c.rows[row].target],
-                      c.golden.leaves[c.rows[row].golden]};
-  };
-  const auto made_by_one_side = [&] {
-    return UnmatchedMakerOf(c, p, input().target, input().golden);
-  };
-  int32_t unmatched = made_by_one_side();
-  if (unmatched < 0 && modules_only) {
-    p = OutermostWithWrongInput(c, p);
-    row = FirstWrongInput(c, p);
-    unmatched = made_by_one_side();
-  }
-  if (unmatched >= 0) return ExplainUnmatched(c, unmatched, p, row, Tie::kOutput);
-
   if (const OwnWeight own = OwnWeightAt(c, p); !own.name.empty())
     return ExplainOwnWeight(c, own, p, row);
 
-  const WrongInput in = input();
+  const WrongInput in{p, row, c.target.leaves[c.rows[row].target],
+                      c.golden.leaves[c.rows[row].golden]};
   const EarlierCalls before = CountEarlierCalls(c, p);
   const RecordPair& pair = c.pairs[p];
   const Makers made{FindOutput(c.target, in.target, pair.target),
@@ -313,19 +316,11 @@ FirstDivergence ExplainInherited(const Comparison& c, int32_t p) {
       AnOtherWeight(c, in, made.target != nullptr || made.golden != nullptr);
   if (!origin) origin = AParameter(c, in);
   if (!origin) origin = FromCompiledCode(c, in, made);
-  if (!origin) origin = AnotherOutput(c, made);
+  const bool modules_only = !HasOperations(c.target) && !HasOperations(c.golden);
   if (const int32_t module = CallAround(c, p); !origin && modules_only && module >= 0)
     return ExplainOwnCode(c, module, in);
-  if (!origin) {
-    if (const int32_t term = UnmatchedTerm(c, p); term >= 0)
-      return ExplainUnmatched(c, term, p, row, Tie::kGradient);
-    origin = InsideAModule(c, p);
-  }
-  if (!origin) {
-    if (const int32_t u = UnmatchedNear(c, p); u >= 0)
-      return ExplainUnmatched(c, u, p, row, Tie::kPlace);
-    origin = OutsideTheRecording(c, in, made, before);
-  }
+  if (!origin) origin = InsideAModule(c, p);
+  if (!origin) origin = OutsideTheRecording(c, in, made, before);
   FirstDivergence f = StartExplanation(c, p, row);
   f.confidence = origin->confidence * before.JudgedFactor() * pair.confidence;
   f.why = Message::Joined(

@@ -60,6 +60,7 @@ Summary Summarize(const Comparison& c) {
     s.compared += m.verdict != RowVerdict::kUnknown;
     s.other_forms += m.reason == Reason::kOtherForm || m.reason == Reason::kRewritten;
     s.without_effect += m.reason == Reason::kWithoutEffect;
+    s.too_wide += m.reason == Reason::kTooWide;
     if (!IsNeutral(m)) {
       s.target_values += c.rows[i].target >= 0;
       s.golden_values += c.rows[i].golden >= 0;

@@ -32,8 +32,8 @@ struct Summary {
   int64_t compared = 0, target_values = 0, golden_values = 0;
   int64_t neutral_rows = 0;  // unknown rows that say nothing against a run (IsNeutral)
   // Of them, values that the runs pass or compute in another form; values that differ, and no
-  // result of the step depends on it.
-  int64_t other_forms = 0, without_effect = 0;
+  // result of the step depends on it; values of which rounding explains nearly anything.
+  int64_t other_forms = 0, without_effect = 0, too_wide = 0;
   int64_t target_only_rows = 0, golden_only_rows = 0;
   int64_t target_only_calls = 0, golden_only_calls = 0;
   // Calls of one run that the other has inside compiled code; not among those of one run only.
