@@ -161,11 +161,14 @@ struct JoinedLeaf {
   // Which numbers of its sketch are known. Its grid says itself whether it is.
   bool rows = false, squares = false, wave = false;
   kernels::Sketch sketch;
-  // What each rank has of it: number of the rank, index into Dump::ranks, leaf of that dump.
+  // What each rank has of it: number of the rank, index into Dump::ranks, leaf of that dump; where
+  // its shard begins in `dimension`, -1: not known.
   struct Part {
     int32_t rank = 0, dump = 0, leaf = 0;
+    int64_t begin = -1;
   };
   std::vector<Part> parts;
+  int32_t dimension = -1;  // of shards; -1: they are none, or of several dimensions
 };
 
 // A parameter or buffer that the run began with.

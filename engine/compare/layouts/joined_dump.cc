@@ -303,10 +303,26 @@ void JoinedDump::Set(size_t index, const ValueLayout& layout, Shape whole, doubl
   joined.how = Shared(Describe(layout, parts, runs_, adds_up));
   for (const ValuePart& part : parts)
     joined.parts.push_back({runs_[part.run].rank, part.run, part.leaf});
+  PlaceShards(layout, parts, &joined);
   dump_.joined.push_back(std::move(joined));
   if (n.rest.extremes > 0 && !n.joined.sum) {
     dump_.rests.push_back(n.rest);
     dump_.rests.back().leaf = at;
+  }
+}
+
+// Where each shard begins, if they stand side by side in one dimension.
+void JoinedDump::PlaceShards(const ValueLayout& layout, const std::vector<ValuePart>& parts,
+                             JoinedLeaf* joined) const {
+  if (layout.kind != ValueLayout::Kind::kShards || !layout.ordered || layout.dimension < 0) return;
+  joined->dimension = layout.dimension;
+  int64_t begin = 0;
+  for (const std::vector<int32_t>& place : layout.places) {
+    const auto extents =
+        runs_[parts[place[0]].run].dump->leaves[parts[place[0]].leaf].shape.extents();
+    if (static_cast<size_t>(layout.dimension) >= extents.size()) return;
+    for (const int32_t i : place) joined->parts[i].begin = begin;
+    begin += extents[layout.dimension];
   }
 }
 

@@ -51,6 +51,8 @@ class JoinedDump {
   void AddLeaves(size_t call, Record* record);
   std::string PlaceOf(const RankCall& of, const Leaf& leaf) const;
   void CopySide(const ValuePart& part, uint32_t leaf);
+  void PlaceShards(const ValueLayout& layout, const std::vector<ValuePart>& parts,
+                   JoinedLeaf* joined) const;
   std::shared_ptr<const Message> Shared(Message how);
 
   std::span<const RankRun> runs_;

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <set>
 #include <span>
 
 #include "engine/compare/layouts/value_layout.h"
 #include "engine/compare/model/rounding.h"
+#include "engine/dump/tensors/tensor_data.h"
+#include "engine/kernels/diff.h"
 
 namespace msprobe::compare::layouts {
 namespace {
@@ -18,6 +22,7 @@ const Leaf& LeafOf(const Dump& joined, const JoinedLeaf::Part& part) {
 }
 
 constexpr double kNearCopy = 1e-4;
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // Of copies those that are not the golden's.
 std::set<int32_t> OtherCopies(const Dump& joined, std::span<const JoinedLeaf::Part> parts,
@@ -45,6 +50,45 @@ std::set<int32_t> Beyond(const Dump& joined, std::span<const JoinedLeaf::Part> p
       beyond.insert(part.rank);
   }
   return beyond;
+}
+
+// Where elements were stored: of shards those that are farther from their slice of the golden than
+// others are from theirs, and than copies may be.
+std::set<int32_t> OtherSlices(const Dump& joined, const JoinedLeaf& leaf, const Dump& whole,
+                              const Leaf& golden) {
+  constexpr double kFarther = 16;
+  if (leaf.dimension < 0 || !dump::HasTensorData(golden)) return {};
+  const auto elements = dump::ReadTensorData(whole, golden);
+  if (!elements.ok()) return {};  // what is told of it elsewhere is told without ranks
+  const TensorView all = elements->view();
+  if (leaf.dimension >= all.ndim) return {};
+  std::map<int32_t, double> distance;
+  for (const JoinedLeaf::Part& part : leaf.parts) {
+    const Dump& rank = *joined.ranks[part.dump];
+    if (part.begin < 0 || !dump::HasTensorData(rank.leaves[part.leaf])) return {};
+    const auto shard = dump::ReadTensorData(rank, rank.leaves[part.leaf]);
+    if (!shard.ok() || shard->view().ndim != all.ndim) return {};
+    TensorView slice = all;
+    slice.shape = shard->view().shape;
+    for (int d = 0; d < all.ndim; ++d) {
+      const int64_t begin = d == leaf.dimension ? part.begin : 0;
+      if (slice.shape[d] < 0 || begin > all.shape[d] - slice.shape[d]) return {};
+    }
+    slice.data =
+        static_cast<const uint8_t*>(all.data) +
+        part.begin * all.strides[leaf.dimension] * static_cast<int64_t>(DTypeSize(all.dtype));
+    const auto diff = kernels::ComputeDiff(shard->view(), slice);
+    if (!diff.ok()) return {};
+    distance[part.rank] =
+        diff->nonfinite_mismatch > 0 || std::isnan(diff->relative_l2) ? kInf : diff->relative_l2;
+  }
+  double nearest = kInf;
+  for (const auto& [rank, d] : distance) nearest = std::min(nearest, d);
+  std::set<int32_t> others;
+  for (const auto& [rank, d] : distance) {
+    if (d > std::max(kNearCopy, kFarther * nearest)) others.insert(rank);
+  }
+  return others;
 }
 
 }  // namespace
@@ -75,6 +119,7 @@ std::vector<int32_t> WrongRanks(const Comparison& c) {
     const bool shards =
         joined->parts.size() > 1 &&
         LeafOf(c.target, joined->parts[0]).shape.elements() < golden.shape.elements();
+    if (found.empty() && shards) found = OtherSlices(c.target, *joined, c.golden, golden);
     if (found.empty() && shards) found = Beyond(c.target, joined->parts, golden);
     all = std::max(all, joined->parts.size());
     ranks.insert(found.begin(), found.end());

@@ -13,7 +13,9 @@
 namespace msprobe::compare::layouts {
 
 // Those that make the call, if not all do. Those whose content is not the golden's, where others'
-// is. Those whose part has an element beyond the golden's largest or smallest.
+// is. Where elements were stored, those whose shard is farther from its slice of the golden than
+// others are; without them, those whose part has an element beyond the golden's largest or
+// smallest.
 std::vector<int32_t> WrongRanks(const Comparison& comparison);
 
 // What FirstDivergence::why ends with: "joined: Shard(2) of ranks 0, 1; rank 1 is wrong". "" where
