@@ -40,9 +40,9 @@ bool MentionsAny(std::string_view name, const std::vector<std::string>& words) {
   });
 }
 
-constexpr std::array<std::string_view, 12> kSections = {
-    "classes", "means",     "in_place",      "alone",         "linear",        "buffers",
-    "kinks",   "lipschitz", "exponentiates", "other_kernels", "sums_products", "amplifies"};
+constexpr std::array<std::string_view, 13> kSections = {
+    "classes",   "means",         "in_place", "alone",         "linear",        "buffers",  "kinks",
+    "lipschitz", "exponentiates", "softmax",  "other_kernels", "sums_products", "amplifies"};
 
 }  // namespace
 
@@ -115,6 +115,7 @@ class OperationReader {
       if (section == "exponentiates") RowOf(name)->exponentiates = true;
       if (section == "kinks") RowOf(name)->kinks = true;
       if (section == "lipschitz") RowOf(name)->lipschitz = true;
+      if (section == "softmax") RowOf(name)->softmax = true;
       if (section == "other_kernels") RowOf(name)->other_kernels = true;
       if (section == "alone") OptimizerOf(name)->alone = true;
       if (section == "linear") OptimizerOf(name)->linear = true;

@@ -43,6 +43,7 @@ struct OperationFacts {
   bool is_mean = false;        // of a reduction
   bool alone = false;          // of an optimizer: each parameter by its own gradient alone
   bool exponentiates = false;  // an argument of size x is rounded as if it were x roundings
+  bool softmax = false;        // its parts are of one sum: the gradient of what they share cancels
   bool lipschitz = false;      // neither it nor its derivative is steeper than 1
   bool kinks = false;          // its derivative jumps, as that of relu does at 0
   bool other_kernels = false;  // which kernel computes is chosen outside of its arguments

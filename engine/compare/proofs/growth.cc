@@ -108,7 +108,8 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
   const Call* call = value.maker == kNoId ? nullptr : &t_.calls[value.maker];
   if (call != nullptr && call->kind == CallKind::kUpdate) return MostOfUpdate(step, premises);
   const bool sum = !t_.PartsOf(step.value).empty();
-  const bool unseen = call == nullptr || call->kind == CallKind::kGradients;
+  const bool unseen =
+      call == nullptr || call->kind == CallKind::kGradients || t_.TakesNoGradient(value.maker);
   const bool moves = call != nullptr && call->kind == CallKind::kOperation && call->facts->Moves();
   double roundoff = value.roundoff, coarse = unseen ? coarsest_ : 0;
   double gain = kOfOthers;
@@ -124,7 +125,7 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
     const double rms = argument.moments.Rms(), size = each.error * each.terms;
     const double relative = rms > 0 ? size / rms : each.error;
     grown = std::max(grown, gain * relative);
-    added += std::pow(kOfParts * ShareOf(size, step.terms), 2);
+    added += std::pow((call == nullptr ? kOfOthers : kOfParts) * ShareOf(size, step.terms), 2);
   }
   double own = (moves ? 1 : kRoundings) * std::max(roundoff, unseen ? coarse : 0);
   const bool long_sum = call != nullptr && (call->facts->Cancels() || !t_.HasOperations() ||

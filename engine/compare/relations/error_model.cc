@@ -51,7 +51,9 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   const bool moves = call != nullptr && call->kind == CallKind::kOperation && call->facts->Moves();
   const bool equal = std::all_of(inputs.begin(), inputs.end(),
                                  [&](ValueId w) { return of(w).strength == Strength::kEqual; });
-  if (call != nullptr && equal && (moves || (same_environment_ && TakesTheSameBits(value.maker))))
+  const bool guessed = IsUnseen(v, inputs);
+  if (call != nullptr && equal && !guessed &&
+      (moves || (same_environment_ && TakesTheSameBits(value.maker))))
     return {.error = 0, .exact = true};
   if (call != nullptr && call->kind == CallKind::kUpdate) {
     const double moved = BoundOfUpdate(v, *call);
@@ -79,7 +81,7 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   const double terms = Terms(v);
   // The measured error of a part, as sketches show it, is one of several that are likely. A sum
   // that no call makes is made once; one of each layer must not enlarge it again.
-  const double spread = call == nullptr || call->kind == CallKind::kGradients ? 4 : 2;
+  const double spread = call == nullptr ? kGain : call->kind == CallKind::kGradients ? 4 : 2;
   double grown = 0, added = 0;
   const auto count = [&](ValueId w, bool addend) {
     double error = ErrorOf(w);
@@ -102,7 +104,6 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   }
   if (call != nullptr) grown = std::max(grown, ReachOf(v, value.maker));
   double coarse = roundoff;
-  const bool guessed = IsUnseen(v, inputs);
   if (guessed) {
     grown = kGain * noise_;
     own *= kOwnOfSums;
@@ -181,11 +182,12 @@ double Relations::ReachOf(ValueId v, CallId id) const {
   return terms > 0 ? 2 * reach / terms : 0;
 }
 
-// Whether code without records, of any number of calls, made a value; or what was added to the
-// gradient before.
+// Whether code without records, of any number of calls, made a value, or the gradient of which it
+// was made; or what was added to the gradient before.
 bool Relations::IsUnseen(ValueId v, const Inputs& inputs) const {
   const CallId made = t.values[v].maker;
   if (made == kNoId) return inputs.empty() || (!t.PartsOf(v).empty() && !t.AddsUp(v));
+  if (t.TakesNoGradient(made)) return true;
   return t.calls[made].kind == CallKind::kGradients &&
          std::all_of(inputs.begin(), inputs.end(), [this](ValueId w) {
            const CallId maker = t.values[w].maker;

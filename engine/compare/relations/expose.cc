@@ -36,7 +36,9 @@ void Append(std::vector<ValueId>* out, const std::vector<ValueId>& more) {
 // How code without records may make `part` of `whole`.
 Exposure::Lead Exposure::LeadOf(const Value& part, const Value& whole) {
   const Moments &a = part.moments, &b = whole.moments;
-  const Lead index = whole.IsFloat() ? Lead::kNone : Lead::kIndex;
+  // Code without records chooses indices by numbers, too: an assignment of least cost.
+  const bool chosen = !part.IsFloat() && whole.IsFloat() && MayMeet(part, whole);
+  const Lead index = chosen ? Lead::kChosen : whole.IsFloat() ? Lead::kNone : Lead::kIndex;
   if (part.dtype.dtype() != whole.dtype.dtype()) return index;
   if (!a.known || !b.known || b.not_finite > 0) return Lead::kPart;
   const bool within = a.high <= std::max(b.high, 0.0) && a.low >= std::min(b.low, 0.0);
@@ -139,7 +141,8 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
   const auto all_right = [&] { return std::all_of(inputs.begin(), inputs.end(), right); };
   if (left_.count(v) > 0 && !t.PartsOf(v).empty() && all_right()) return {};
   const bool listed = value.maker != kNoId && t.calls[value.maker].kind == CallKind::kGradients;
-  if (listed && inputs.empty() && !modules_only_) {
+  const bool unseen = value.maker != kNoId && t.TakesNoGradient(value.maker);
+  if ((unseen || (listed && inputs.empty())) && !modules_only_) {
     inputs = Around(v);
   } else if (value.maker == kNoId && t.PartsOf(v).empty()) {
     Append(&inputs, Around(v));
@@ -287,7 +290,7 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
   const CallId lists = t.values[v].maker;
   if (lists == kNoId && t.TakersOf(v).empty()) return {};
   const Call& user = t.calls[lists == kNoId ? TakerOf(v) : lists];
-  const CallId end = lists == kNoId          ? user.begins
+  const CallId end = lists == kNoId || user.kind != CallKind::kGradients ? user.begins
                      : t.TakersOf(v).empty() ? static_cast<CallId>(t.calls.size())
                                              : TakerOf(v);
   std::vector<ValueId> out;

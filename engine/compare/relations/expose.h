@@ -90,7 +90,7 @@ class Exposure {
   static bool FillsNewMemory(const Graph& run, CallId call);
   void AddGiven(const Graph& run, CallId call, std::vector<Sink>* out) const;
   // From the unlikeliest: as what code without records may have taken a value to make another one.
-  enum class Lead : uint8_t { kNone, kIndex, kBeside, kPart };
+  enum class Lead : uint8_t { kNone, kChosen, kIndex, kBeside, kPart };
   static Lead LeadOf(const Value& part, const Value& whole);
   void FindSinks();
   void FindMemorySinks();

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/relations/relate.h"
 
@@ -215,9 +216,12 @@ bool Relations::OtherApi(CallId id) const {
   return !of_two_frameworks && BaseApi(t.ApiOf(id)) != BaseApi(g.ApiOf(pair[id]));
 }
 
-// A plain argument that says how a call computes. Of a dtype or a device the result tells.
-static bool IsSetting(const Leaf& leaf) {
-  if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput) return false;
+// A plain argument that says what a call computes. Of a dtype or a device the result tells; which
+// kernel an optimizer chooses is no setting.
+static bool IsSetting(const Record& record, const Leaf& leaf) {
+  if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput ||
+      IsImplementation(record, leaf))
+    return false;
   const std::string_view type = leaf.type.view();
   return type.find("dtype") == std::string_view::npos &&
          type.find("device") == std::string_view::npos &&
@@ -230,7 +234,7 @@ bool Relations::OtherScalars(CallId id) const {
   const Record& other = g.dump.records[g.calls[pair[id]].record];
   for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
     const Leaf& leaf = t.dump.leaves[i];
-    if (!IsSetting(leaf)) continue;
+    if (!IsSetting(record, leaf)) continue;
     const int32_t there = golden_leaf_[i];
     if (there < 0) {
       if (!of_two_frameworks && leaf.value != "None" && leaf.value != "False") return true;
@@ -240,8 +244,8 @@ bool Relations::OtherScalars(CallId id) const {
   }
   for (uint32_t i = other.first_leaf; i < other.first_leaf + other.leaf_count; ++i) {
     const Leaf& leaf = g.dump.leaves[i];
-    if (!of_two_frameworks && IsSetting(leaf) && target_leaf_[i] < 0 && leaf.value != "None" &&
-        leaf.value != "False")
+    if (!of_two_frameworks && IsSetting(other, leaf) && target_leaf_[i] < 0 &&
+        leaf.value != "None" && leaf.value != "False")
       return true;
   }
   return false;

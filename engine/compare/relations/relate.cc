@@ -241,15 +241,17 @@ void Relations::RelateCall(CallId call) {
   for (const Port& port : t.Takes(call)) {
     const ValueId v = port.value;
     if (related_before(v, &related_taken_[&port - t.taken.data()])) continue;
+    SettleTerms(v);
     const Relation& r = of(v);
-    if (r.proof == Proof::kNotTried || r.strength < Strength::kNear)
+    if (r.proof == Proof::kNotTried || r.strength < Strength::kNear || r.unknown)
       Relate(v, AtPartner(port), false);
-    Settle(v);
+    SettleCoarse(v);
   }
   for (const Port& port : t.Makes(call)) {
     if (related_before(port.value, &related_made_[&port - t.made.data()])) continue;
+    SettleTerms(port.value);
     Relate(port.value, AtPartner(port), false);
-    Settle(port.value);
+    SettleCoarse(port.value);
   }
   ++now_;
   RelateDivided(call);
@@ -393,7 +395,8 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   best.doubtful = IsDoubtful(v, best);
   best.like = best.like || wrong > 0;
   if (best.strength == Strength::kNone) best.factor = factor;
-  if (best.strength > old.strength || old.proof == Proof::kNotTried)
+  const bool known = old.unknown && !best.unknown && best.strength == old.strength;
+  if (best.strength > old.strength || known || old.proof == Proof::kNotTried)
     Set(v, best);
   else if (log != nullptr && best.strength == Strength::kNone && old.strength == Strength::kNone)
     Log(v, best, {}, -1);  // it is wrong by more, or by less, than was known

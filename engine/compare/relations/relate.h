@@ -232,6 +232,7 @@ class Relations {
   double TermsOf(ValueId value) const;
   double TermsOfForward(ValueId value, const OperationFacts& facts, const Arguments& of) const;
   double TermsOfBackward(ValueId value, const Call& call, const Arguments& of) const;
+  double TermsOfSoftmax(ValueId value, CallId forward, double arriving) const;
   double TermsOfUpdate(ValueId value, const Call& call) const;
   double NormalisedSize(CallId normalisation, int64_t weights) const;
   double SlopeOf(CallId normalisation) const;
@@ -244,7 +245,8 @@ class Relations {
   double ExponentOf(CallId call) const;
   double ReachOf(ValueId value, CallId call) const;
   bool TakesTheSameBits(CallId call) const;
-  void Settle(ValueId value);
+  void SettleTerms(ValueId value);
+  void SettleCoarse(ValueId value);
 
   void Cover(std::span<const ValueId> golden);  // by values of the target together
 

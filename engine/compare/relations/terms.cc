@@ -30,12 +30,17 @@ double Relations::CoarseOf(ValueId v) const {
   return coarse;
 }
 
-// What is known of a value now is used by those that are made of it.
-void Relations::Settle(ValueId v) {
-  // Where nothing was known, the size and the rounding of the value itself were used.
-  const double terms = std::max(Rms(v), TermsOf(v)), coarse = CoarseOf(v);
-  if (terms != Terms(v) || coarse != Coarse(v)) changed_[v] = ++now_;
+// What is known of a value now is used by those that are made of it. Where nothing was known, its
+// own size and rounding were used. Its error is relative to its terms, so they are settled first.
+void Relations::SettleTerms(ValueId v) {
+  const double terms = std::max(Rms(v), TermsOf(v));
+  if (terms != Terms(v)) changed_[v] = ++now_;
   terms_[v] = terms;
+}
+
+void Relations::SettleCoarse(ValueId v) {
+  const double coarse = CoarseOf(v);
+  if (coarse != Coarse(v)) changed_[v] = ++now_;
   coarse_[v] = coarse;
 }
 
@@ -160,15 +165,44 @@ double Relations::SlopeOf(CallId forward) const {
   return taken > 0 ? spread(t.Makes(forward)) / taken : 0;
 }
 
+// A softmax y gives back y (g - <g, y>), and its logarithm g - y sum(g): what is the same in all
+// elements is taken away. Attention with the weights y of queries q and keys k gives back the first
+// of these with g = dO V^T, times k for q, and times q for k; scores are divided by the root of the
+// columns.
+double Relations::TermsOfSoftmax(ValueId v, CallId forward, double arriving) const {
+  if (!t.calls[forward].facts->sums_products) {
+    for (const Port& made : t.Makes(forward)) {
+      const Value& y = t.values[made.value];
+      const auto extents = y.shape.extents();
+      if (!y.IsFloat() || extents.empty()) continue;
+      // Relative to what a row of y adds up to, which is 1.
+      const double sum = y.moments.mean * static_cast<double>(extents.back());
+      return y.moments.low < 0 ? arriving : sum > 0 ? arriving * y.moments.Rms() / sum : 0;
+    }
+    return 0;
+  }
+  std::vector<ValueId> given;  // queries, keys, values
+  for (const Port& port : t.Takes(forward)) {
+    if (t.values[port.value].IsFloat()) given.push_back(port.value);
+  }
+  const Leaf& leaf = t.dump.leaves[t.made[t.values[v].port].leaf];
+  const std::string_view place = LeafPlace(leaf, t.dump.records[leaf.record]);
+  if (given.size() < 3 || (place != "0" && place != "1")) return 0;
+  return arriving * Rms(given[2]) * Rms(given[place == "0" ? 1 : 0]);
+}
+
 double Relations::TermsOfBackward(ValueId v, const Call& call, const Arguments& arguments) const {
   if (call.forward == kNoId) return 0;
+  if (t.calls[call.forward].facts->softmax) return TermsOfSoftmax(v, call.forward, arguments.terms);
+  const OperationClass kind = t.calls[call.forward].facts->kind;
   if (arguments.rows <= 1) {
-    switch (t.calls[call.forward].facts->kind) {
+    switch (kind) {
       case OperationClass::kKeeps:
       case OperationClass::kSum:
       case OperationClass::kTakes:
       case OperationClass::kScaling:
       case OperationClass::kElementwise:
+      case OperationClass::kContraction:
         return arguments.ratio * Rms(v);
       case OperationClass::kNormalisation:  // what is the same in all elements is taken away
         return arguments.terms * SlopeOf(call.forward);
@@ -177,7 +211,6 @@ double Relations::TermsOfBackward(ValueId v, const Call& call, const Arguments& 
     }
   }
   double saved = 1;
-  const OperationClass kind = t.calls[call.forward].facts->kind;
   if (kind == OperationClass::kNormalisation)
     saved = NormalisedSize(call.forward, t.values[v].moments.n);
   if (kind == OperationClass::kContraction && t.values[v].shape.extents().size() > 1) {

@@ -190,6 +190,11 @@ class Graph {
   std::span<const Port> Makes(CallId call) const {
     return {made.data() + calls[call].first_make, calls[call].makes};
   }
+  // Whether a backward call was given no gradient: its result was changed in place, so that no call
+  // of its own passes the gradient on.
+  bool TakesNoGradient(CallId call) const {
+    return calls[call].kind == CallKind::kBackward && calls[call].takes == 0;
+  }
   std::span<const Taker> TakersOf(ValueId value) const { return uses_.Of(value); }
   // All calls that returned the value, in their order.
   std::span<const CallId> MakersOf(ValueId value) const { return makers_.Of(value); }
