@@ -81,6 +81,8 @@ void NoteCounts(const Comparison& c, std::vector<Message>* out) {
       "{} calls of the golden have no partner in the target"_t(s.golden_only_calls));
   add(s.unreadable_rows, "1 tensor file pair could not be read"_t,
       "{} tensor file pairs could not be read"_t(s.unreadable_rows));
+  add(s.too_wide, "1 row differs by what rounding explains, which may be nearly anything there"_t,
+      "{} rows differ by what rounding explains, which may be nearly anything there"_t(s.too_wide));
   const auto count_reason = [&](Reason reason) {
     return std::count_if(c.measures.begin(), c.measures.end(),
                          [&](const Measure& m) { return m.reason == reason; });

@@ -128,6 +128,7 @@ void FillSummary(const JsonValue& document, compare::Summary* s) {
   s->neutral_rows = Integer(rows, "nothing_recorded");
   s->other_forms = Integer(rows, "other_form");
   s->without_effect = Integer(rows, "without_effect");
+  s->too_wide = Integer(rows, "too_wide");
   s->target_only_rows = Integer(rows, "target_only");
   s->golden_only_rows = Integer(rows, "golden_only");
   s->unreadable_rows = Integer(rows, "unreadable");

@@ -349,8 +349,8 @@ bool IsNeutral(const Measure& m) {
           m.reason == Reason::kOverwritten || m.reason == Reason::kOtherForm ||
           m.reason == Reason::kOneFramework || m.reason == Reason::kOneRecorded ||
           m.reason == Reason::kRewritten || m.reason == Reason::kWithoutEffect ||
-          m.reason == Reason::kDevice || m.reason == Reason::kGradientOrder ||
-          m.reason == Reason::kDTypeDiffers);
+          m.reason == Reason::kTooWide || m.reason == Reason::kDevice ||
+          m.reason == Reason::kGradientOrder || m.reason == Reason::kDTypeDiffers);
 }
 
 Message ReasonText(Reason reason) {
@@ -379,6 +379,8 @@ Message ReasonText(Reason reason) {
       return "computed by other operations, and the results agree"_t;
     case Reason::kWithoutEffect:
       return "differs, and no result of the step depends on it"_t;
+    case Reason::kTooWide:
+      return "rounding explains it, and would explain so much that nothing is proven"_t;
     case Reason::kOneFramework:
       return "only one of the two frameworks records it"_t;
     case Reason::kTransposed:

@@ -87,6 +87,7 @@ enum class Reason : uint8_t {
   kEnlarged,       // noise: the rounding of its inputs, which the operation enlarges by its nature
   kRewritten,      // unknown: of calls that differ in structure and compute the same; not counted
   kWithoutEffect,  // unknown: no result of the step depends on it; not counted
+  kTooWide,        // unknown: rounding explains it, and would explain nearly anything; not counted
   kDTypeDiffers,   // any verdict: judged by the coarser of two float dtypes; unknown for arguments
                    // that are dtypes (a run in mixed precision passes others)
   kGradientOrder,  // unknown: gradients of an API's inputs, which the two tools list in different

@@ -18,7 +18,7 @@ void Add(const Summary& more, Summary* all) {
         &Summary::golden_only_rows, &Summary::target_only_calls, &Summary::golden_only_calls,
         &Summary::compiled_calls, &Summary::aligned_calls, &Summary::compared,
         &Summary::target_values, &Summary::golden_values, &Summary::unreadable_rows,
-        &Summary::calls_compared_nowhere, &Summary::without_effect})
+        &Summary::calls_compared_nowhere, &Summary::without_effect, &Summary::too_wide})
     all->*count += more.*count;
 }
 

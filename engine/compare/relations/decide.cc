@@ -318,6 +318,9 @@ class Decision {
       if (call_is_exposed || m.verdict == RowVerdict::kNoise) return;
       m.verdict = RowVerdict::kUnknown;
       m.reason = Reason::kWithoutEffect;
+    } else if (relations_.of(v).unknown && !IsOffByRounding(i, v, w)) {
+      m.verdict = RowVerdict::kUnknown;
+      m.reason = Reason::kTooWide;
     } else if ((exposure_.IsExposed(v) && !relations_.IsRight(v)) ||
                exposure_.IsMisplaced(target_.CallOfLeaf(row.target), v)) {
       m.verdict = RowVerdict::kDiffers;

@@ -308,6 +308,7 @@ class Report {
     w_.KeyInteger("nothing_recorded", summary_.neutral_rows);
     w_.KeyInteger("other_form", summary_.other_forms);
     w_.KeyInteger("without_effect", summary_.without_effect);
+    w_.KeyInteger("too_wide", summary_.too_wide);
     w_.KeyInteger("target_only", summary_.target_only_rows);
     w_.KeyInteger("golden_only", summary_.golden_only_rows);
     w_.KeyInteger("unreadable", summary_.unreadable_rows);
