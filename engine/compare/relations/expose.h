@@ -95,6 +95,7 @@ class Exposure {
   void FindSinks();
   void FindMemorySinks();
   bool IsWrittenElsewhere(ValueId weight) const;
+  bool IsMovedByNoise(const Sink& sink) const;
   bool HasOtherForm(const Sink& sink, ValueId w) const;
   void Misplace(CallId call, ValueId value);
   void FindLeft(std::span<const LeftGradient> left);

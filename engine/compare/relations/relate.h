@@ -232,6 +232,7 @@ class Relations {
   double TermsOf(ValueId value) const;
   double TermsOfForward(ValueId value, const OperationFacts& facts, const Arguments& of) const;
   double TermsOfBackward(ValueId value, const Call& call, const Arguments& of) const;
+  double SizeOf(ValueId value) const;
   double TermsOfSoftmax(ValueId value, CallId forward, double arriving) const;
   double TermsOfUpdate(ValueId value, const Call& call) const;
   double NormalisedSize(CallId normalisation, int64_t weights) const;

@@ -10,7 +10,16 @@ namespace msprobe::compare::relations {
 
 double Relations::Terms(ValueId v) const { return terms_[v] >= 0 ? terms_[v] : Rms(v); }
 
-double Relations::Ratio(ValueId v) const { return Rms(v) > 0 ? Terms(v) / Rms(v) : 0; }
+// The size of a value, and of its partner where it is zero: of terms that cancel one kernel may
+// leave nothing.
+double Relations::SizeOf(ValueId v) const {
+  const double size = Rms(v);
+  if (size > 0 || t.values[v].maker == kNoId) return size;
+  const ValueId w = AtPartner(t.made[t.values[v].port]);
+  return w == kNoId ? 0 : g.values[w].moments.Rms();
+}
+
+double Relations::Ratio(ValueId v) const { return SizeOf(v) > 0 ? Terms(v) / SizeOf(v) : 0; }
 
 double Relations::Coarse(ValueId v) const {
   return coarse_[v] >= 0 ? coarse_[v] : t.values[v].roundoff;
@@ -98,10 +107,10 @@ double Relations::TermsOfForward(ValueId v, const OperationFacts& facts,
     case OperationClass::kSum:
       return arguments.terms;
     case OperationClass::kScaling:
-      return arguments.number == 1 ? arguments.ratio * Rms(v) : 0;
+      return arguments.number == 1 ? arguments.ratio * SizeOf(v) : 0;
     case OperationClass::kTakes:
     case OperationClass::kElementwise:
-      return arguments.ratio * Rms(v);
+      return arguments.ratio * SizeOf(v);
     case OperationClass::kReduction: {
       const double root = std::sqrt(arguments.rows);
       return Rms(arguments.first) * (facts.is_mean ? 1 / root : root);
@@ -199,11 +208,12 @@ double Relations::TermsOfBackward(ValueId v, const Call& call, const Arguments& 
     switch (kind) {
       case OperationClass::kKeeps:
       case OperationClass::kSum:
+        return arguments.terms;
       case OperationClass::kTakes:
       case OperationClass::kScaling:
       case OperationClass::kElementwise:
       case OperationClass::kContraction:
-        return arguments.ratio * Rms(v);
+        return arguments.ratio * SizeOf(v);
       case OperationClass::kNormalisation:  // what is the same in all elements is taken away
         return arguments.terms * SlopeOf(call.forward);
       default:
