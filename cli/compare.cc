@@ -403,8 +403,8 @@ class CompareVerb : public Verb {
   Result<std::pair<Dump, Dump>> JoinSides(const DumpPair& pair, MemoryBudget* memory,
                                           std::vector<Message>* notes) const {
     using compare::layouts::JoinBoth, compare::layouts::JoinRanks;
-    MSPROBE_ASSIGN_OR_RETURN(auto target_ranks, DumpFlags::ReadRanks(pair.target_ranks, memory));
-    MSPROBE_ASSIGN_OR_RETURN(auto golden_ranks, DumpFlags::ReadRanks(pair.golden_ranks, memory));
+    MSPROBE_ASSIGN_OR_RETURN(auto target_ranks, dumps_.ReadRanks(pair.target_ranks, memory));
+    MSPROBE_ASSIGN_OR_RETURN(auto golden_ranks, dumps_.ReadRanks(pair.golden_ranks, memory));
     if (!target_ranks.empty() && !golden_ranks.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(auto joined, JoinBoth({pair.target, std::move(target_ranks)},
                                                      {pair.golden, std::move(golden_ranks)},

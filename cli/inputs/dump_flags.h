@@ -38,11 +38,11 @@ class DumpFlags {
     return dump::ReadDump(is_target ? pair.target : pair.golden, budget, options);
   }
 
-  // Reads a side that has several ranks.
-  static Result<std::deque<compare::layouts::RankDump>> ReadRanks(
-      const std::vector<DumpPair::RankPath>& paths, MemoryBudget* budget) {
+  // Reads a side that has several ranks. Their elements are read only to tell which rank is wrong.
+  Result<std::deque<compare::layouts::RankDump>> ReadRanks(
+      const std::vector<DumpPair::RankPath>& paths, MemoryBudget* budget) const {
     ReadOptions options;
-    options.tensor_folder = "";
+    if (no_files_) options.tensor_folder = "";
     std::deque<compare::layouts::RankDump> ranks;
     for (const DumpPair::RankPath& rank : paths) {
       MSPROBE_ASSIGN_OR_RETURN(Dump dump, dump::ReadDump(rank.path, budget, options));

@@ -55,10 +55,11 @@ WRONG_PAIRS = {
 }
 
 
-def record(out, names):
+def record(out, names, task="statistics"):
     wanted = {name for each in names for name in (each, f"{each.split('.')[0]}.one")}
     only = "^(" + "|".join(name.replace(".", r"\.") for name in sorted(wanted)) + ")$"
     command = [sys.executable, FOLDER / "record.py", out, "--fork", "--open", "--only", only]
+    command += ["--task", task]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -71,10 +72,10 @@ def recordings(tmp_path_factory):
     return out
 
 
-def compare(recordings, name, golden=None):
+def compare(recordings, name, golden=None, more=()):
     golden = recordings / (golden or f"{name.split('.')[0]}.one")
     command = [MSPROBE, "compare", recordings / name, golden]
-    command += ["-o", recordings.parent / "out", "--format", "json"]
+    command += ["-o", recordings.parent / "out", "--format", "json", *more]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -97,6 +98,20 @@ def test_a_bug_is_named_with_its_rank(recordings, name):
     call, ranks = WRONG[name]
     assert pair["first_divergence"]["target_name"] == call
     assert pair["first_divergence"].get("ranks") == ranks
+
+
+def test_elements_tell_which_shard_is_wrong(tmp_path):
+    """Each rank has other rows of the batch: statistics do not tell whose are the wrong ones."""
+    name = "ddp_classifier.ddp4.other_noise"
+    out = tmp_path / "open"
+    record(out, [name], task="tensor")
+    (pair,) = compare(out, name)["steps"]["0"]["ranks"].values()
+    assert pair["first_divergence"]["target_name"] == "Functional.linear.0.forward"
+    assert pair["first_divergence"]["ranks"] == [3]
+    assert "rank 3 is wrong" in pair["first_divergence"]["why"]
+    without = compare(out, name, more=["--no-tensor-files"])
+    (pair,) = without["steps"]["0"]["ranks"].values()
+    assert "ranks" not in pair["first_divergence"]
 
 
 @pytest.mark.parametrize(("name", "golden"), RIGHT_PAIRS)
