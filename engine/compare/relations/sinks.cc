@@ -117,7 +117,8 @@ void Exposure::FindSinks() {
     if ((sink.paired || r_.of_two_frameworks) && there == kNoId) continue;
     if (r_.of(sink.value).strength < Strength::kNear) {
       bad_sinks_.push_back(sink.value);
-      if (there != kNoId) bad_golden_.push_back(there);
+      // What the target has elsewhere is not missing: a momentum that is the gradient itself.
+      if (there != kNoId && !r_.Has(there)) bad_golden_.push_back(there);
     } else if (there != kNoId && !IsMovedByNoise(sink) &&
                (!r_.Fits(sink.value, there) || (!sink.paired && HasOtherForm(sink, there)))) {
       Misplace(sink.call, sink.value);
