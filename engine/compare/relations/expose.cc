@@ -447,6 +447,8 @@ std::vector<Candidate> Exposure::Frontier() {
       found.push_back(*left);
     } else if (causes.empty() && value.maker == kNoId && t.TakersOf(v).empty()) {
       found.push_back({.value = v, .cause = Cause::kAnotherUpdate, .order = -1, .sure = true});
+    } else if (causes.empty() && value.maker != kNoId && t.TakesNoGradient(value.maker)) {
+      found.push_back(Named(value.maker, v, Cause::kNoCallMadeIt));
     } else if (causes.empty()) {
       found.push_back(Origin(value.maker != kNoId ? value.maker : TakerOf(v), v, {}));
     } else if (value.maker != kNoId && t.calls[value.maker].kind == CallKind::kOperation &&
