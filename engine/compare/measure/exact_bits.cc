@@ -73,10 +73,18 @@ bool IsReceived(const Dump& dump, const Record& record, const Leaf& leaf) {
   return exchange && PartOf(*exchange, record, leaf) == ExchangePart::kReceived;
 }
 
-// Whether the first value with other bits, within rounding, is one that no recorded call of this
-// process made: then code between the recorded calls computes it in another way (the weight of a
-// parametrization), the data are in another order, in which sums run, or another process computes
-// what it sends in another way.
+// Whether a call of the run takes what has these bits.
+bool IsTaken(const Dump& dump, const Leaf& leaf) {
+  return !leaf.fingerprint.empty() &&
+         std::any_of(dump.leaves.begin(), dump.leaves.end(), [&](const Leaf& other) {
+           return other.slot != Slot::kOutput && other.fingerprint == leaf.fingerprint;
+         });
+}
+
+// Whether the first value with other bits is one that no recorded call of this process made, and
+// is within rounding or what the golden takes elsewhere: then code between the recorded calls
+// computes it in another way (the weight of a parametrization), the data are in another order, in
+// which sums run, or another process computes what it sends in another way.
 bool BeginsUnrecorded(const Comparison& c) {
   FingerprintSet made;
   for (const Weight& weight : c.target.weights) made.Insert(weight.fingerprint);
@@ -85,8 +93,9 @@ bool BeginsUnrecorded(const Comparison& c) {
       if (c.rows[i].target < 0 || c.rows[i].golden < 0) continue;
       const Leaf& leaf = c.target.leaves[c.rows[i].target];
       const RowVerdict verdict = c.measures[i].verdict;
-      if (verdict == RowVerdict::kDiffers) return false;
-      if (verdict == RowVerdict::kNoise) {
+      const bool moved = verdict == RowVerdict::kDiffers && IsTaken(c.golden, leaf);
+      if (verdict == RowVerdict::kDiffers && !moved) return false;
+      if (verdict == RowVerdict::kNoise || moved) {
         const Record& record = c.target.records[pair.target];
         if (IsReceived(c.target, record, leaf)) return true;
         return leaf.slot != Slot::kOutput && leaf.slot != Slot::kParameter &&

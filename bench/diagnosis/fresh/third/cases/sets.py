@@ -46,9 +46,8 @@ def unlikely_kinds_are_cheap(sets):
         distance = (boxes[:, None] - true_boxes[None]).abs().sum(dim=-1)
         a, b = sets.corners(boxes)[:, None], sets.corners(true_boxes)[None]
         overlap = sets.generalised_overlap(a, b)
-        return (
-            sets.OF_DISTANCE * distance + sets.OF_KIND * share - sets.OF_OVERLAP * overlap
-        )  # here
+        cost = sets.OF_DISTANCE * distance + sets.OF_KIND * share  # here
+        return cost - sets.OF_OVERLAP * overlap
 
     sets.cost_of = cost_of
 
