@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <unordered_map>
 
 #include "engine/compare/model/record_keys.h"
@@ -49,17 +51,61 @@ std::unordered_map<uint64_t, ValueId> MadeByKey(const Graph& run) {
   return made;
 }
 
-// The same bits; or near, as sketches tell, which know the order of elements.
-bool Agree(const StepWeight& a, const StepWeight& b, double roundoff) {
-  if (a.fingerprint == b.fingerprint) return true;
-  if (a.dtype != b.dtype || !a.sketch || !b.sketch) return false;
-  const double bound = kOwnRoundings * roundoff, size = std::max(std::abs(b.max), std::abs(b.min));
-  const auto near = [&](double x, double y) { return std::abs(x - y) <= bound * size; };
-  return near(a.max, b.max) && near(a.min, b.min) && near(a.mean, b.mean) &&
-         std::abs(a.norm - b.norm) <= bound * b.norm &&
-         std::abs(a.sketch->rows - b.sketch->rows) <= bound * b.norm &&
-         std::abs(a.sketch->wave - b.sketch->wave) <= bound * b.norm;
+// How far two weights are apart, relative to their size; 0: the same bits. Sketches tell, which know
+// the order of elements: without them it is not known, and infinite.
+double DistanceOfWeights(const StepWeight& a, const StepWeight& b) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (a.fingerprint == b.fingerprint) return 0;
+  if (a.dtype != b.dtype || !a.sketch || !b.sketch) return kInfinity;
+  const double size = std::max(std::abs(b.max), std::abs(b.min));
+  const double of_elements =
+      std::max({std::abs(a.max - b.max), std::abs(a.min - b.min), std::abs(a.mean - b.mean)});
+  const double of_all =
+      std::max({std::abs(a.norm - b.norm), std::abs(a.sketch->rows - b.sketch->rows),
+                std::abs(a.sketch->wave - b.sketch->wave)});
+  return size > 0 && b.norm > 0 ? std::max(of_elements / size, of_all / b.norm) : kInfinity;
 }
+
+// Code without records of one run made what calls of the other one made of values that are near: it
+// may be off by what they are off by.
+class UnrecordedMaking {
+ public:
+  explicit UnrecordedMaking(const Relations& relations) : r_(relations) {
+    for (ValueId v = 0; v < static_cast<ValueId>(r_.t.values.size()); ++v) {
+      if (r_.of(v).strength >= Strength::kNear && r_.of(v).golden != kNoId)
+        target_of_.emplace(r_.of(v).golden, v);
+    }
+  }
+
+  // Of a value that recorded calls of a run made. nullopt: of something that went into it nobody
+  // knows.
+  std::optional<double> ErrorOf(const Graph& run, ValueId value, int calls = kMostCalls) const {
+    if (run.values[value].plain) return 0;
+    if (const ValueId v = InTarget(run, value); v != kNoId) return r_.RelativeErrorOf(v);
+    const CallId maker = run.values[value].maker;
+    const std::vector<CallId>& partners = &run == &r_.t ? r_.pair : r_.partner;
+    if (calls == 0 || maker == kNoId || partners[maker] != kNoId) return std::nullopt;
+    double error = 0;
+    for (const ValueId from : run.InputsOf(value, /*saved=*/false)) {
+      const std::optional<double> of_input = ErrorOf(run, from, calls - 1);
+      if (!of_input) return std::nullopt;
+      error = std::max(error, *of_input);
+    }
+    return error;
+  }
+
+ private:
+  // The related value of the target; kNoId: there is none.
+  ValueId InTarget(const Graph& run, ValueId value) const {
+    if (&run == &r_.t) return r_.of(value).strength >= Strength::kNear ? value : kNoId;
+    const auto found = target_of_.find(value);
+    return found == target_of_.end() ? kNoId : found->second;
+  }
+
+  static constexpr int kMostCalls = 8;  // in a row
+  const Relations& r_;
+  std::unordered_map<ValueId, ValueId> target_of_;  // of values of the golden
+};
 
 }  // namespace
 
@@ -72,6 +118,7 @@ const std::vector<NextWeight>& Relations::NextWeights() const {
   const auto my_values = MadeByKey(t), other_values = MadeByKey(g);
   std::unordered_map<std::string_view, const StepWeight*> by_name;
   for (const StepWeight& weight : others) by_name.emplace(weight.name, &weight);
+  std::optional<UnrecordedMaking> making;
   TextArena arena;
   const auto value_of = [&](const std::unordered_map<uint64_t, ValueId>& values,
                             const StepWeight& weight) {
@@ -88,7 +135,14 @@ const std::vector<NextWeight>& Relations::NextWeights() const {
     const double roundoff = next.golden != kNoId ? g.values[next.golden].roundoff
                             : next.mine != kNoId ? t.values[next.mine].roundoff
                                                  : 0;
-    next.agrees = Agree(weight, *there->second, roundoff);
+    const double apart = DistanceOfWeights(weight, *there->second);
+    next.agrees = apart <= kOwnRoundings * roundoff;
+    if (!next.agrees && (next.mine == kNoId) != (next.golden == kNoId)) {
+      if (!making) making.emplace(*this);
+      const std::optional<double> error = next.mine == kNoId ? making->ErrorOf(g, next.golden)
+                                                             : making->ErrorOf(t, next.mine);
+      next.agrees = error && apart <= kSurely * *error;
+    }
     out.push_back(std::move(next));
   }
   return out;

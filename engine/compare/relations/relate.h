@@ -49,7 +49,9 @@ struct Relation {
 struct NextWeight {
   std::string name;
   ValueId mine = kNoId, golden = kNoId;  // kNoId: no recorded call of this step made what it holds
-  bool agrees = false;                   // the same bits, or within rounding of its dtype
+  // The same bits, or within rounding of its dtype, or of what recorded calls made it of in one run
+  // and code without records in the other one.
+  bool agrees = false;
 };
 
 // Roundings of one call that nothing else is known of.
