@@ -37,7 +37,7 @@ void Append(std::vector<ValueId>* out, const std::vector<ValueId>& more) {
 Exposure::Lead Exposure::LeadOf(const Value& part, const Value& whole) {
   const Moments &a = part.moments, &b = whole.moments;
   // Code without records chooses indices by numbers, too: an assignment of least cost.
-  const bool chosen = !part.IsFloat() && whole.IsFloat() && MayMeet(part, whole);
+  const bool chosen = !part.IsFloat() && whole.IsFloat() && part.moments.n <= whole.moments.n;
   const Lead index = chosen ? Lead::kChosen : whole.IsFloat() ? Lead::kNone : Lead::kIndex;
   if (part.dtype.dtype() != whole.dtype.dtype()) return index;
   if (!a.known || !b.known || b.not_finite > 0) return Lead::kPart;

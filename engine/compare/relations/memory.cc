@@ -139,8 +139,8 @@ const std::vector<NextWeight>& Relations::NextWeights() const {
     next.agrees = apart <= kOwnRoundings * roundoff;
     if (!next.agrees && (next.mine == kNoId) != (next.golden == kNoId)) {
       if (!making) making.emplace(*this);
-      const std::optional<double> error = next.mine == kNoId ? making->ErrorOf(g, next.golden)
-                                                             : making->ErrorOf(t, next.mine);
+      const std::optional<double> error =
+          next.mine == kNoId ? making->ErrorOf(g, next.golden) : making->ErrorOf(t, next.mine);
       next.agrees = error && apart <= kSurely * *error;
     }
     out.push_back(std::move(next));

@@ -116,7 +116,8 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
       if (less && (b.Evidence() != 1 || (a.Evidence() == 0 && b.order < a.order))) return true;
       // Of a call that only one run makes nothing tells that it is wrong but what it leads to.
       const bool weighs = b.order < a.order || (IsProven(b) && !explains(i, j));
-      const bool little = a.Evidence() == 0 || (a.Evidence() == 1 && a.call == kNoId && IsProven(b));
+      const bool little =
+          a.Evidence() == 0 || (a.Evidence() == 1 && a.call == kNoId && IsProven(b));
       if (little && b.Evidence() > 0 && weighs && Intersect(effects[i], effects[j])) return true;
     }
     return false;
