@@ -333,7 +333,8 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
       if (std::any_of(makers.begin(), makers.end(),
                       [&](CallId m) { return t.calls[m].parent == user.parent; }))
         near.emplace_back(Lead::kPart, w);
-    } else if (const Lead lead = LeadOf(t.values[v], other); lead != Lead::kNone) {
+    } else if (const Lead lead = LeadOf(t.values[v], other);
+               lead != Lead::kNone && (lead != Lead::kChosen || r_.of(w).golden != kNoId)) {
       (maker.path == user.path ? near : far).emplace_back(lead, w);
     }
   }

@@ -51,8 +51,8 @@ std::unordered_map<uint64_t, ValueId> MadeByKey(const Graph& run) {
   return made;
 }
 
-// How far two weights are apart, relative to their size; 0: the same bits. Sketches tell, which know
-// the order of elements: without them it is not known, and infinite.
+// How far two weights are apart, relative to their size; 0: the same bits. Sketches tell, which
+// know the order of elements: without them it is not known, and infinite.
 double DistanceOfWeights(const StepWeight& a, const StepWeight& b) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (a.fingerprint == b.fingerprint) return 0;
