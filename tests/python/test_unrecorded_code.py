@@ -64,26 +64,31 @@ class Adaptive(Program):
     """A bias before a norm of the batch has no gradient but rounding."""
 
     steps = 2
-    options = {"foreach": True}
 
     def __init__(self):
         super().__init__()
         self.net[1], self.net[2] = nn.BatchNorm1d(16), nn.Tanh()
         self.slow[1], self.slow[2] = nn.BatchNorm1d(16), nn.Tanh()
         self.slow.requires_grad_(False)
-        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=0.01, **self.options)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=0.01, **self.options())
+
+    def options(self):
+        return {"foreach": True}
 
 
 class AdaptiveByOneKernel(Adaptive):
-    options = {"fused": True}
+    def options(self):
+        return {"fused": True}
 
 
 class AdaptiveByDefault(Adaptive):
-    options = {}
+    def options(self):
+        return {}
 
 
 class AdaptiveWithMoreDecay(Adaptive):
-    options = {"fused": True, "weight_decay": 0.5}
+    def options(self):
+        return {"fused": True, "weight_decay": 0.5}
 
 
 class AdaptiveFollowed(FollowsInPlace, Adaptive):

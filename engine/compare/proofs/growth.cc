@@ -21,7 +21,7 @@ using relations::Value;
 // The numbers of the model of error (docs/explain/how-compare-decides.md).
 constexpr double kOfSums = 4;
 constexpr double kOfMoves = 4, kOfOthers = 8, kOfCancelling = 32;
-constexpr double kGone = 64, kHidden = 4, kOfParts = 4, kOtherWay = 1.2;
+constexpr double kGone = 64, kHidden = 4, kOfParts = 4, kOtherWay = 4;
 
 double MovedBy(const Moments& a, const Moments& b) {
   return std::max({std::abs(a.high - b.high), std::abs(a.low - b.low), std::abs(a.mean - b.mean)});

@@ -27,8 +27,9 @@ constexpr double kJudged = 4;
 // So many elements of a normal distribution are nearer to zero than its error, relative to its
 // size.
 constexpr double kNearZero = 0.8;
-// So many movements a third of the elements that are moved the other way make.
-constexpr double kOfNoise = 1.2;
+// So many movements the sum of a bias may show where a third of its elements are moved either way,
+// by a kernel that rounds most of them to one side: 0.8 if each is by chance.
+constexpr double kOfNoise = 4;
 // An error that got so many times smaller has gone; so has one of so many roundings of the dtype.
 constexpr double kContracts = 64, kHidden = 4;
 
