@@ -247,6 +247,28 @@ TEST(Laws, AnotherKernelOfAnOptimizerIsNoOtherArgument) {
   EXPECT_EQ(FirstOf(UpdatedBy("fused", 0.1F), UpdatedBy("", 0)), "Optimizer.AdamW.step.0.forward");
 }
 
+// A gradient that is nothing but rounding of `size`, which moves the weight only where it is large.
+Dump MovedBy(float size, float wrong) {
+  const Elements x = Random(256, 1), y = Map(x, [](float v) { return v / 2; });
+  const Elements arriving = Map(Random(256, 2), [](float v) { return 1000 + v / 1000; });
+  const Elements left = Times(Random(256, size < 1e-6F ? 3 : 4), size), weights = Random(256, 5);
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 3))).Out(Recorded(x));
+  b.Call("Functional.layer_norm.0.forward").In(Recorded(x)).Out(Recorded(y));
+  b.Call("Functional.layer_norm.0.backward").In(Recorded(arriving)).Out(Recorded(left));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(left));
+  b.Kwarg("weights.w", Recorded(weights)).Value("param_groups.0.lr", "float", "0.1");
+  const bool moves = size > 1e-6F || wrong != 0;
+  b.OutAt("0.weights.w",
+          Recorded(moves ? Sum(weights, wrong != 0 ? Random(256, 6) : left, -0.1F) : weights));
+  return b.Take();
+}
+
+TEST(Laws, OneRunMayLeaveAWeightThatRoundingAloneMoves) {
+  EXPECT_EQ(FirstOf(MovedBy(1e-7F, 0), MovedBy(1e-4F, 0)), "none");
+  EXPECT_EQ(FirstOf(MovedBy(1e-4F, 0), MovedBy(1e-7F, 0)), "none");
+}
+
 // An equal gradient, divided by a state that is off.
 Dump Divided(float off, float wrong) {
   const Elements gradient = Random(64, 1), weights = Random(64, 2);
