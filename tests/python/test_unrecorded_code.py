@@ -101,18 +101,18 @@ class AdaptiveFollowedByForeach(FollowsByForeach, Adaptive):
         return (scores.exp().sum(-1).log() - scores.gather(1, labels[:, None])[:, 0]).mean()
 
 
-class TwoTasks(Program):
-    """Two batches, one after the other."""
+class FourTasks(Program):
+    """Four batches, one after the other: their gradients are added up in this order."""
 
-    order = (0, 1)
+    order = (0, 1, 2, 3)
 
     def backward(self):
-        halves = [(self.data[:4], self.labels[:4]), (self.data[4:], self.labels[4:])]
-        sum(self.loss(*halves[i]) for i in self.order).backward()
+        parts = [(self.data[i::4], self.labels[i::4]) for i in self.order]
+        sum(self.loss(*part) for part in parts).backward()
 
 
-class TwoTasksTurned(TwoTasks):
-    order = (1, 0)
+class FourTasksTurned(FourTasks):
+    order = (2, 0, 3, 1)
 
 
 @pytest.mark.parametrize("level", ["L1", "mix"])
@@ -124,7 +124,7 @@ class TwoTasksTurned(TwoTasks):
         (AdaptiveByOneKernel, AdaptiveByDefault),
         (AdaptiveByDefault, AdaptiveByOneKernel),
         (AdaptiveFollowedByForeach, AdaptiveFollowed),
-        (TwoTasksTurned, TwoTasks),
+        (FourTasksTurned, FourTasks),
     ],
 )
 def test_the_same_is_not_blamed(first, target, golden, level):  # noqa: F811
