@@ -1,7 +1,6 @@
 #include "engine/compare/explain/divergence.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 #include "engine/compare/explain/classify.h"

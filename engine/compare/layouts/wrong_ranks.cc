@@ -52,6 +52,11 @@ std::set<int32_t> Beyond(const Dump& joined, std::span<const JoinedLeaf::Part> p
   return beyond;
 }
 
+// A sample of a tensor has another shape than the tensor.
+bool IsWhole(const TensorView& view, const Leaf& leaf) {
+  return std::ranges::equal(view.dims(), leaf.shape.extents());
+}
+
 // Where elements were stored: of shards those that are farther from their slice of the golden than
 // others are from theirs, and than copies may be.
 std::set<int32_t> OtherSlices(const Dump& joined, const JoinedLeaf& leaf, const Dump& whole,
@@ -61,13 +66,15 @@ std::set<int32_t> OtherSlices(const Dump& joined, const JoinedLeaf& leaf, const 
   const auto elements = dump::ReadTensorData(whole, golden);
   if (!elements.ok()) return {};  // what is told of it elsewhere is told without ranks
   const TensorView all = elements->view();
-  if (leaf.dimension >= all.ndim) return {};
+  if (leaf.dimension >= all.ndim || !IsWhole(all, golden)) return {};
   std::map<int32_t, double> distance;
   for (const JoinedLeaf::Part& part : leaf.parts) {
     const Dump& rank = *joined.ranks[part.dump];
     if (part.begin < 0 || !dump::HasTensorData(rank.leaves[part.leaf])) return {};
     const auto shard = dump::ReadTensorData(rank, rank.leaves[part.leaf]);
-    if (!shard.ok() || shard->view().ndim != all.ndim) return {};
+    if (!shard.ok() || shard->view().ndim != all.ndim ||
+        !IsWhole(shard->view(), rank.leaves[part.leaf]))
+      return {};
     TensorView slice = all;
     slice.shape = shard->view().shape;
     for (int d = 0; d < all.ndim; ++d) {
