@@ -14,6 +14,7 @@
 #include "cli/inputs/compare_inputs.h"
 #include "cli/inputs/dump_flags.h"
 #include "cli/inputs/mapping_flags.h"
+#include "cli/inputs/part_flag.h"
 #include "cli/inputs/rank_flags.h"
 #include "cli/outputs/compare_output.h"
 #include "cli/outputs/explain_flag.h"
@@ -113,11 +114,12 @@ class CompareVerb : public Verb {
         checkpoint::LooksLikeCheckpoint(target_) && checkpoint::LooksLikeCheckpoint(golden_);
     MSPROBE_ASSIGN_OR_RETURN(const compare::FailOn limits, reports_.Limits());
     MSPROBE_ASSIGN_OR_RETURN(PairOptions selection, ranks_.Options());
-    selection.join = true;
+    MSPROBE_RETURN_IF_ERROR(part_.Parse());
+    selection.join = part_.asks_for_layouts();
     selection.join_always = declared_.has_value();
-    MSPROBE_ASSIGN_OR_RETURN(
-        const PairedDumps paired,
-        checkpoints ? PairCheckpoints() : PairDumps(target_, golden_, selection));
+    MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired, checkpoints
+                                                     ? PairCheckpoints()
+                                                     : PairDumps(target_, golden_, selection));
     std::error_code not_there;  // then it is reported as what cannot be read
     if (std::filesystem::equivalent(target_, golden_, not_there)) {
       out.Warn(checkpoints ? "the target and the golden are one file: it equals itself"_t
@@ -126,6 +128,11 @@ class CompareVerb : public Verb {
     const std::vector<DumpPair>& pairs = paired.pairs;
     MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs.size(), checkpoints));
     MSPROBE_RETURN_IF_ERROR(CheckJoined(pairs));
+    compare::ComparedPart share;
+    if (part_.given()) {
+      MSPROBE_ASSIGN_OR_RETURN(share, part_.Take(target_, golden_, &paired));
+      if (pairs.empty()) return PartFlag::EndEmpty(share, output_, out);
+    }
     MSPROBE_RETURN_IF_ERROR(PairRepeats(pairs));
     CompareOutput output(
         {.target = target_,
@@ -141,6 +148,7 @@ class CompareVerb : public Verb {
          .log_rows = log_rows_,
          .allow_nothing = allow_nothing_,
          .advisor = advisor_,
+         .is_part = part_.given(),
          .suffix = suffix_,
          .table = Table(),
          .reports = reports_,
@@ -153,12 +161,13 @@ class CompareVerb : public Verb {
         return CompareWithin(part, memory, i, pairs[i], output);
       });
     }
+    if (part_.given()) {
+      MSPROBE_RETURN_IF_ERROR(output.FinishPart(std::move(share)));
+      return output.complete() ? kExitOk : kExitError;
+    }
     MSPROBE_RETURN_IF_ERROR(output.Finish());
     MSPROBE_RETURN_IF_ERROR(PrintAnswers(out));
-    if (!output.complete()) return kExitError;
-    MSPROBE_RETURN_IF_ERROR(output.CheckSomethingWasJudged());
-    const bool agrees = !exit_code_ || output.agrees();
-    return agrees && output.within_limits() ? kExitOk : kExitDiffers;
+    return output.ExitCode(exit_code_);
   }
 
  private:
@@ -201,6 +210,7 @@ class CompareVerb : public Verb {
         .Required()
         .Common();
     ranks_.Add(flags);
+    part_.Add(flags);
     dumps_.Add(flags);
     flags
         .Text("--layout", &layout_,
@@ -293,6 +303,12 @@ class CompareVerb : public Verb {
       return InvalidArgument("--why cannot be combined with --format {}"_t(format_))
           .Hint("the proof is text: leave --format out"_t);
     }
+    if (part_.given() && !OnlyTables()) {
+      return InvalidArgument(
+                 "--part writes the tables of its ranks; reports on all ranks are made of all "
+                 "parts"_t)
+          .Hint("leave --format, --html and the like out here: msprobe merge_result -h"_t);
+    }
     if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
       return InvalidArgument(
                  "--half-cosine cannot be combined with --table-format {}"_t(generation_))
@@ -305,6 +321,13 @@ class CompareVerb : public Verb {
       return InvalidArgument("-o {} is a file"_t(output_)).Hint("name a folder"_t);
     }
     return Status::Ok();
+  }
+
+  // Nothing is asked for but tables, and what merge_result makes of all parts.
+  bool OnlyTables() const {
+    return format_ == "table" && reports_.html.empty() && reports_.vis_db.empty() &&
+           reports_.Exports().empty() && !reports_.NeedDetails() && !explain_.given() &&
+           !why_.given();
   }
 
   // What is wrong with the flags for so many pairs.
@@ -555,6 +578,7 @@ class CompareVerb : public Verb {
   mutable compare::relations::CarriedByRank carried_;
   bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
+  PartFlag part_;
   ReportFlags reports_;
   MappingFlags mapping_;
   Flag output_flag_;

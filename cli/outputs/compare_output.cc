@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "cli/command_line/time_stamp.h"
+#include "cli/command_line/verb.h"
 #include "cli/outputs/diff_analyze.h"
 #include "engine/base/file.h"
 #include "engine/base/memory_size.h"
@@ -118,6 +119,10 @@ void CompareOutput::Add(size_t index, const Result<compare::Comparison>& compari
   ShowPairs();
 }
 
+void CompareOutput::Add(size_t index, compare::ComparedPair compared) {
+  static_cast<compare::ComparedPair&>(kept_[index]) = std::move(compared);
+}
+
 Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) {
   const DumpPair& pair = paired_.pairs[index];
   Kept& kept = kept_[index];
@@ -138,7 +143,8 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
   if (options_.log_rows) LogRows(comparison, console_);
   if (!options_.reports.vis_db.empty()) NotWritten(index, AddToGraph(pair, comparison));
-  if (options_.reports.NeedDetails()) kept.result.details = compare::DetailsOf(comparison);
+  if (options_.reports.NeedDetails() || options_.is_part)
+    kept.result.details = compare::DetailsOf(comparison);
   if (!options_.reports.html.empty()) {
     kept.page = PageOf(index, comparison);
     NotWritten(index, trends_->Add(index, comparison));
@@ -155,7 +161,8 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
     while (!text.empty() && text.back() == '\n') text.pop_back();
     return text;
   };
-  if (options_.format == StdoutFormat::kJson) kept.json = json(compare::JsonLists::kShort);
+  if (options_.format == StdoutFormat::kJson || options_.is_part)
+    kept.json = json(compare::JsonLists::kShort);
   if (KeepsFinding()) kept.finding = json(compare::JsonLists::kWhole);
   if (options_.format != StdoutFormat::kCsv) return Status::Ok();
   return compare::StreamTableCsv(table, [&](std::span<const std::string_view> pieces) {
@@ -166,6 +173,8 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
 
 // Where an older tool's files are written, a script may expect these and no other.
 bool CompareOutput::KeepsFinding() const {
+  const auto keeps = [](const Kept& kept) { return !kept.finding.empty(); };
+  if (options_.merges) return std::ranges::any_of(kept_, keeps);
   return options_.write_table && options_.table_file.empty() && options_.suffix.empty() &&
          options_.table.generation == compare::Generation::k26;
 }
@@ -316,7 +325,7 @@ void CompareOutput::PrintReport() {
     console_.Write("\n");
     break;
   }
-  if (results_.size() == 1) {
+  if (results_.size() == 1 && !kept_[0].report.empty()) {
     std::string left_out;
     for (const Message& what : paired_.left_out) {
       left_out += MakePrintable("not compared: {}"_t(what).Shown()) + "\n";
@@ -470,9 +479,33 @@ Status CompareOutput::Finish() {
       "what is printed is complete; -o names another folder for the files"_t);
 }
 
-bool CompareOutput::agrees() const { return compare::Agrees(compare::VerdictOver(results_)); }
+Status CompareOutput::FinishPart(compare::ComparedPart part) {
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    const DumpPair& pair = paired_.pairs[i];
+    compare::ComparedPair& kept = part.compared.emplace_back(std::move(kept_[i]));
+    kept.step = pair.step, kept.rank = pair.rank;
+    kept.target = pair.target, kept.golden = pair.golden;
+    results_.push_back(kept.result);
+    if (!kept.result.failed.ok()) console_.Error(kept.result.failed);
+  }
+  MSPROBE_RETURN_IF_ERROR(compare::WritePart(part, options_.folder));
+  new_files_.Keep();
+  console_.Tell("part {} of {}: {} of {} pairs compared"_t(part.index, part.count, kept_.size(),
+                                                           part.pairs.size()));
+  console_.Tell("next, when all parts are there: msprobe merge_result -i {} -o {}"_t(
+      options_.folder, options_.folder));
+  return Status::Ok();
+}
 
-bool CompareOutput::within_limits() const {
+Result<int> CompareOutput::ExitCode(bool verdict_counts) const {
+  if (!complete()) return kExitError;
+  MSPROBE_RETURN_IF_ERROR(CheckSomethingWasJudged());
+  return (!verdict_counts || Agrees()) && IsWithinLimits() ? kExitOk : kExitDiffers;
+}
+
+bool CompareOutput::Agrees() const { return compare::Agrees(compare::VerdictOver(results_)); }
+
+bool CompareOutput::IsWithinLimits() const {
   return std::all_of(results_.begin(), results_.end(),
                      [](const compare::RankResult& r) { return r.hits.empty(); });
 }

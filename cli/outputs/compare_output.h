@@ -23,6 +23,7 @@
 #include "engine/base/messages/message.h"
 #include "engine/base/writable_folder.h"
 #include "engine/compare/model/comparison.h"
+#include "engine/compare/ranks/compared_part.h"
 #include "engine/compare/ranks/rank_result.h"
 #include "engine/compare/table/table_options.h"
 #include "engine/exports/databases/vis_db.h"
@@ -48,6 +49,8 @@ struct CompareOutputOptions {
   bool log_rows = false;
   bool allow_nothing = false;  // files are written although no value was judged
   bool advisor = false;        // write advisor_TIME.txt
+  bool merges = false;         // other processes have compared the pairs, and wrote their tables
+  bool is_part = false;        // FinishPart ends it: all is kept that merge_result may ask for
   std::string suffix;          // part of file names, after compare_result and advisor
   compare::TableOptions table;
   ReportFlags reports;
@@ -62,6 +65,8 @@ class CompareOutput {
   // Writes the table of pair `index`, and keeps what Finish needs, also when the comparison failed.
   // Thread-safe for different pairs.
   void Add(size_t index, const Result<compare::Comparison>& comparison);
+  // The same for a pair that another process has compared, and of which it wrote the table.
+  void Add(size_t index, compare::ComparedPair compared);
   // A file about pair `index` could not be written. The pair counts as compared: Finish prints what
   // was found, and returns this error. Thread-safe for different pairs.
   void NotWritten(size_t index, Status status);
@@ -71,11 +76,15 @@ class CompareOutput {
   // that could not be written.
   Status Finish();
 
-  bool agrees() const;         // after Finish: everything is equal or within rounding
-  bool within_limits() const;  // after Finish: no condition of --fail-on is met
-  bool complete() const;       // every pair could be compared
-  // After Finish: an error when not one value of any pair was judged; ok with `allow_nothing`.
-  Status CheckSomethingWasJudged() const;
+  // In place of Finish: writes what was found as a part of a comparison, for merge_result, and says
+  // so. `part`: all but `compared`.
+  Status FinishPart(compare::ComparedPart part);
+
+  bool complete() const;  // every pair could be compared
+  // After Finish: kExitError where a pair could not be compared; kExitDiffers where a condition of
+  // --fail-on is met, or, if the verdict counts, not everything is equal or within rounding. An
+  // error when not one value of any pair was judged; not with `allow_nothing`.
+  Result<int> ExitCode(bool verdict_counts) const;
   // The parts of the work on a pair, in their order.
   enum class Phase { kReading, kComparing, kWriting };
   // `label` says what is done, `done` of `all` how far this phase of the pair is. Thread-safe. With
@@ -83,15 +92,15 @@ class CompareOutput {
   void Progress(size_t index, Phase phase, const Message& label, uint64_t done, uint64_t all);
 
  private:
-  struct Kept {
-    compare::RankResult result;
-    std::string report, analysis;
-    std::string json, finding;                 // JsonReport to print, and beside the tables
+  struct Kept : compare::ComparedPair {
+    std::string report;                        // of a single pair
     report_page::PagePart page;                // of --html
     std::vector<exports::ExportPart> exports;  // of reports.Exports()
-    Status unwritten;                          // the first file that could not be written
   };
   Status Keep(size_t index, const compare::Comparison& comparison);
+  bool Agrees() const;
+  bool IsWithinLimits() const;  // no condition of --fail-on is met
+  Status CheckSomethingWasJudged() const;
   bool HasResult() const;  // a pair was compared, and something of it judged or that was not asked
   void RemoveFiles();      // that were written about single pairs
   // Makes the folder of a file about a pair; without a result both are removed.

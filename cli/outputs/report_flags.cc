@@ -6,7 +6,7 @@
 
 namespace msprobe::cli {
 
-void ReportFlags::AddFiles(Flags& flags) {
+void ReportFlags::AddSummaries(Flags& flags) {
   flags
       .Text("--junit", &junit,
             "also write JUnit XML to this file, with a test for each operation"_t)
@@ -15,6 +15,10 @@ void ReportFlags::AddFiles(Flags& flags) {
       .Text("--markdown", &markdown,
             "also write a summary in Markdown to this file, as for the page of a CI job"_t)
       .TypeName("FILE");
+}
+
+void ReportFlags::AddFiles(Flags& flags) {
+  AddSummaries(flags);
   flags
       .Text("--html", &html,
             "also write a page to this file: the finding, and all calls to walk through; a browser "

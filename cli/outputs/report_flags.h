@@ -27,6 +27,7 @@ struct ReportFlags {
   std::vector<std::string> fail_on;
 
   void AddFiles(Flags& flags);
+  void AddSummaries(Flags& flags);  // of them those that need no more than the results
   void AddLimits(Flags& flags);
   Result<compare::FailOn> Limits() const;
   bool NeedDetails() const { return !junit.empty() || !markdown.empty(); }

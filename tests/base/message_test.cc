@@ -89,7 +89,8 @@ TEST_F(MessageTest, AProcessHandsAMessageToAnotherOne) {
   const Message list = Message::Joined({"{} steps"_t(3), hostile, "norm"_t}, "; ");
   for (const Message& message :
        {Message(), Message(hostile), "norm"_t, "{} of {} is off by {:.2f}"_t("norm"_t, list, 0.5),
-        list, Message::Joined({"norm"_t, "norm"_t}, "\n")}) {
+        list, Message::Joined({"norm"_t, "norm"_t}, "\n"), "{}"_t(hostile),
+        "{} ({})"_t("norm"_t, 3)}) {
     const Message back = Message::Unpacked(message.Packed());
     EXPECT_EQ(back.English(), message.English());
     EXPECT_EQ(back.Shown(), message.Shown()) << message.English();

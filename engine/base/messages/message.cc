@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <functional>
 #include <iterator>
+#include <mutex>
 #include <ostream>
+#include <set>
 
 #include "engine/base/messages/catalogue.h"
 #include "engine/base/messages/language.h"
@@ -95,6 +100,19 @@ void PackText(char kind, std::string_view text, std::string* out) {
   fmt::format_to(std::back_inserter(*out), "{}{}:{}", kind, text.size(), text);
 }
 
+// A sentence of places and marks, such as "{} ({})", which needs no translation; it lasts as long
+// as the program. "": the sentence has words, or is too long.
+std::string_view WithoutWords(std::string_view sentence) {
+  constexpr size_t kLongest = 32;
+  const bool has_words = std::ranges::any_of(
+      sentence, [](unsigned char c) { return std::isalpha(c) != 0 || c >= 0x80; });
+  if (has_words || sentence.size() > kLongest) return {};
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> known;
+  const std::lock_guard lock(mutex);
+  return *known.emplace(sentence).first;
+}
+
 // The number before a colon.
 std::optional<size_t> TakeNumber(std::string_view* line) {
   size_t number = 0;
@@ -149,7 +167,8 @@ std::optional<Message> Message::Unpack(std::string_view* line, int depth) {
     }
     return std::nullopt;
   }
-  const std::string_view key = Catalogue::Chinese().KeyOf(text);
+  std::string_view key = Catalogue::Chinese().KeyOf(text);
+  if (key.empty()) key = WithoutWords(text);
   std::vector<Place> places(parts.begin(), parts.end());
   return key.empty() ? std::nullopt : Of(key, places);
 }

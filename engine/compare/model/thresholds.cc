@@ -200,6 +200,7 @@ Result<ThresholdTable> ThresholdTable::Parse(std::string_view text, std::string_
   } catch (const YAML::Exception& error) {
     return formats::WrongYaml(std::string(path), error.mark, std::string("YAML")).Found(error.msg);
   }
+  table.text_ = text;
   return table;
 }
 

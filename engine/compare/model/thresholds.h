@@ -48,6 +48,7 @@ class ThresholdTable {
     return overrides_.empty() ? base_ : Overridden(api, dtype, scratch);
   }
   const Thresholds& base() const { return base_; }
+  const std::string& text() const { return text_; }  // that it was parsed from; "": the shipped one
 
   // How many roundings are explained for values of the API in this dtype, as `rounding` of the file
   // says it; in times of the shipped number. limits.h says what it is applied to.
@@ -66,6 +67,7 @@ class ThresholdTable {
   const Thresholds& Overridden(std::string_view api, ElementType dtype, Thresholds* scratch) const;
   double ChangedRounding(std::string_view api, const Rounding& r) const;
 
+  std::string text_;
   Thresholds base_;
   std::map<std::string, double, std::less<>> rounding_;
   std::vector<Override> overrides_;
