@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / ".cache" / "real"
-PROGRAMS = ("dpo", "t5lora", "vit", "latent", "links", "retriever", "llama", "convnext", "wav2vec")
+PROGRAMS = (
+    *("dpo", "t5lora", "vit", "latent", "links", "retriever", "llama", "convnext", "wav2vec"),
+    *("unet2d", "electra", "effnet"),
+)
 _declared = []
 
 
