@@ -53,7 +53,8 @@ def labels_share_memory(electra):
 
 @fault(
     "electra",
-    api=r"Functional\.embedding|Torch\.gather",
+    # The model makes segments of its own, by expand.
+    api=r"Functional\.embedding|Torch\.gather|Tensor\.expand",
     module=r"discriminator\.electra\.embeddings(\.token_type_embeddings)?",
 )
 def segments_forgotten(electra):

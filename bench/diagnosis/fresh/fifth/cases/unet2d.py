@@ -113,6 +113,7 @@ def schedule_counts_micro_batches(unet2d):
     r"|Torch\.linalg\..*norm|Module\.unet\.conv_out\.Conv2d",
     module=r"|unet\.conv_out",  # the first that gets a second gradient
     line=[
+        "loss.backward()",  # the second pass finds no gradients of the first
         "nn.utils.clip_grad_norm_(model.unet.parameters(), MAX_GRAD_NORM)",
         "backward(compute_loss(model.unet, model.noise_scheduler, micro_batch))",
     ],
