@@ -60,6 +60,8 @@ constexpr std::string_view kRoundInside[] = {
     "replication_pad3d_backward",
     "scatter_add",
     "scatter_add_",
+    "scatter_reduce",
+    "scatter_reduce_",
     "smooth_l1_loss",
     "upsample_bicubic2d",
     "upsample_bicubic2d_backward",

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 SOURCE = Path(__file__).resolve().parents[2] / "engine/compare/judge/operations.yaml"
 # Not called here: attributes, views of complex numbers, and classes of modules.
-NOT_CALLED = {"alias", "data", "mT", "requires_grad", "view_as_complex", "view_as_real"}
+NOT_CALLED = {"alias", "data", "mT", "requires_grad"}
+NOT_CALLED |= {"complex", "imag", "view_as_complex", "view_as_real"}
 
 
 def listed(kind):
@@ -40,6 +41,7 @@ INDEX = torch.tensor([2, 0, 3])
 # How to call each operation with x and y of shape [4, 4]. Operations not listed: x.name().
 CALLS = {
     "as_strided": lambda x, y: x.as_strided((3, 2), (1, 4)),
+    "as_strided_scatter": lambda x, y: x.as_strided_scatter(y[:3, :2], (3, 2), (1, 4)),
     "atleast_1d": lambda x, y: torch.atleast_1d(x),
     "atleast_2d": lambda x, y: torch.atleast_2d(x),
     "atleast_3d": lambda x, y: torch.atleast_3d(x),
@@ -59,11 +61,13 @@ CALLS = {
     "embedding": lambda x, y: F.embedding(INDEX, x),
     "expand": lambda x, y: x[:1].expand(5, 4),
     "expand_as": lambda x, y: x[:1].expand_as(y),
+    "fftshift": lambda x, y: torch.fft.fftshift(x),
     "flip": lambda x, y: x.flip(0, 1),
     "gather": lambda x, y: x.gather(0, INDEX.expand(4, 3)),
     "getitem": lambda x, y: [x[INDEX], x[1:, ::2]],
     "hsplit": lambda x, y: x.hsplit(2),
     "hstack": lambda x, y: torch.hstack([x, y]),
+    "ifftshift": lambda x, y: torch.fft.ifftshift(x, 1),
     "index_copy": lambda x, y: x.index_copy(0, INDEX, y[:3]),
     "index_fill": lambda x, y: x.index_fill(0, INDEX, 0),
     "index_put": lambda x, y: x.index_put((INDEX,), y[:3]),
@@ -71,6 +75,7 @@ CALLS = {
     "masked_fill": lambda x, y: x.masked_fill(x.isfinite(), 0),
     "masked_scatter": lambda x, y: x.masked_scatter(x.isfinite(), y),
     "masked_select": lambda x, y: x.masked_select(x.isfinite()),
+    "meshgrid": lambda x, y: torch.meshgrid(x[0], y[0], indexing="ij"),
     "moveaxis": lambda x, y: x.moveaxis(0, 1),
     "movedim": lambda x, y: x.movedim(0, 1),
     "narrow": lambda x, y: x.narrow(0, 1, 2),
@@ -78,6 +83,7 @@ CALLS = {
     "permute": lambda x, y: x.permute(1, 0),
     "pixel_shuffle": lambda x, y: F.pixel_shuffle(x.reshape(1, 4, 2, 2), 2),
     "pixel_unshuffle": lambda x, y: F.pixel_unshuffle(x.reshape(1, 1, 4, 4), 2),
+    "put": lambda x, y: x.put(INDEX, y[0, :3]),
     "repeat": lambda x, y: x.repeat(2, 3),
     "repeat_interleave": lambda x, y: x.repeat_interleave(3, 1),
     "reshape": lambda x, y: x.t().reshape(2, 8),

@@ -143,6 +143,15 @@ def xlogy(x, y):
     return torch.where((x == 0) & ~y.isnan(), torch.zeros_like(y), x * torch.log(y))
 
 
+def xlog1py(x, y):
+    return torch.where((x == 0) & ~y.isnan(), torch.zeros_like(y), x * torch.log1p(y))
+
+
+def entr(x):
+    made = torch.where(x > 0, -x * torch.log(x), torch.zeros_like(x))
+    return torch.where(x < 0, torch.full_like(x, -math.inf), made)
+
+
 def ldexp(x, power):
     return x * torch.pow(torch.full_like(x, 2.0), power)
 
@@ -217,6 +226,8 @@ _FORMULAS = {
     "aten::logit": (logit, True),
     "aten::logit_backward": (logit_backward, True),
     "aten::rsqrt": (rsqrt, True),
+    "aten::special_entr": (entr, True),
+    "aten::special_xlog1py": (xlog1py, True),
     "aten::xlogy.Tensor": (xlogy, True),
 }
 # Formulas that hold for some arguments: with what says for which.

@@ -61,6 +61,13 @@ class Analysis:
         return watch, self._call.run(_CPU, torch.float64, shared=self._shared, around=watch.entered)
 
 
+def _why_no_bound(kernel, arguments):
+    name = kernel._schema.name
+    if name.startswith("aten::_fft") or any(each.is_complex() for each in _flat(arguments)):
+        return "it computes with complex numbers"
+    return _NO_BOUND.get(name, "")
+
+
 def _dtypes_of_kernels(call):
     """``{kernel: [dtype of its result, at its first call, ...]}``, in the recorded dtypes."""
     seen = _Dtypes()
@@ -127,7 +134,7 @@ class _Watch(_Mode):
 
     def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        self.no_bound = self.no_bound or _NO_BOUND.get(kernel._schema.name, "")
+        self.no_bound = self.no_bound or _why_no_bound(kernel, (args, kwargs))
         inputs = [each for each in _flat((args, kwargs)) if each.dtype == torch.float64]
         if not inputs or _computes_nothing(kernel):
             return kernel(*args, **kwargs)
