@@ -5,6 +5,7 @@
 
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/model/proofs.h"
+#include "engine/compare/ranks/between_steps.h"
 #include "engine/formats/tensors/npy.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/compare/divergence_values.h"
@@ -89,6 +90,7 @@ TEST(Answer, AParameterThatOneOptimizerDoesNotUpdate) {
     EXPECT_EQ(First(c), "Optimizer.SGD.step.0.forward");
     EXPECT_THAT(c.first.why.English(), HasSubstr(target ? "only the target updates b here"
                                                         : "only the golden updates b here"));
+    EXPECT_EQ(WeightsIn(c).first_error, 0) << "of one run's value alone";
     EXPECT_EQ(Summarize(c).verdict, RunVerdict::kDiffers);
   }
 }

@@ -32,6 +32,7 @@ struct Row {
   int32_t target = -1, golden = -1;  // index into Dump::leaves
   Match match = Match::kExact;
   float confidence = 1;  // of the pair, 0 to 1; 1 for equal names
+  bool has_both() const { return target >= 0 && golden >= 0; }
 };
 
 // One call on both sides, in execution order: the unit of the first-divergence search. Rows are

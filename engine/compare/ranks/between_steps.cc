@@ -135,13 +135,21 @@ std::string MovedByChance(const Comparison& c, const RecordPair& pair, uint32_t 
   return std::string(LeafPath(c, static_cast<int32_t>(row)).substr(kGradients.size()));
 }
 
+// The relative error of a value; 0: one run has it alone, or no number tells.
+double RelativeErrorOf(const Comparison& c, int32_t row) {
+  if (row < 0 || !c.rows[row].has_both()) return 0;
+  const double error = c.measures[row].severity * RoundingOfRow(c, row).epsilon;
+  return std::isfinite(error) ? error : 0;
+}
+
 // Whether the row is a tensor of an optimizer's state that is off by at most a thousandth: steps
 // before have made it, and do not enlarge rounding as they do in weights.
 bool IsSmallErrorOfState(const Comparison& c, int32_t row) {
   constexpr double kLargest = 0x1p-10;
+  if (!c.rows[row].has_both() || !std::isfinite(c.measures[row].severity)) return false;
   const Leaf& leaf = c.target.leaves[c.rows[row].target];
   return IsStateOfOptimizer(c.target.records[leaf.record], leaf) &&
-         c.measures[row].severity * RoundingOfRow(c, row).epsilon <= kLargest;
+         RelativeErrorOf(c, row) <= kLargest;
 }
 
 // StepWeights::begins_otherwise.
@@ -166,17 +174,15 @@ double ErrorBehindWeight(const Comparison& c, const FingerprintSet& made, Traine
     const bool is_weight = trained->Has(t) && !made.HasHash(ContentKey(t));
     if (!reads || !is_weight || t.fingerprint == g.fingerprint) continue;
     if (c.measures[i].verdict == RowVerdict::kDiffers) continue;
-    const double error = c.measures[c.first.row].severity * RoundingOfRow(c, c.first.row).epsilon;
-    return std::isfinite(error) ? error : 0;
+    return RelativeErrorOf(c, c.first.row);
   }
   return 0;
 }
 
 // StepWeights::first_error.
 double ErrorOfFirst(const Comparison& c) {
-  if (c.first.pair < 0 || c.first.row < 0 || !DifferingArguments(c, c.first.pair).empty()) return 0;
-  const double error = c.measures[c.first.row].severity * RoundingOfRow(c, c.first.row).epsilon;
-  return std::isfinite(error) ? error : 0;
+  if (c.first.pair < 0 || !DifferingArguments(c, c.first.pair).empty()) return 0;
+  return RelativeErrorOf(c, c.first.row);
 }
 
 // "fc.bias in the target": a weight that only one run gives to its optimizer; "" for other rows.
