@@ -210,6 +210,31 @@ TEST(Laws, AGradientThatWasNotRecordedMayBeOffByTheNoiseOfTheRun) {
             "Functional.linear.0.backward");
 }
 
+// Gradients of a weight and its bias that no recorded call made: the bias is a sum over the same
+// rows, in which nearly all cancels.
+Dump OfUnseenSums(float noise, float off, bool beside) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 1)));
+  b.Out(Recorded(Times(Random(64, 2), 1 + noise)));
+  b.Call("Optimizer.Adam.step.0.forward");
+  if (beside) b.Kwarg("gradients.m.weight", Recorded(Times(Random(64, 3), 1000)));
+  Elements bias = Random(16, 4);
+  for (size_t i = 0; i < bias.size(); ++i) bias[i] += (i % 2 == 0 ? 1.0F : -1.0F) * off;
+  b.Kwarg("gradients.m.bias", Recorded(bias)).Kwarg("weights.m.bias", Recorded(Random(16, 5)));
+  b.OutAt("0.weights.m.bias", Recorded(Random(16, 6)));
+  return b.Take();
+}
+
+TEST(Laws, AGradientThatNobodyRecordedIsASumAsTheOneBesideIt) {
+  const auto run = [](float noise, float off, bool beside = true) {
+    return OfUnseenSums(noise, off, beside);
+  };
+  EXPECT_EQ(FirstOf(run(kSmallError, 0.002F), run(0, 0)), "none");
+  EXPECT_EQ(FirstOf(run(kSmallError, 0.002F, false), run(0, 0, false)),
+            "Optimizer.Adam.step.0.forward");
+  EXPECT_EQ(FirstOf(run(kSmallError, 5), run(0, 0)), "Optimizer.Adam.step.0.forward");
+}
+
 // Code without records chooses by costs which rows a loss takes.
 Dump Assigned(bool other) {
   const Elements cost = Random(12, other ? 2 : 1);

@@ -82,9 +82,9 @@ bool IsTaken(const Dump& dump, const Leaf& leaf) {
 }
 
 // Whether the first value with other bits is one that no recorded call of this process made, and
-// is within rounding or what the golden takes elsewhere: then code between the recorded calls
-// computes it in another way (the weight of a parametrization), the data are in another order, in
-// which sums run, or another process computes what it sends in another way.
+// is within rounding or what the golden takes elsewhere: then code between the recorded calls or
+// inside of an optimizer computes it in another way (the weight of a parametrization), the data are
+// in another order, in which sums run, or another process computes what it sends in another way.
 bool BeginsUnrecorded(const Comparison& c) {
   FingerprintSet made;
   for (const Weight& weight : c.target.weights) made.Insert(weight.fingerprint);
@@ -98,6 +98,7 @@ bool BeginsUnrecorded(const Comparison& c) {
       if (verdict == RowVerdict::kNoise || moved) {
         const Record& record = c.target.records[pair.target];
         if (IsReceived(c.target, record, leaf)) return true;
+        if (IsOptimizerCall(record.api) && leaf.slot == Slot::kOutput) return true;
         return leaf.slot != Slot::kOutput && leaf.slot != Slot::kParameter &&
                leaf.kind == LeafKind::kTensor && record.direction == Direction::kForward &&
                !IsOptimizerCall(record.api) && !made.Has(leaf.fingerprint);

@@ -40,6 +40,12 @@ constexpr double kOneUpdate = 8;
 
 using WeightsByName = std::unordered_map<std::string, StepWeight>;
 
+// A whole number counts calls (num_batches_tracked): who reads it shows whether it is wrong.
+bool IsCounter(const StepWeight& weight) {
+  return !weight.trained && weight.shape && weight.shape->empty() &&
+         weight.dtype.starts_with("torch.int");
+}
+
 // Weights of a file that cannot be read are not known: the comparison does not need them.
 WeightsByName WeightsOf(const RankResult& result, bool target,
                         std::vector<std::string>* order = nullptr) {
@@ -244,6 +250,7 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
     const auto a = before.find(name), b = golden_before.find(name), c = after.find(name),
                d = golden_after.find(name);
     if (a == before.end() || b == golden_before.end() || d == golden_after.end()) continue;
+    if (IsCounter(c->second)) continue;
     const bool trained = c->second.trained || d->second.trained;
     // What nobody moves has the same bits after a step that has. An optimizer may round
     // differently, and so may code that is not recorded: a moving average of weights.

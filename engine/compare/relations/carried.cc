@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "engine/compare/model/record_keys.h"
@@ -40,15 +41,11 @@ double GradientNoiseOf(const Relations& r, ValueId weight) {
   return noise;
 }
 
-// What memory holds in the end that recorded calls wrote to.
-std::unordered_set<ValueId> WrittenBy(const Graph& run) {
-  std::unordered_set<ValueId> out;
-  for (const Memory& memory : MemoriesOf(run)) out.insert(memory.last);
-  for (const Call& call : run.calls) {
-    if (call.kind != CallKind::kUpdate) continue;
-    for (const Port& port : run.Makes(static_cast<CallId>(&call - run.calls.data())))
-      out.insert(port.value);
-  }
+// How many memories hold a value in the end that recorded calls other than optimizers wrote to: an
+// average may be a copy of what an optimizer made, and its buffers copies of others.
+std::unordered_map<ValueId, int> WrittenBy(const Graph& run) {
+  std::unordered_map<ValueId, int> out;
+  for (const Memory& memory : MemoriesOf(run)) ++out[memory.last];
   return out;
 }
 
@@ -85,10 +82,10 @@ Carried LeaveBehind(const Relations& r) {
     if (r.IsCovered(w) && IsLeft(r.g, w)) out.covered.insert(KeyOf(r.g, w));
   }
   // What only one run's recorded calls wrote. The other may have copied a recorded result into it.
-  const std::unordered_set<ValueId> mine = WrittenBy(r.t), golden = WrittenBy(r.g);
+  std::unordered_map<ValueId, int> mine = WrittenBy(r.t), golden = WrittenBy(r.g);
   for (const NextWeight& each : r.NextWeights()) {
     const bool one_made = (each.mine == kNoId) != (each.golden == kNoId);
-    if (each.agrees && (one_made || mine.contains(each.mine) != golden.contains(each.golden)))
+    if (each.agrees && (one_made || mine[each.mine] != golden[each.golden]))
       out.elsewhere.insert(each.name);
   }
   if (updates) return out;

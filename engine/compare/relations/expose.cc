@@ -282,6 +282,16 @@ std::vector<ValueId> Exposure::GoldenCausesOf(ValueId w) const {
   return inputs;
 }
 
+// Whether v is what an optimizer keeps from step to step.
+bool Exposure::IsState(ValueId v) const {
+  return std::ranges::any_of(r_.t.TakersOf(v), [&](const Taker& use) {
+    const Call& call = r_.t.calls[use.call];
+    const Leaf& leaf = r_.t.dump.leaves[r_.t.taken[use.port].leaf];
+    return call.kind == CallKind::kUpdate &&
+           LeafPlace(leaf, r_.t.dump.records[call.record]).starts_with("state.");
+  });
+}
+
 // Code without records made v: of wrong results that no recorded call takes, before it, and first
 // of those of the same module.
 std::vector<ValueId> Exposure::Around(ValueId v) {
@@ -289,6 +299,7 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
   // The gradients of a module are listed before the calls that made them.
   const CallId lists = t.values[v].maker;
   if (lists == kNoId && t.TakersOf(v).empty()) return {};
+  if (lists == kNoId && IsState(v)) return {};
   const Call& user = t.calls[lists == kNoId ? TakerOf(v) : lists];
   const CallId end = lists == kNoId || user.kind != CallKind::kGradients ? user.begins
                      : t.TakersOf(v).empty() ? static_cast<CallId>(t.calls.size())

@@ -20,6 +20,7 @@
 
 #include "engine/compare/model/precision_policies.h"
 #include "engine/compare/relations/left_gradients.h"
+#include "engine/compare/relations/memory.h"
 #include "engine/compare/relations/relate.h"
 
 namespace msprobe::compare::relations {
@@ -95,6 +96,9 @@ class Exposure {
   void FindSinks();
   void FindMemorySinks();
   bool IsWrittenElsewhere(ValueId weight) const;
+  bool IsOfReorderedData(ValueId value) const;
+  bool IsCounter(ValueId value) const;
+  bool IsReadAlike(const MemoryPair& memory) const;
   bool IsMovedByNoise(const Sink& sink) const;
   bool HasOtherForm(const Sink& sink, ValueId w) const;
   void Misplace(CallId call, ValueId value);
@@ -123,6 +127,7 @@ class Exposure {
   bool IsShuffled(ValueId value, std::span<const ValueId> beside) const;
   bool IsMiswired(ValueId value) const;
   std::vector<ValueId> GoldenCausesOf(ValueId value) const;
+  bool IsState(ValueId value) const;
   std::vector<ValueId> Around(ValueId value);
   bool Ends(ValueId value) const;
   CallId TakerOf(ValueId value) const;
@@ -131,6 +136,7 @@ class Exposure {
   std::vector<Candidate> Frontier();
   bool TakesAnother(CallId call) const;
   bool TakesStale(CallId call) const;
+  bool OnlyPairsUp(CallId call) const;
   Candidate Origin(CallId call, ValueId value, std::vector<CallId> seen);
   std::optional<Candidate> WhoShouldMake(ValueId x, ValueId w, CallId call, ValueId value,
                                          const std::vector<CallId>& seen);

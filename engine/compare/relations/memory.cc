@@ -156,6 +156,8 @@ std::vector<Memory> MemoriesOf(const Graph& run) {
     for (const Port& port : run.Makes(id)) {
       const ValueId before = Written(run, id, port);
       if (before == kNoId && !IsBuffer(run, id, port)) continue;
+      // A module shows what a call inside of it has written.
+      if (before == kNoId && holds.contains(port.value)) continue;
       // Constants do not tell one counter from another: each write stands for itself.
       const auto held =
           before == kNoId || run.values[before].plain ? holds.end() : holds.find(before);
@@ -172,6 +174,7 @@ std::vector<Memory> MemoriesOf(const Graph& run) {
         holds.erase(held);
       }
       out[index].last = port.value;
+      out[index].written.push_back(port.value);
       out[index].call = id;
       out[index].leaf = port.leaf;
       if (!run.values[port.value].plain) holds[port.value] = index;
@@ -182,25 +185,25 @@ std::vector<Memory> MemoriesOf(const Graph& run) {
 
 std::vector<MemoryPair> PairMemories(const Relations& r) {
   const std::vector<Memory> mine = MemoriesOf(r.t), others = MemoriesOf(r.g);
-  std::unordered_map<ValueId, size_t> of_last;
+  std::unordered_map<ValueId, size_t> of_written;  // of a content in several memories, the last
   std::unordered_map<ValueId, std::vector<size_t>> of_root;
   for (size_t i = 0; i < others.size(); ++i) {
     if (others[i].root != kNoId && !r.g.values[others[i].root].plain)
       of_root[others[i].root].push_back(i);
-    of_last[others[i].last] = i;
+    for (const ValueId written : others[i].written) of_written[written] = i;
   }
   std::vector<MemoryPair> out;
   std::vector<char> paired(others.size(), 0);
   // Several may begin with one content, those of a model and of its copy: then the partner of the
-  // call that writes to it, or the first one that is left.
+  // call that writes to it, or the first one that is left. nullopt: no recorded call wrote to it.
   const auto choose = [&](const Memory& memory, const std::vector<size_t>& among) {
     const auto by_call = std::find_if(among.begin(), among.end(), [&](size_t i) {
       return others[i].call != kNoId && others[i].call == r.pair[memory.call];
     });
-    if (by_call != among.end()) return *by_call;
+    if (by_call != among.end()) return std::optional(*by_call);
     const auto left =
         std::find_if(among.begin(), among.end(), [&](size_t i) { return paired[i] == 0; });
-    return left != among.end() ? *left : among.back();
+    return left != among.end() ? std::optional(*left) : std::nullopt;
   };
   for (const Memory& memory : mine) {
     MemoryPair pair{.mine = memory};
@@ -208,20 +211,32 @@ std::vector<MemoryPair> PairMemories(const Relations& r) {
     const bool known = memory.root != kNoId && !r.t.values[memory.root].plain;
     const ValueId root = known ? r.of(memory.root).golden : kNoId;
     const ValueId there = r.AtPartner({.value = memory.last, .leaf = memory.leaf});
-    if (const auto found = root == kNoId ? of_root.end() : of_root.find(root);
-        found != of_root.end()) {
-      const size_t chosen = choose(memory, found->second);
-      pair.golden = others[chosen];
-      paired[chosen] = 1;
-    } else if (there != kNoId) {  // written by the partner
-      const auto last = of_last.find(there);
+    const auto found = root == kNoId ? of_root.end() : of_root.find(root);
+    const std::optional<size_t> chosen =
+        found == of_root.end() ? std::nullopt : choose(memory, found->second);
+    if (chosen) {
+      pair.golden = others[*chosen];
+      paired[*chosen] = 1;
+    } else if (found == of_root.end() && there != kNoId) {
+      // Which was given the same, or else was written by the partner.
+      auto by = of_written.find(there);
+      for (const ValueId written : memory.written) {
+        const ValueId same = r.of(written).golden;
+        const auto given = r.IsRight(written) && same != kNoId && !r.g.values[same].plain
+                               ? of_written.find(same)
+                               : of_written.end();
+        if (given != of_written.end()) by = given;
+      }
       // The same constant in both runs: what torch.empty leaves is another one in each.
-      const auto root_of = [&] { return others[last->second].root; };
-      if (memory.perhaps && (last == of_last.end() || root_of() == kNoId ||
+      const auto root_of = [&] { return others[by->second].root; };
+      if (memory.perhaps && (by == of_written.end() || root_of() == kNoId ||
                              r.t.values[memory.root].content != r.g.values[root_of()].content))
         continue;
       pair.golden = {.last = there, .call = r.pair[memory.call]};
-      if (last != of_last.end()) paired[last->second] = 1;
+      if (by != of_written.end()) {
+        pair.golden.last = others[by->second].last;
+        paired[by->second] = 1;
+      }
     } else if (root != kNoId) {
       pair.golden = {.root = root, .last = root};
     }

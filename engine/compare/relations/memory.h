@@ -12,10 +12,11 @@
 namespace msprobe::compare::relations {
 
 struct Memory {
-  ValueId root = kNoId;  // what the step finds in it, or what an optimizer left there
-  ValueId last = kNoId;  // what it holds in the end
-  CallId call = kNoId;   // the last call that wrote to it; kNoId: nobody did
-  int32_t leaf = kNoId;  // `last` in that call
+  ValueId root = kNoId;          // what the step finds in it, or what an optimizer left there
+  ValueId last = kNoId;          // what it holds in the end
+  std::vector<ValueId> written;  // what it was given, in order
+  CallId call = kNoId;           // the last call that wrote to it; kNoId: nobody did
+  int32_t leaf = kNoId;          // `last` in that call
   bool perhaps = false;  // it held a constant that no call made: it may be older than the step
 };
 

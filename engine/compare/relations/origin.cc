@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/compare/model/record_keys.h"
+#include "engine/compare/model/rounding.h"
 #include "engine/compare/relations/expose.h"
 
 namespace msprobe::compare::relations {
@@ -45,7 +46,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
     // Nobody makes what the golden passes here, and only the target makes what it passes.
     const CallId maker = t.values[x].maker;
     if (maker != kNoId && maker < call && r_.pair[maker] == kNoId && !t.calls[maker].IsModule() &&
-        r_.g.values[w].maker == kNoId && r_.g.PartsOf(w).empty())
+        !OnlyPairsUp(maker) && r_.g.values[w].maker == kNoId && r_.g.PartsOf(w).empty())
       return Named(maker, v, Cause::kOnlyHere, true);
     if (maker != kNoId && maker < call && StandsBetween(maker, w))
       return Named(maker, v, Cause::kOnlyHere, true);
@@ -85,6 +86,18 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   named.another_order = named.cause == Cause::kAnotherResult && value.maker == call &&
                         HasAnotherOrder(call, r_.t.made[value.port]);
   return named;
+}
+
+// Whether a call makes complex numbers of real ones, or the other way: they are the same numbers.
+bool Exposure::OnlyPairsUp(CallId call) const {
+  const Graph& t = r_.t;
+  const auto is_complex = [&t](const Port& port) {
+    return RoundingOf(t.values[port.value].dtype).kind == NumberKind::kComplex;
+  };
+  const auto takes = t.Takes(call), makes = t.Makes(call);
+  return t.calls[call].facts->kind == OperationClass::kKeeps &&
+         std::any_of(takes.begin(), takes.end(), is_complex) !=
+             std::any_of(makes.begin(), makes.end(), is_complex);
 }
 
 // A call takes a right value in place of one that no call like it takes: that of another

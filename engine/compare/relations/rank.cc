@@ -76,14 +76,16 @@ std::vector<ValueId> Exposure::Explained(const Candidate& candidate,
   return out;
 }
 
-// Whether the call itself made something else of right values, far beyond rounding.
+// Whether the call itself made something else of right values, far beyond rounding, or an optimizer
+// began the step with another state.
 bool Exposure::IsProven(const Candidate& candidate) const {
   if (!candidate.sure || candidate.call == kNoId ||
       r_.t.calls[candidate.call].kind == CallKind::kGradients)
     return false;
+  if (candidate.cause == Cause::kMadeDifferently) return true;
   const Relation& r = r_.of(candidate.value);
-  return candidate.cause == Cause::kMadeDifferently ||
-         (candidate.cause == Cause::kAnotherResult && r.error > kSurely * r.bound);
+  return (candidate.cause == Cause::kAnotherResult || IsState(candidate.value)) &&
+         r.error > kSurely * r.bound;
 }
 
 // The earliest first. But another way to compute the same meets the wrong value somewhere, and

@@ -239,6 +239,7 @@ class Relations {
   double TermsOfUpdate(ValueId value, const Call& call) const;
   double NormalisedSize(CallId normalisation, int64_t weights) const;
   double SlopeOf(CallId normalisation) const;
+  double SizeBeside(ValueId gradient) const;
   double TermsOfParameter(const Value& value, const Call& gradients) const;
   double CoarseOf(ValueId value) const;
   double Coarse(ValueId value) const;
@@ -310,6 +311,8 @@ class Relations {
   mutable OfUpdate all_gradients_, rates_;
   // The last backward calls of modules, by their paths.
   mutable std::optional<std::unordered_map<int32_t, CallId>> backward_of_;
+  // Of gradients that optimizers take, the size of the largest one of their module.
+  mutable std::optional<std::unordered_map<ValueId, double>> beside_update_;
   mutable std::optional<std::vector<NextWeight>> next_weights_;
   mutable double noise_ = 0;  // the largest error of a related value so far
   bool same_environment_ = false;

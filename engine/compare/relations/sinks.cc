@@ -6,7 +6,6 @@
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_names.h"
 #include "engine/compare/relations/expose.h"
-#include "engine/compare/relations/memory.h"
 
 namespace msprobe::compare::relations {
 namespace {
@@ -189,20 +188,66 @@ bool Exposure::IsWrittenElsewhere(ValueId weight) const {
   });
 }
 
+// Whether the rows of v stand in another order because those of the data do: in memory they are the
+// same entries.
+bool Exposure::IsOfReorderedData(ValueId v) const {
+  const Graph& t = r_.t;
+  const auto reordered = [this](ValueId w) {
+    return r_.of(w).strength == Strength::kSame && !r_.of(w).doubtful;
+  };
+  for (size_t steps = 0; steps < kMostCallsBack && reordered(v); ++steps) {
+    const CallId maker = t.values[v].maker;
+    if (maker == kNoId) return true;
+    const auto takes = t.Takes(maker);
+    const auto from = std::find_if(takes.begin(), takes.end(), [&](const Port& port) {
+      return reordered(port.value) && t.values[port.value].maker < maker;
+    });
+    if (from == takes.end()) return false;
+    v = from->value;
+  }
+  return false;
+}
+
+// A whole number that nobody reads counts calls: as many as were made.
+bool Exposure::IsCounter(ValueId v) const {
+  const Value& value = r_.t.values[v];
+  return !value.IsFloat() && value.shape.is_scalar() && r_.t.TakersOf(v).empty();
+}
+
+// Whether calls that read the memory after one run's last recorded write read the same in the other
+// run: there, code without records wrote it.
+bool Exposure::IsReadAlike(const MemoryPair& memory) const {
+  const Graph &t = r_.t, &g = r_.g;
+  const ValueId v = memory.mine.last, w = memory.golden.last;
+  if (memory.golden.call == kNoId) {
+    return r_.IsRight(v) && std::ranges::any_of(t.TakersOf(v), [&](const Taker& use) {
+             const ValueId there = r_.AtPartner(t.taken[use.port]);
+             return use.call > memory.mine.call && there != kNoId && r_.Fits(v, there);
+           });
+  }
+  return std::ranges::any_of(g.TakersOf(w), [&](const Taker& use) {
+    const ValueId there = r_.AtTarget(g.taken[use.port].leaf);
+    return use.call > memory.golden.call && there != kNoId && r_.IsRight(there) &&
+           r_.Fits(there, w);
+  });
+}
+
 // What memory holds in the end is what the golden's holds.
 void Exposure::FindMemorySinks() {
   std::unordered_set<ValueId> mine, golden;  // what the next step finds in both runs
   for (const NextWeight& each : r_.NextWeights()) {
     if (each.agrees) mine.insert(each.mine), golden.insert(each.golden);
-    if (each.agrees || each.mine == kNoId) continue;
+    if (each.agrees || each.mine == kNoId || IsOfReorderedData(each.mine)) continue;
     if (r_.of(each.mine).strength < Strength::kNear) {
       bad_sinks_.push_back(each.mine);
       if (each.golden != kNoId) bad_golden_.push_back(each.golden);
     } else if (each.golden != kNoId && !r_.Fits(each.mine, each.golden)) {
-      // Or it is what the step began with.
-      const CallId maker = r_.t.values[each.mine].maker;
-      if (maker != kNoId) Misplace(maker, each.mine);
-      if (maker == kNoId) bad_golden_.push_back(each.golden);
+      // Or it is what the step began with, or what the golden had there, too, before a later call.
+      const Value& value = r_.t.values[each.mine];
+      const ValueId there = value.maker == kNoId ? kNoId : r_.AtPartner(r_.t.made[value.port]);
+      const bool lasts = value.maker == kNoId || (there != kNoId && r_.Fits(each.mine, there));
+      if (!lasts) Misplace(value.maker, each.mine);
+      if (lasts) bad_golden_.push_back(each.golden);
     }
   }
   for (const MemoryPair& each : PairMemories(r_)) {
@@ -211,6 +256,8 @@ void Exposure::FindMemorySinks() {
     if (mine.count(v) > 0 || (w != kNoId && golden.count(w) > 0)) continue;
     const bool one_writes = each.mine.call == kNoId || each.golden.call == kNoId;
     if (one_writes && IsWrittenElsewhere(each.mine.root)) continue;
+    if (IsOfReorderedData(v) || IsCounter(v)) continue;
+    if (one_writes && w != kNoId && IsReadAlike(each)) continue;
     if (r_.of(v).strength < Strength::kNear) {
       bad_sinks_.push_back(v);
       if (w != kNoId) bad_golden_.push_back(w);

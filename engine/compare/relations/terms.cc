@@ -2,6 +2,7 @@
 // value, and the coarsest rounding on the way to it.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/relations/relate.h"
@@ -68,6 +69,8 @@ double Relations::TermsOf(ValueId v) const {
       const double rows = static_cast<double>(t.values[w].moments.n) / n;
       terms = std::max(terms, Terms(w) * std::sqrt(std::max(rows, 1.0)));
     }
+    if (value.maker == kNoId && IsUnseen(v, t.InputsOf(v, /*saved=*/true)))
+      terms = std::max(terms, SizeBeside(v));
     const bool listed = value.maker != kNoId && t.calls[value.maker].kind == CallKind::kGradients;
     return listed && !t.HasOperations()
                ? std::max(terms, TermsOfParameter(value, t.calls[value.maker]))
@@ -118,6 +121,39 @@ double Relations::TermsOfForward(ValueId v, const OperationFacts& facts,
     default:
       return facts.exchanges ? arguments.terms : 0;
   }
+}
+
+// The largest gradient that the optimizer's entry takes for a parameter of the same module: one
+// that no recorded call made is a sum over the same rows.
+double Relations::SizeBeside(ValueId v) const {
+  const auto module_of = [](const Call& call) {
+    return std::pair(call.record, call.parameter.substr(0, call.parameter.rfind('.')));
+  };
+  const auto each = [this](auto what) {
+    for (const Call& call : t.calls) {
+      if (call.kind != CallKind::kUpdate || call.parameter.find('.') == std::string_view::npos)
+        continue;
+      const Record& record = t.dump.records[call.record];
+      for (const Port& port : t.Takes(static_cast<CallId>(&call - t.calls.data()))) {
+        if (LeafPlace(t.dump.leaves[port.leaf], record).starts_with("gradients."))
+          what(call, port.value);
+      }
+    }
+  };
+  if (!beside_update_) {
+    beside_update_.emplace();
+    std::map<std::pair<int32_t, std::string_view>, double> largest;
+    each([&](const Call& call, ValueId w) {
+      double& size = largest[module_of(call)];
+      size = std::max(size, Rms(w));
+    });
+    each([&](const Call& call, ValueId w) {
+      double& size = (*beside_update_)[w];
+      size = std::max(size, largest[module_of(call)]);
+    });
+  }
+  const auto found = beside_update_->find(v);
+  return found == beside_update_->end() ? 0 : found->second;
 }
 
 // A gradient of a parameter of a module whose operations are not recorded: over all rows, what
