@@ -95,6 +95,18 @@ THRESHOLDS = (
     b"overrides:\n  - operation: softmax\n    dtype: float16\n    rounding: 16\n"
     b"    table26_rules: {input_norm: 1e-3}\n    highlight: {order_from: 2}\n",
 )
+# Of compare --part: its number, their number, two paths, what is left out, places, results. A
+# result whose fields are all zero is right, but for the exchange that brought the error: none.
+PARTS = [
+    struct.pack("<7q", 1, 1, 0, 0, 0, 0, 0),
+    struct.pack("<6q", 1, 1, 0, 0, 0, 0)
+    + struct.pack("<q", 1)
+    + bytes(752)
+    + struct.pack("<q", -1)
+    + bytes(208),
+    struct.pack("<3q", 1, 2, 1) + b"a" + struct.pack("<q", 1) + b"b" + bytes(24),
+]
+
 MERGES = (
     b"api:\n  - Distributed.all_reduce\ncompare_index:\n  - Max diff\n"
     + APART
@@ -339,6 +351,7 @@ SEEDS = {
         *contents("accuracy/*_details.csv"),
     ],
     "merge": lambda: list(MERGES),
+    "parts": lambda: list(PARTS),
     "expressions": lambda: list(EXPRESSIONS),
     "tensor_folder": lambda: tensors(),
     "graph_folder": lambda: list(graphs()),

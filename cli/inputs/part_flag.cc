@@ -12,8 +12,6 @@
 namespace msprobe::cli {
 namespace {
 
-constexpr int64_t kMostParts = 1 << 20;
-
 bool ReadNumber(std::string_view text, int64_t* number) {
   const auto end = std::from_chars(text.data(), text.data() + text.size(), *number);
   return end.ec == std::errc() && end.ptr == text.data() + text.size();
@@ -35,7 +33,7 @@ Status PartFlag::Parse() {
   const std::string_view text = text_;
   if (slash != std::string::npos && ReadNumber(text.substr(0, slash), &index_) &&
       ReadNumber(text.substr(slash + 1), &count_) && index_ >= 1 && index_ <= count_ &&
-      count_ <= kMostParts)
+      count_ <= compare::kMostParts)
     return Status::Ok();
   return InvalidArgument(std::string("--part"))
       .Expected("I/N with I from 1 to N, such as 3/8"_t)

@@ -163,7 +163,8 @@ template <typename Archive>
 void FieldsOfPart(Archive& a, Archived<Archive, ComparedPart>& p) {
   a(p.index, p.count, p.target, p.golden, p.left_out, p.pairs, p.compared);
   if constexpr (Archive::kReads)
-    a.Expect(p.index >= 1 && p.index <= p.count, "a part from 1 to their number"_t);
+    a.Expect(p.index >= 1 && p.index <= p.count && p.count <= kMostParts,
+             "a part from 1 to their number"_t);
 }
 
 std::string NameOf(int64_t index, int64_t count) {

@@ -19,6 +19,8 @@
 
 namespace msprobe::compare {
 
+inline constexpr int64_t kMostParts = 1 << 20;
+
 // A pair of dumps, and what was found.
 struct ComparedPair {
   int32_t step = -1, rank = -1;
