@@ -92,7 +92,7 @@ def test_determinism_sees_two_elements_that_change_places(
     monkeypatch.setenv("PYTHONPATH", str(simulated))
     monkeypatch.setenv("SIMNPU_FAULT", "gelu:swap")
     # Which calls swap is drawn in each process.
-    for _ in range(4):
+    for _ in range(10):
         done = subprocess.run(
             [forking_msprobe, "determinism", "--runs", "3", "--format", "json", "train.py"],
             cwd=tmp_path,
