@@ -307,7 +307,9 @@ class CompareVerb : public Verb {
       return InvalidArgument(
                  "--part writes the tables of its ranks; reports on all ranks are made of all "
                  "parts"_t)
-          .Hint("leave --format, --html and the like out here: msprobe merge_result -h"_t);
+          .Hint(
+              "leave --format, --exit-code, --html and the like out here: msprobe merge_result "
+              "-h"_t);
     }
     if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
       return InvalidArgument(
@@ -327,7 +329,7 @@ class CompareVerb : public Verb {
   bool OnlyTables() const {
     return format_ == "table" && reports_.html.empty() && reports_.vis_db.empty() &&
            reports_.Exports().empty() && !reports_.NeedDetails() && !explain_.given() &&
-           !why_.given();
+           !why_.given() && !exit_code_ && !allow_nothing_;
   }
 
   // What is wrong with the flags for so many pairs.
@@ -381,8 +383,8 @@ class CompareVerb : public Verb {
       return Unsupported("--layout applies to dumps, not to checkpoints"_t)
           .Hint("leave the flag out; the shares of all ranks are joined"_t);
     }
-    if (ranks_.given()) {
-      return Unsupported("--rank, --step and --common apply to dumps, not to checkpoints"_t)
+    if (ranks_.given() || part_.given()) {
+      return Unsupported("--rank, --step, --common and --part apply to dumps, not to checkpoints"_t)
           .Hint("leave the flag out; the shares of all ranks are joined"_t);
     }
     PairedDumps paired;

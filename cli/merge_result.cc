@@ -27,24 +27,34 @@ class MergeResult : public Verb {
               "folder of the tables compare_result_rank0_TIME.csv or .xlsx, ...; or of the files "
               "that compare --part left"_t)
         .TypeName("FOLDER")
-        .Required();
+        .Required()
+        .Common();
     flags.Text("-o,--output_dir", &output_, "folder for the files that are written"_t)
         .TypeName("FOLDER")
-        .Required();
+        .Required()
+        .Common();
     flags
         .Text("--config_path", &config_,
               "yaml: api, a list of names of calls; compare_index, a list of columns, without that "
               "all metrics. Without this file the parts of compare --part are put together"_t)
-        .TypeName("FILE");
+        .TypeName("FILE")
+        .Common();
     flags.Group("Of parts"_t);
     flags.Text("--format", &format_, "what is printed: table is a summary"_t)
         .OneOf({"table", "json"})
-        .ShowDefault();
+        .ShowDefault()
+        .Common();
     AddExitCode(flags, &exit_code_);
     reports_.AddSummaries(flags);
   }
 
   Result<int> Run(Console& out) override {
+    const bool of_parts = format_ != "table" || exit_code_ || reports_.NeedDetails();
+    if (!config_.empty() && of_parts) {
+      return InvalidArgument(
+                 "--config_path puts tables together, and the other flags are of parts"_t)
+          .Hint("leave one of them out"_t);
+    }
     return config_.empty() ? MergeParts(out) : MergeTables(out);
   }
 

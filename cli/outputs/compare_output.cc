@@ -480,6 +480,7 @@ Status CompareOutput::Finish() {
 }
 
 Status CompareOutput::FinishPart(compare::ComparedPart part) {
+  Status unwritten;
   for (size_t i = 0; i < kept_.size(); ++i) {
     const DumpPair& pair = paired_.pairs[i];
     compare::ComparedPair& kept = part.compared.emplace_back(std::move(kept_[i]));
@@ -487,6 +488,7 @@ Status CompareOutput::FinishPart(compare::ComparedPart part) {
     kept.target = pair.target, kept.golden = pair.golden;
     results_.push_back(kept.result);
     if (!kept.result.failed.ok()) console_.Error(kept.result.failed);
+    if (unwritten.ok()) unwritten = kept.unwritten;
   }
   MSPROBE_RETURN_IF_ERROR(compare::WritePart(part, options_.folder));
   new_files_.Keep();
@@ -494,7 +496,7 @@ Status CompareOutput::FinishPart(compare::ComparedPart part) {
                                                            part.pairs.size()));
   console_.Tell("next, when all parts are there: msprobe merge_result -i {} -o {}"_t(
       options_.folder, options_.folder));
-  return Status::Ok();
+  return unwritten;
 }
 
 Result<int> CompareOutput::ExitCode(bool verdict_counts) const {

@@ -77,7 +77,7 @@ class CompareOutput {
   Status Finish();
 
   // In place of Finish: writes what was found as a part of a comparison, for merge_result, and says
-  // so. `part`: all but `compared`.
+  // so. `part`: all but `compared`. Errors: that of the part, else of the first file about a pair.
   Status FinishPart(compare::ComparedPart part);
 
   bool complete() const;  // every pair could be compared

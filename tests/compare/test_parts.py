@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 
 import pytest
@@ -86,6 +87,16 @@ def test_a_part_that_is_not_there_is_not_compared(msprobe, runs):
     msprobe("merge_result", "-i", "parts", "-o", "parts")
 
 
+def test_parts_that_saw_other_ranks(msprobe, runs):
+    msprobe("compare", "target", "golden", "--part", "1/2", "-o", "parts")
+    for side in ("target", "golden"):
+        for step in range(STEPS):
+            shutil.rmtree(runs / side / f"step{step}" / "rank3")
+    msprobe("compare", "target", "golden", "--part", "2/2", "-o", "parts")
+    errors = msprobe("merge_result", "-i", "parts", "-o", "parts", code=2)
+    assert "the parts did not see the same ranks" in errors
+
+
 def test_limits_are_those_of_the_parts(msprobe, runs):
     (runs / "mine.yaml").write_text("rounding:\n  float32: 3e7\n")
     flags = ("--thresholds", "mine.yaml", "--fail-on", "differs")
@@ -101,10 +112,13 @@ def test_what_fits_no_part_is_refused(msprobe, runs):
         assert "expected I/N with I from 1 to N" in errors
     words = ("compare", "target", "golden", "--part", "1/2")
     assert "merge_result" in msprobe(*words, "--format", "json", code=2)
-    assert "merge_result" in msprobe(*words, "--html", "page.html", code=2)
+    for flags in (("--html", "page.html"), ("--exit-code",), ("--allow-nothing-compared",)):
+        assert "merge_result" in msprobe(*words, *flags, code=2)
     assert "files such as compare_part_1_of_2.bin" in msprobe(
         "merge_result", "-i", "golden", "-o", "parts", code=2
     )
+    merge = ("merge_result", "-i", "parts", "-o", "parts", "--config_path", "merge.yaml")
+    assert "leave one of them out" in msprobe(*merge, "--format", "json", code=2)
     msprobe(*words, "-o", "parts")
     msprobe("compare", "golden", "target", "--part", "2/2", "-o", "parts")
     assert "expected a part of 2" in msprobe("merge_result", "-i", "parts", "-o", "parts", code=2)

@@ -195,6 +195,18 @@ Status CheckSame(const ComparedPart& part, const ComparedPart& first, const std:
       .Hint("remove the parts of other comparisons, or give each comparison a folder"_t);
 }
 
+// Of a pair that a part saw, and none has compared.
+Status WhyNotCompared(const ComparedPart& all, const std::string& missing,
+                      const std::string& folder) {
+  if (missing.empty()) {  // ranks were added to a run, or removed, between two parts
+    return InvalidArgument("not compared: the parts did not see the same ranks"_t)
+        .Hint("compare all parts once more"_t);
+  }
+  return Unsupported("not compared: part {} of {} is missing"_t(missing, all.count))
+      .Hint("msprobe compare {} {} --part {}/{} -o {}"_t(
+          all.target, all.golden, missing.substr(0, missing.find(',')), all.count, folder));
+}
+
 }  // namespace
 
 bool IsInPart(size_t rank, size_t ranks, int64_t index, int64_t count) {
@@ -230,8 +242,8 @@ Result<ComparedPart> ReadParts(const std::string& folder) {
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
   ComparedPart all;
   std::set<int64_t> found;
-  std::map<Place, ComparedPair>
-      pairs;  // of all parts; those that a part has compared replace others
+  // Of all parts. Those that a part has compared replace others.
+  std::map<Place, ComparedPair> pairs;
   std::set<Place> compared;
   for (const std::string& name : names) {
     if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) continue;
@@ -256,11 +268,7 @@ Result<ComparedPart> ReadParts(const std::string& folder) {
         .Expected("files such as {}"_t(NameOf(1, 2)))
         .Hint("msprobe compare TARGET GOLDEN --part 1/2 -o {}"_t(folder));
   }
-  const std::string missing = MissingOf(found, all.count);
-  const Status lost =
-      Unsupported("not compared: part {} of {} is missing"_t(missing, all.count))
-          .Hint("msprobe compare {} {} --part {}/{} -o {}"_t(
-              all.target, all.golden, missing.substr(0, missing.find(',')), all.count, folder));
+  const Status lost = WhyNotCompared(all, MissingOf(found, all.count), folder);
   for (auto& [place, pair] : pairs) {
     if (!compared.contains(place)) {
       pair.result.step = pair.step, pair.result.rank = pair.rank;
