@@ -49,7 +49,9 @@ def places(each) -> str:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("set", choices=("first", "second", "third", "fourth", "fifth"))
+    parser.add_argument(
+        "set", choices=("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+    )
     parser.add_argument("--only", nargs="*", default=[""], help="parts of names of cases")
     parser.add_argument("--quick", action="store_true", help="check only that all can be made")
     options = parser.parse_args()
