@@ -92,23 +92,6 @@ TEST(Memory, TwoThatBeginWithOneContentAreToldApartByTheirCalls) {
   EXPECT_EQ(FirstOf(Copied(1), Copied(0)), "Tensor.add_.0.forward");
 }
 
-// A cache that held zeros before the step, written by a call whose result nobody takes.
-Dump Cached(float factor) {
-  DumpBuilder b;
-  b.Call("Tensor.__setitem__.0.forward").In(Recorded(Elements(16, 0.0F)));
-  b.In(Recorded(Times(Random(8, 1), factor)));
-  Elements cache(16, 0.0F);
-  for (size_t i = 0; i < 8; ++i) cache[i] = factor * Random(8, 1)[i];
-  b.Changed("input.0", Recorded(cache));
-  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(Random(16, 2)));
-  return b.Take();
-}
-
-TEST(Memory, ACacheOfZerosMayBeOlderThanTheStep) {
-  EXPECT_EQ(FirstOf(Cached(1), Cached(1)), "none");
-  EXPECT_EQ(FirstOf(Cached(2), Cached(1)), "Tensor.__setitem__.0.forward");
-}
-
 // What a process gives to another one, and takes nothing back from.
 Dump Sent(float factor) {
   const Elements x = Random(16, 1), y = Times(x, factor);

@@ -257,11 +257,88 @@ class WavesOfAnotherNorm(Waves):
     back = "ortho"
 
 
+class Numbered(Program):
+    """Rows of a table, which are numbered anew for each step."""
+
+    steps = 2
+    rows = (3, 17, 8, 11, 5, 9, 14, 2)
+
+    def __init__(self):
+        super().__init__()
+        self.all.register_buffer("place", torch.zeros(32, dtype=torch.long))
+        self.all.register_buffer("table", torch.randn(32, 6))
+
+    def numbers(self):
+        return torch.tensor(self.rows)
+
+    def taken(self, rows):
+        return self.all.table[rows]
+
+    def loss(self, x, labels):
+        rows = self.numbers()
+        self.all.place[rows] = torch.arange(len(rows))
+        found = torch.index_select(self.taken(rows), 0, self.all.place[torch.tensor(self.rows)])
+        return F.cross_entropy(self.net(x + found), labels)
+
+
+class NumberedBackwards(Numbered):
+    def numbers(self):
+        return torch.tensor(self.rows[::-1])
+
+
+class NumberedWithMore(Numbered):
+    def numbers(self):
+        return torch.tensor((*self.rows, 30, 31))
+
+
+class NumberedBeforeTheyAreTurned(Numbered):
+    def taken(self, rows):
+        return self.all.table[rows.flip(0)]
+
+
+class Masked(Program):
+    """What is kept differs from time to time, and rows of one time may be those of another."""
+
+    order = (0, 1, 2, 3)
+    times = torch.tensor([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 1, 1.0]])
+
+    def __init__(self):
+        super().__init__()
+        self.order = list(self.order)
+        self.data = torch.randn(4, 4, 6)[self.order]
+        self.labels = torch.randint(0, 3, (4,))[self.order]
+        # In the other order, the rows of a time are those of the next time.
+        chosen = torch.tensor([[0, 1, 2, 0], [2, 0, 0, 1], [0, 2, 1, 0], [1, 0, 0, 2]]).t()
+        self.chosen = torch.eye(6)[chosen][self.order]
+
+    def kept(self, t):
+        return self.times[t][self.order]
+
+    def loss(self, x, labels):
+        state = torch.zeros(4, 6)
+        for t in range(4):
+            action = self.chosen[:, t] * self.kept(t)[:, None]
+            state = torch.tanh(x[:, t] + action + state * self.kept(t)[:, None])
+        return F.cross_entropy(self.net(state), labels)
+
+
+class MaskedInAnotherOrder(Masked):
+    order = (2, 0, 3, 1)
+
+
+class MaskedByTheNextTime(Masked):
+    def kept(self, t):
+        return self.times[(t + 1) % 4][self.order]
+
+
 @pytest.mark.parametrize("level", ["L1", "mix"])
 @pytest.mark.parametrize(
     ("target", "golden"),
     [
         (RememberedInAnotherOrder, Remembered),
+        (NumberedBackwards, Numbered),
+        (NumberedWithMore, Numbered),
+        (MaskedInAnotherOrder, Masked),
         (AveragedByLists, Averaged),
         (Averaged, AveragedByLists),
         (TwoPartsInTheNorm, TwoParts),
@@ -285,6 +362,8 @@ def test_the_same_is_not_blamed(first, target, golden, level):  # noqa: F811
         (AheadOfItself, Ahead, "Tensor.__sub__."),
         (AccumulatedFromNothing, Accumulated, "Optimizer.Adagrad.step.0.forward"),
         (WavesOfAnotherNorm, Waves, "Torch.irfft.0.forward"),
+        (NumberedBeforeTheyAreTurned, Numbered, "Torch.index_select.0.forward"),
+        (MaskedByTheNextTime, Masked, "Tensor.__mul__.0.forward"),
     ],
 )
 def test_the_call_that_errs_is_named(first, target, golden, name, level):  # noqa: F811

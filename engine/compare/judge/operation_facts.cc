@@ -143,6 +143,8 @@ class OperationReader {
   std::unordered_set<std::string> operations_, optimizers_;
 };
 
+bool IsOfLists(std::string_view api) { return api.starts_with("Torch._foreach_"); }
+
 OperationTable::OperationTable() {
   for (size_t i = 0; i < unknown_.size(); ++i) {
     unknown_[i].draws = (i & 1) != 0;
@@ -205,7 +207,8 @@ const OperationFacts& OperationTable::Of(std::string_view api) const {
     const auto row = optimizers_.find(std::string(named.substr(0, named.find('.'))));
     return row == optimizers_.end() ? unknown_[0] : row->second;
   }
-  const std::string base(BaseApi(api));
+  std::string base(BaseApi(api));
+  if (IsOfLists(api)) base.erase(0, base.find('_') + 1);  // "foreach_mul"
   const std::string_view last = api.substr(api.rfind('.') + 1);
   const bool in_place = !api.starts_with("Module.") && last.ends_with('_') &&
                         (!last.ends_with("__") || writes_.count(base) > 0);

@@ -56,6 +56,9 @@ struct OperationFacts {
   }
 };
 
+// Whether an API computes on lists of tensors, each element by itself: Torch._foreach_mul_.
+bool IsOfLists(std::string_view api);
+
 class OperationTable {
  public:
   static const OperationTable& Shipped();

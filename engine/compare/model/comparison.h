@@ -169,6 +169,9 @@ struct Decided {
   // Names of those that are values of the golden. A buffer that no recorded call takes is in
   // neither.
   std::vector<std::string> related_weights;
+  // Names in weights.json of those that recorded calls of both runs wrote, other than optimizers:
+  // what they hold in the end was judged.
+  std::vector<std::string> written_weights;
   // Calls of one run whose results were not recorded, and that may change memory: indices into
   // pairs.
   std::vector<int32_t> compared_nowhere;

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <complex>
 #include <limits>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/kernels/phase.h"
@@ -418,6 +421,43 @@ double Figures::TermsFrom(ValueId v) const {
   return most;
 }
 
+// Of each gradient that an optimizer takes, and of what it is a number times, the size of the
+// largest one of its module: they are sums over the same rows.
+std::vector<std::pair<ValueId, double>> Figures::GradientsBeside() const {
+  std::map<std::pair<int32_t, std::string_view>, std::vector<ValueId>> of_modules;
+  for (relations::CallId id = 0; id < static_cast<relations::CallId>(t_.calls.size()); ++id) {
+    const relations::Call& call = t_.calls[id];
+    if (call.kind != relations::CallKind::kUpdate) continue;
+    const size_t dot = call.parameter.rfind('.');
+    if (dot == std::string_view::npos) continue;
+    for (const Port& port : t_.Takes(id)) {
+      const Leaf& leaf = t_.dump.leaves[port.leaf];
+      if (LeafPlace(leaf, t_.dump.records[call.record]).starts_with("gradients."))
+        of_modules[{call.record, call.parameter.substr(0, dot)}].push_back(port.value);
+    }
+  }
+  std::vector<std::pair<ValueId, double>> out;
+  for (const auto& [module, gradients] : of_modules) {
+    double size = 0;
+    for (const ValueId v : gradients) size = std::max(size, t_.values[v].moments.Rms());
+    for (const ValueId v : gradients) out.emplace_back(v, size);
+  }
+  for (size_t i = 0; i < out.size(); ++i) {  // and what each of these was made of
+    const auto [v, size] = out[i];
+    const relations::CallId maker = t_.values[v].maker;
+    if (maker == kNoId || t_.calls[maker].kind != relations::CallKind::kOperation ||
+        t_.calls[maker].facts->kind != OperationClass::kScaling)
+      continue;
+    for (const Port& port : t_.Takes(maker)) {
+      const Value& given = t_.values[port.value];
+      if (port.value < v && given.moments.n == t_.values[v].moments.n && given.moments.n > 1)
+        out.emplace_back(port.value,
+                         size * given.moments.Rms() / std::max(t_.values[v].moments.Rms(), 1e-30));
+    }
+  }
+  return out;
+}
+
 void Figures::FindMostTerms(const relations::Carried& before) {
   constexpr int kMostRounds = 6;  // most values have a larger number than what they were made of
   most_terms_.resize(t_.values.size());
@@ -428,6 +468,7 @@ void Figures::FindMostTerms(const relations::Carried& before) {
     if (left != before.left.end())
       most_terms_[port.value] = std::max(most_terms_[port.value], left->second.terms);
   }
+  for (const auto& [v, size] : GradientsBeside()) most_terms_[v] = std::max(most_terms_[v], size);
   bool grows = true;
   for (int round = 0; round < kMostRounds && grows; ++round) {
     grows = false;

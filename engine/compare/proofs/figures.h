@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/compare/model/comparison.h"
@@ -70,6 +71,7 @@ class Figures {
   double MostTerms(ValueId value) const { return most_terms_[value]; }
 
  private:
+  std::vector<std::pair<ValueId, double>> GradientsBeside() const;
   void FindMostTerms(const relations::Carried& before);
   double TermsFrom(ValueId value) const;
   double SlopeOf(relations::CallId call) const;

@@ -270,6 +270,7 @@ StepWeights WeightsIn(const Comparison& c) {
   if (c.decided) {
     w.unrelated = c.decided->unrelated_weights;
     w.related = c.decided->related_weights;
+    w.written = c.decided->written_weights;
   }
   for (const Dump* dump : {&c.target, &c.golden}) {
     for (const auto& [key, value] : dump->provenance)

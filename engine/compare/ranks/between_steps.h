@@ -41,6 +41,7 @@ struct StepWeights {
   std::vector<std::string> by_chance;
   // Decided::unrelated_weights and related_weights; none where rules decided.
   std::optional<std::vector<std::string>> unrelated, related;
+  std::vector<std::string> written;  // Decided::written_weights
   // The relative error of the first divergence when it is in a call that reads a weight with other
   // bits; else 0. Elements of a weight may be apart although its statistics agree.
   double error_behind_weight = 0;

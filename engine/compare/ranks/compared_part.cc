@@ -101,7 +101,7 @@ void Fields(Archive& a, Archived<Archive, StepWeights::Weight>& w) {
 template <typename Archive>
 void Fields(Archive& a, Archived<Archive, StepWeights>& w) {
   a(w.begin, w.end, w.count, w.differing, w.begins_otherwise, w.first_is_weight, w.by_chance,
-    w.unrelated, w.related, w.error_behind_weight, w.first_error, w.gradient_noise,
+    w.unrelated, w.related, w.written, w.error_behind_weight, w.first_error, w.gradient_noise,
     w.gradients_agree, w.optimizer_calls, w.alone, w.in_graph_mode, w.file_order);
 }
 

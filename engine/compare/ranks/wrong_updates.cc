@@ -250,7 +250,9 @@ std::vector<WeightUpdate> UpdatesBetween(const RankResult& earlier, const RankRe
     const auto a = before.find(name), b = golden_before.find(name), c = after.find(name),
                d = golden_after.find(name);
     if (a == before.end() || b == golden_before.end() || d == golden_after.end()) continue;
-    if (IsCounter(c->second)) continue;
+    const bool judged = std::ranges::find(earlier.weights.written, name) !=
+                        earlier.weights.written.end();  // by relations
+    if (judged || IsCounter(c->second)) continue;
     const bool trained = c->second.trained || d->second.trained;
     // What nobody moves has the same bits after a step that has. An optimizer may round
     // differently, and so may code that is not recorded: a moving average of weights.

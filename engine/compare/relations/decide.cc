@@ -27,6 +27,13 @@ constexpr double kLeft = 0.95, kLeftByShape = 0.7;
 // In a value that is as many times the golden's as all gradients are.
 constexpr double kOfFactor = 0.9, kFactorsAlike = 1e-3;
 
+// Whether a recorded call that is no optimizer's step made the value.
+bool IsWritten(const Graph& run, ValueId v) {
+  return v != kNoId && std::ranges::none_of(run.MakersOf(v), [&](CallId maker) {
+           return run.calls[maker].kind == CallKind::kUpdate;
+         });
+}
+
 class Decision {
  public:
   Decision(const LeftGradients& left, const Carried& before, bool keep_proofs, Comparison* c)
@@ -75,6 +82,10 @@ class Decision {
     for (const auto& [v, name] : target_.NamedWeights()) {
       (relations_.IsRight(v) ? c_.decided->related_weights : c_.decided->unrelated_weights)
           .push_back(name);
+    }
+    for (const NextWeight& each : relations_.NextWeights()) {
+      if (IsWritten(target_, each.mine) && IsWritten(golden_, each.golden))
+        c_.decided->written_weights.push_back(each.name);
     }
     FindComparedNowhere();
     CountOpenResults();

@@ -84,9 +84,10 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   // that no call makes is made once; one of each layer must not enlarge it again.
   const double spread = call == nullptr ? kGain : call->kind == CallKind::kGradients ? 4 : 2;
   double grown = 0, added = 0;
+  const double factor = call == nullptr && is_sum && !t.AddsUp(v) ? t.FactorOfParts(v) : 1;
   const auto count = [&](ValueId w, bool addend) {
     double error = ErrorOf(w);
-    const double size = Terms(w), rms = Rms(w);
+    const double size = factor * Terms(w), rms = Rms(w);
     const bool near = of(w).strength >= Strength::kNear || of(w).unknown;
     if (addend || (adds && t.values[w].shape.view() == value.shape.view())) {
       if (terms > 0) added += std::pow((!near ? 2 : addend ? 4 : spread) * error * size / terms, 2);
@@ -94,7 +95,7 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
     }
     // A bound that no relation confirms must not grow with each call, or it would explain all.
     if (near) error *= gain;
-    grown = std::max(grown, rms > 0 ? error * size / rms : error);
+    grown = std::max(grown, rms > 0 ? error * size / (factor * rms) : error);
   };
   if (call != nullptr && !is_sum && call->kind == CallKind::kOperation) {
     for (const Port& port : t.Takes(value.maker)) {
@@ -188,7 +189,7 @@ double Relations::ReachOf(ValueId v, CallId id) const {
 bool Relations::IsUnseen(ValueId v, const Inputs& inputs) const {
   const CallId made = t.values[v].maker;
   if (made == kNoId) return inputs.empty() || (!t.PartsOf(v).empty() && !t.AddsUp(v));
-  if (t.TakesNoGradient(made)) return true;
+  if (t.TakesNoGradient(made) || t.IsOfSecondPass(v)) return true;
   return t.calls[made].kind == CallKind::kGradients &&
          std::all_of(inputs.begin(), inputs.end(), [this](ValueId w) {
            const CallId maker = t.values[w].maker;
@@ -197,14 +198,12 @@ bool Relations::IsUnseen(ValueId v, const Inputs& inputs) const {
 }
 
 // Of what such code made: whether it is a gradient, which was computed in any dtype of the run,
-// since autocast casts weights. Where modules alone were recorded, operations between them cast,
-// too.
+// since autocast casts what operations take.
 bool Relations::IsOfAnyDtype(ValueId v) const {
   const auto uses = t.TakersOf(v);
-  const bool goes_backward =
-      !t.HasOperations() && std::any_of(uses.begin(), uses.end(), [this](const Taker& use) {
-        return t.calls[use.call].IsBackward();
-      });
+  const bool goes_backward = std::any_of(uses.begin(), uses.end(), [this](const Taker& use) {
+    return t.calls[use.call].IsBackward();
+  });
   return (t.values[v].maker != kNoId || goes_backward || MayBeGradient(v)) && !t.IsWeight(v);
 }
 

@@ -65,6 +65,7 @@ Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> lef
     : r_(relations),
       modules_only_(!relations.g.HasOperations()),
       policies_(ComparePolicies(relations.c)) {
+  for (const auto& [loss, backward] : LossesOf(relations.t)) losses_.push_back(loss);
   FindLeft(left);
   FindSinks();
   Expose();
@@ -141,9 +142,11 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
   const auto all_right = [&] { return std::all_of(inputs.begin(), inputs.end(), right); };
   if (left_.count(v) > 0 && !t.PartsOf(v).empty() && all_right()) return {};
   const bool listed = value.maker != kNoId && t.calls[value.maker].kind == CallKind::kGradients;
-  const bool unseen = value.maker != kNoId && t.TakesNoGradient(value.maker);
+  const bool unseen = value.maker != kNoId &&
+                      (t.TakesNoGradient(value.maker) || (t.IsOfSecondPass(v) && all_right()));
   if ((unseen || (listed && inputs.empty())) && !modules_only_) {
     inputs = Around(v);
+    if (all_right()) Append(&inputs, losses_);  // the pass that made it began with one
   } else if (value.maker == kNoId && t.PartsOf(v).empty()) {
     Append(&inputs, Around(v));
     if (all_right()) {  // a loss that nobody recorded
@@ -321,8 +324,7 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
   const auto made_by = [&t](ValueId w) { return t.values[w].maker; };
   if (!loose_) {
     loose_.emplace();
-    std::unordered_set<ValueId> taken;  // by a backward pass
-    for (const auto& [loss, backward] : LossesOf(t)) taken.insert(loss);
+    const std::unordered_set<ValueId> taken(losses_.begin(), losses_.end());  // backward
     for (ValueId w = 0; w < static_cast<ValueId>(t.values.size()); ++w) {
       if (t.values[w].maker != kNoId && !t.values[w].plain && !r_.IsRight(w) && !Ends(w) &&
           taken.count(w) == 0 && (modules_only_ || t.IsLoose(w)))

@@ -98,6 +98,7 @@ class Exposure {
   bool IsWrittenElsewhere(ValueId weight) const;
   bool IsOfReorderedData(ValueId value) const;
   bool IsCounter(ValueId value) const;
+  static bool IsNumbering(const Graph& run, ValueId value);
   bool IsReadAlike(const MemoryPair& memory) const;
   bool IsMovedByNoise(const Sink& sink) const;
   bool HasOtherForm(const Sink& sink, ValueId w) const;
@@ -167,7 +168,7 @@ class Exposure {
   std::optional<Candidate> UnderOtherPolicy(CallId call) const;
   std::vector<Candidate> FirstBits(bool alike) const;
   std::optional<Candidate> OtherIntegers(CallId call) const;
-  static std::vector<double> Coarsest(const Graph& run);
+  static std::vector<double> Coarsest(const Graph& run, const Graph* other);
   std::optional<Candidate> FinerBetweenCasts(CallId call) const;
   std::optional<Candidate> MadeOfCoarser(CallId call, const std::vector<double>& mine,
                                          const std::vector<double>& golden) const;
@@ -179,6 +180,7 @@ class Exposure {
   const Relations& r_;
   const bool modules_only_;
   const Policies policies_;
+  std::vector<ValueId> losses_;  // with which backward passes of the target began
   std::vector<ValueId> bad_sinks_, bad_golden_;
   std::set<std::pair<CallId, ValueId>> misplaced_;
   std::vector<CallId> missing_steps_;

@@ -156,19 +156,17 @@ std::vector<Memory> MemoriesOf(const Graph& run) {
     for (const Port& port : run.Makes(id)) {
       const ValueId before = Written(run, id, port);
       if (before == kNoId && !IsBuffer(run, id, port)) continue;
-      // A module shows what a call inside of it has written.
-      if (before == kNoId && holds.contains(port.value)) continue;
+      // A module shows what a call inside of it has written, and a call its result twice.
+      const auto shown = holds.find(port.value);
+      if (shown != holds.end() && (before == kNoId || out[shown->second].call == id)) continue;
       // Constants do not tell one counter from another: each write stands for itself.
       const auto held =
           before == kNoId || run.values[before].plain ? holds.end() : holds.find(before);
       const bool found = held != holds.end() || before == kNoId || Outlives(run, before);
-      const bool perhaps = !found && run.values[before].plain &&
-                           run.values[before].maker == kNoId && run.values[before].moments.known &&
-                           !run.values[before].unwritten;
-      if (!found && !perhaps) continue;
+      if (!found) continue;
       size_t index = out.size();
       if (held == holds.end()) {
-        out.push_back({.root = before, .perhaps = perhaps});
+        out.push_back({.root = before});
       } else {
         index = held->second;
         holds.erase(held);
@@ -227,11 +225,6 @@ std::vector<MemoryPair> PairMemories(const Relations& r) {
                                : of_written.end();
         if (given != of_written.end()) by = given;
       }
-      // The same constant in both runs: what torch.empty leaves is another one in each.
-      const auto root_of = [&] { return others[by->second].root; };
-      if (memory.perhaps && (by == of_written.end() || root_of() == kNoId ||
-                             r.t.values[memory.root].content != r.g.values[root_of()].content))
-        continue;
       pair.golden = {.last = there, .call = r.pair[memory.call]};
       if (by != of_written.end()) {
         pair.golden.last = others[by->second].last;
@@ -240,12 +233,7 @@ std::vector<MemoryPair> PairMemories(const Relations& r) {
     } else if (root != kNoId) {
       pair.golden = {.root = root, .last = root};
     }
-    // What later calls of the step take, it may have been made for.
-    const auto uses = r.t.TakersOf(memory.last);
-    const bool temporary =
-        memory.perhaps && std::any_of(uses.begin(), uses.end(),
-                                      [&](const Taker& use) { return use.call > memory.call; });
-    if (!temporary && (!memory.perhaps || pair.golden.last != kNoId)) out.push_back(pair);
+    out.push_back(pair);
   }
   std::unordered_map<ValueId, ValueId> target_of;
   for (ValueId v = 0; v < static_cast<ValueId>(r.t.values.size()); ++v) {

@@ -17,7 +17,6 @@ struct Memory {
   std::vector<ValueId> written;  // what it was given, in order
   CallId call = kNoId;           // the last call that wrote to it; kNoId: nobody did
   int32_t leaf = kNoId;          // `last` in that call
-  bool perhaps = false;  // it held a constant that no call made: it may be older than the step
 };
 
 // Of one run, in the order of the first calls that write to them.

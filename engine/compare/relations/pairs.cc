@@ -14,7 +14,8 @@ namespace msprobe::compare::relations {
 void Relations::PairCalls() {
   std::vector<CallId> call_of_record(g.dump.records.size(), kNoId);
   for (CallId id = 0; id < static_cast<CallId>(g.calls.size()); ++id) {
-    if (g.calls[id].kind != CallKind::kUpdate) call_of_record[g.calls[id].record] = id;
+    if (g.calls[id].kind != CallKind::kUpdate && g.calls[id].element == kNoId)
+      call_of_record[g.calls[id].record] = id;
   }
   std::vector<int32_t> golden_record(t.dump.records.size(), kNoId);
   for (const RecordPair& each : c.pairs) {
@@ -36,12 +37,13 @@ void Relations::PairCalls() {
   for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
     const Call& call = t.calls[id];
     CallId other = kNoId;
-    if (call.kind == CallKind::kUpdate) {
+    if (call.kind == CallKind::kUpdate || call.element != kNoId) {
       for (const auto ports : {t.Makes(id), t.Takes(id)}) {
         for (const Port& port : ports) {
           const int32_t leaf = golden_leaf_[port.leaf];
           const CallId owner = leaf >= 0 ? g.CallOfLeaf(leaf) : kNoId;
-          if (other == kNoId && owner >= 0 && g.calls[owner].kind == CallKind::kUpdate)
+          if (other == kNoId && owner >= 0 && g.calls[owner].kind == call.kind &&
+              (g.calls[owner].element == kNoId) == (call.element == kNoId))
             other = owner;
         }
       }

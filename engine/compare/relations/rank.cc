@@ -207,10 +207,9 @@ Candidate Exposure::FirstCut(bool with) const {
     const Call& call = t.calls[id];
     if (r_.pair[id] == kNoId || !call.IsForward()) continue;
     for (const Port& port : t.Takes(id)) {
-      const int32_t partner = r_.PartnerLeaf(port.leaf);
-      if (partner < 0 || !r_.IsRight(port.value) ||
-          t.dump.leaves[port.leaf].requires_grad != here ||
-          r_.g.dump.leaves[partner].requires_grad != there)
+      if (t.dump.leaves[port.leaf].requires_grad != here || t.values[port.value].plain ||
+          !r_.IsRight(port.value) || !r_.Fits(port.value, r_.AtPartner(port)) ||
+          r_.g.dump.leaves[r_.PartnerLeaf(port.leaf)].requires_grad != there)
         continue;
       // The outermost module of those that begin there.
       if (begins == kNoId || call.begins < begins || (call.begins == begins && call.IsModule())) {
@@ -305,8 +304,11 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
     const Value& y = r_.g.values[w];
     if (x.dtype.dtype() != y.dtype.dtype() || x.shape.view() != y.shape.view()) continue;
     const Inputs inputs = t.InputsOf(port.value, false);
-    // Others that it was made of are named in its place, or came from outside.
-    const auto other = [&](ValueId v) { return t.values[v].IsFloat() || !r_.IsRight(v); };
+    // Others that it was made of are named in its place, or came from outside; rows in another
+    // order have other numbers.
+    const auto other = [&](ValueId v) {
+      return t.values[v].IsFloat() || !r_.IsRight(v) || r_.of(v).strength == Strength::kSame;
+    };
     if (std::any_of(inputs.begin(), inputs.end(), other)) continue;
     return Candidate{.call = x.maker,
                      .golden = r_.pair[x.maker],
@@ -317,10 +319,20 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
   return std::nullopt;
 }
 
-// The coarsest rounding on the way to each value of a run.
-std::vector<double> Exposure::Coarsest(const Graph& run) {
+// The coarsest rounding on the way to each value of a run. `other`: what code without records made
+// of updated weights in this run alone may have been rounded to anything.
+std::vector<double> Exposure::Coarsest(const Graph& run, const Graph* other) {
+  const auto is_update = [](const Call& call) { return call.kind == CallKind::kUpdate; };
+  const auto updated =
+      static_cast<CallId>(std::ranges::find_if(run.calls, is_update) - run.calls.begin());
   std::vector<double> out;
-  for (const Value& value : run.values) out.push_back(value.roundoff);
+  for (const Value& value : run.values) {
+    const bool unseen = other != nullptr && value.maker == kNoId && value.IsFloat() &&
+                        !value.plain && value.born > updated &&
+                        (value.content == kNoId || other->WithContent(value.content) == kNoId ||
+                         other->values[other->WithContent(value.content)].maker != kNoId);
+    out.push_back(unseen ? 1 : value.roundoff);
+  }
   for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
     for (const Port& port : run.Takes(id)) {  // a sum of gradients is made by no call
       for (const ValueId part : run.PartsOf(port.value))
@@ -459,8 +471,8 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
 // `alike`: the runs have one environment and one precision policy; otherwise only another argument
 // is surely such a cause.
 std::vector<Candidate> Exposure::FirstBits(bool alike) const {
-  const std::vector<double> mine = alike ? Coarsest(r_.t) : std::vector<double>();
-  const std::vector<double> golden = alike ? Coarsest(r_.g) : std::vector<double>();
+  const std::vector<double> mine = alike ? Coarsest(r_.t, nullptr) : std::vector<double>();
+  const std::vector<double> golden = alike ? Coarsest(r_.g, &r_.t) : std::vector<double>();
   for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
     const CallKind kind = r_.t.calls[id].kind;
     if (alike && (kind == CallKind::kOperation || kind == CallKind::kBackward)) {

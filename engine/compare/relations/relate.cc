@@ -8,42 +8,13 @@
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
+#include "engine/compare/relations/values/mask.h"
 
 namespace msprobe::compare::relations {
 namespace {
 
+constexpr double kTelling = 24;      // bits; contents with fewer are equal by chance
 constexpr int kMostCandidates = 64;  // values of nearly the same norm that are looked at
-
-// A tensor that only tells k elements from the other n - k.
-struct Mask {
-  enum Coding { kNone, kBool, kAdded, kFactor } coding = kNone;
-  int64_t n = 0, k = 0;
-};
-
-Mask MaskOf(const Value& value) {
-  const Moments& m = value.moments;
-  if (!m.known || value.plain) return {};
-  Mask mask;
-  mask.n = value.shape.elements();
-  if (value.dtype.dtype() == DType::kBool) {
-    mask.coding = Mask::kBool;
-    mask.k = m.zeros;
-  } else if (m.extremes > 0 && m.high == 0 && m.low == 0) {
-    mask.coding = Mask::kAdded;
-    mask.k = m.extremes;
-  } else if (m.high == 1 && m.low == 0 && m.zeros > 0 &&
-             std::abs(m.norm * m.norm - static_cast<double>(mask.n - m.zeros)) < 1e-3) {
-    mask.coding = Mask::kFactor;
-    mask.k = m.zeros;
-  }
-  if (mask.k <= 0 || mask.k >= mask.n) return {};
-  mask.k = std::min(mask.k, mask.n - mask.k);
-  return mask;
-}
-
-uint64_t MaskKey(const Mask& mask) {
-  return MixKeys(MixKeys(99, static_cast<uint64_t>(mask.n)), static_cast<uint64_t>(mask.k));
-}
 
 std::string_view Setting(const Dump& dump, std::string_view key) {
   for (const auto& [name, value] : dump.provenance) {
@@ -344,8 +315,13 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
     return;
   }
   if (old.strength == Strength::kEqual) return;
-  if (const ValueId same = g.WithContent(value.content); same != kNoId && SameBits(v, same)) {
-    Set(v, {.strength = Strength::kEqual, .proof = Proof::kSameContent, .golden = same});
+  const ValueId same = g.WithContent(value.content);
+  const Relation equal{.strength = Strength::kEqual, .proof = Proof::kSameContent, .golden = same};
+  const bool has_equal = same != kNoId && SameBits(v, same);
+  // A mask that the golden has at another place may be the partner's in another order.
+  const bool tells = BitsOf(value) >= kTelling;
+  if (has_equal && (w == kNoId || w == same || tells)) {
+    Set(v, equal);
     return;
   }
   if (RelateAsLeft(v)) return;
@@ -372,8 +348,11 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   }
   // What is a number times its partner is not something else that happens to have its size.
   const double factor = w != kNoId && best.strength == Strength::kNone ? FactorOf(v, w, bound) : 0;
-  if (best.strength < Strength::kNear && factor == 0) {
-    Relation other = Search(v, bound, model.exact);
+  if (best.strength < (tells ? Strength::kNear : Strength::kSame) && factor == 0) {
+    // Within so wide a bound something stands by chance: its partner is no less likely.
+    const bool open =
+        w != kNoId && model.wide > model.error && best.error <= model.wide && goes_in == 0;
+    Relation other = Search(v, open ? kOwnRoundings * value.roundoff : bound, model.exact);
     if (other.strength > best.strength) best = other;
     if (best.strength == Strength::kNone)
       best = AsAnyPairs(v, w, model.exact ? 0 : bound).value_or(best);
@@ -386,6 +365,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
     best.proven = true;
     wrong = 0;
   }
+  if (best.strength == Strength::kNone && has_equal) best = equal;
   const bool judges = model.exact || goes_in > 0 || !(model.wide > model.error);
   if (best.strength == Strength::kNone && factor == 0 && !judges) {
     best = AsUnknown(v, w, model.wide, best);

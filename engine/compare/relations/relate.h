@@ -226,7 +226,7 @@ class Relations {
   double ErrorOf(ValueId value) const;
   double MeasuredOrBound(ValueId value) const;
   struct Arguments {  // floats that a call takes
-    int number = 0;
+    int number = 0, tensors = 0;
     ValueId first = kNoId;
     double terms = 0, size = 0, ratio = 0;  // the largest
     double rows = 0;  // elements of the largest one for each element of the result

@@ -214,6 +214,19 @@ bool Exposure::IsCounter(ValueId v) const {
   return !value.IsFloat() && value.shape.is_scalar() && r_.t.TakersOf(v).empty();
 }
 
+// Memory into which 0, 1, 2, .. are written numbers the rows of a step: that each run numbers its
+// own is no difference, and what the numbers lead to is judged where it is read.
+bool Exposure::IsNumbering(const Graph& run, ValueId v) {
+  if (v == kNoId || run.values[v].IsFloat()) return false;
+  const auto counts = [&](const Port& port) {
+    const Value& written = run.values[port.value];
+    return port.value != v && written.plain && !written.IsFloat() && written.moments.low == 0 &&
+           written.moments.high > 0;
+  };
+  return std::ranges::any_of(
+      run.MakersOf(v), [&](CallId maker) { return std::ranges::any_of(run.Takes(maker), counts); });
+}
+
 // Whether calls that read the memory after one run's last recorded write read the same in the other
 // run: there, code without records wrote it.
 bool Exposure::IsReadAlike(const MemoryPair& memory) const {
@@ -238,6 +251,7 @@ void Exposure::FindMemorySinks() {
   for (const NextWeight& each : r_.NextWeights()) {
     if (each.agrees) mine.insert(each.mine), golden.insert(each.golden);
     if (each.agrees || each.mine == kNoId || IsOfReorderedData(each.mine)) continue;
+    if (IsNumbering(r_.t, each.mine) && IsNumbering(r_.g, each.golden)) continue;
     if (r_.of(each.mine).strength < Strength::kNear) {
       bad_sinks_.push_back(each.mine);
       if (each.golden != kNoId) bad_golden_.push_back(each.golden);
@@ -257,6 +271,7 @@ void Exposure::FindMemorySinks() {
     const bool one_writes = each.mine.call == kNoId || each.golden.call == kNoId;
     if (one_writes && IsWrittenElsewhere(each.mine.root)) continue;
     if (IsOfReorderedData(v) || IsCounter(v)) continue;
+    if (IsNumbering(r_.t, v) && (w == kNoId || IsNumbering(r_.g, w))) continue;
     if (one_writes && w != kNoId && IsReadAlike(each)) continue;
     if (r_.of(v).strength < Strength::kNear) {
       bad_sinks_.push_back(v);

@@ -8,7 +8,6 @@
 #include "engine/compare/relations/relate.h"
 
 namespace msprobe::compare::relations {
-
 double Relations::Terms(ValueId v) const { return terms_[v] >= 0 ? terms_[v] : Rms(v); }
 
 // The size of a value, and of its partner where it is zero: of terms that cancel one kernel may
@@ -65,9 +64,11 @@ double Relations::TermsOf(ValueId v) const {
     double terms = arrival == arrivals_.end() || arrival->second.left == nullptr
                        ? 0
                        : arrival->second.left->terms;
+    const bool scaled = value.maker == kNoId && !t.PartsOf(v).empty() && !t.AddsUp(v);
+    const double factor = scaled ? t.FactorOfParts(v) : 1;
     for (const ValueId w : t.InputsOf(v, false)) {
       const double rows = static_cast<double>(t.values[w].moments.n) / n;
-      terms = std::max(terms, Terms(w) * std::sqrt(std::max(rows, 1.0)));
+      terms = std::max(terms, factor * Terms(w) * std::sqrt(std::max(rows, 1.0)));
     }
     if (value.maker == kNoId && IsUnseen(v, t.InputsOf(v, /*saved=*/true)))
       terms = std::max(terms, SizeBeside(v));
@@ -88,6 +89,7 @@ double Relations::TermsOf(ValueId v) const {
     const Value& argument = t.values[port.value];
     if (!argument.IsFloat() || argument.moments.n == 0 || port.value == v) continue;
     if (arguments.number++ == 0) arguments.first = port.value;
+    arguments.tensors += argument.moments.n > 1;  // a number is a setting
     arguments.terms = std::max(arguments.terms, Terms(port.value));
     arguments.rows = std::max(arguments.rows, static_cast<double>(argument.moments.n) / n);
     arguments.size = std::max(arguments.size, Rms(port.value));
@@ -110,7 +112,7 @@ double Relations::TermsOfForward(ValueId v, const OperationFacts& facts,
     case OperationClass::kSum:
       return arguments.terms;
     case OperationClass::kScaling:
-      return arguments.number == 1 ? arguments.ratio * SizeOf(v) : 0;
+      return arguments.tensors <= 1 ? arguments.ratio * SizeOf(v) : 0;
     case OperationClass::kTakes:
     case OperationClass::kElementwise:
       return arguments.ratio * SizeOf(v);
@@ -124,7 +126,7 @@ double Relations::TermsOfForward(ValueId v, const OperationFacts& facts,
 }
 
 // The largest gradient that the optimizer's entry takes for a parameter of the same module: one
-// that no recorded call made is a sum over the same rows.
+// that no recorded call made is a sum over the same rows. Or of what it is a number times.
 double Relations::SizeBeside(ValueId v) const {
   const auto module_of = [](const Call& call) {
     return std::pair(call.record, call.parameter.substr(0, call.parameter.rfind('.')));
@@ -152,8 +154,15 @@ double Relations::SizeBeside(ValueId v) const {
       size = std::max(size, largest[module_of(call)]);
     });
   }
-  const auto found = beside_update_->find(v);
-  return found == beside_update_->end() ? 0 : found->second;
+  double scale = 1;
+  for (int steps = 0; v != kNoId && steps < kMostScalings; ++steps) {
+    const auto found = beside_update_->find(v);
+    if (found != beside_update_->end()) return found->second * scale;
+    const ValueId scaled = t.ScaledTo(v);
+    if (scaled != kNoId) scale *= Rms(v) / std::max(Rms(scaled), 1e-30);
+    v = scaled;
+  }
+  return 0;
 }
 
 // A gradient of a parameter of a module whose operations are not recorded: over all rows, what

@@ -98,24 +98,54 @@ Graph::Sums Graph::SumsOfParameters() const {
   return sums;
 }
 
+// Of a gradient that optimizers take: what the backward calls gave for their parameters.
+std::vector<ValueId> Graph::PartsOfUpdated(ValueId v) const {
+  std::vector<ValueId> parts;
+  for (const Taker& use : TakersOf(v)) {
+    const Call& user = calls[use.call];
+    if (user.kind != CallKind::kUpdate) continue;
+    const Leaf& leaf = dump.leaves[taken[use.port].leaf];
+    const auto weight = weight_of_.find(user.parameter);
+    if (weight == weight_of_.end() ||
+        !LeafPlace(leaf, dump.records[user.record]).starts_with("gradients."))
+      continue;
+    const std::vector<ValueId> all = PartsOfParameter(weight->second, user.path);
+    parts.insert(parts.end(), all.begin(), all.end());
+  }
+  return parts;
+}
+
+ValueId Graph::ScaledTo(ValueId v) const {
+  for (const Taker& use : TakersOf(v)) {
+    const Call& call = calls[use.call];
+    if (call.kind != CallKind::kOperation || call.facts->kind != OperationClass::kScaling) continue;
+    const auto number = [&](const Port& port) {
+      return port.value == v || values[port.value].shape.elements() == 1;
+    };
+    if (!std::ranges::all_of(Takes(use.call), number)) continue;
+    for (const Port& port : Makes(use.call)) {
+      if (port.value != v && values[port.value].shape.view() == values[v].shape.view())
+        return port.value;
+    }
+  }
+  return kNoId;
+}
+
 // Of a gradient that no call made: those that were added up to it. An optimizer takes the gradient
-// of its parameter, a backward call that of what its forward call made.
+// of its parameter, or a number times it, a backward call that of what its forward call made.
 std::vector<ValueId> Graph::PartsOfArrival(ValueId v) const {
   std::vector<ValueId> parts, wholes;
+  ValueId scaled = v;
+  for (int steps = 0; steps < kMostScalings && scaled != kNoId; ++steps) {
+    const std::vector<ValueId> all = PartsOfUpdated(scaled);
+    parts.insert(parts.end(), all.begin(), all.end());
+    if (!all.empty()) break;
+    scaled = ScaledTo(scaled);
+  }
   for (const Taker& use : TakersOf(v)) {
     const Call& user = calls[use.call];
     const Port& port = taken[use.port];
-    ValueId whole = kNoId;
-    if (user.kind == CallKind::kUpdate) {
-      const std::string_view place = LeafPlace(dump.leaves[port.leaf], dump.records[user.record]);
-      const auto weight = weight_of_.find(user.parameter);
-      if (place.starts_with("gradients.") && weight != weight_of_.end()) {
-        const std::vector<ValueId> all = PartsOfParameter(weight->second, user.path);
-        parts.insert(parts.end(), all.begin(), all.end());
-      }
-    } else if (user.IsBackward()) {
-      whole = ForwardOf(use.call, port);
-    }
+    const ValueId whole = user.IsBackward() ? ForwardOf(use.call, port) : kNoId;
     if (whole != kNoId) wholes.push_back(whole);
   }
   // Many calls may take one constant, and ask for the gradients of one value: once is enough.
@@ -239,6 +269,28 @@ void Graph::AddUpGradients() {
     }
   }
   parts_.Build(values.size(), items);
+}
+
+double Graph::FactorOfParts(ValueId v) const {
+  constexpr double kAlike = 1e-3;
+  for (const RowSketch& mine : SketchesOf(v)) {
+    std::complex<double> rows, wave;
+    const bool all = std::ranges::all_of(PartsOf(v), [&](ValueId part) {
+      for (const RowSketch& sketch : SketchesOf(part)) {
+        if (sketch.columns != mine.columns) continue;
+        rows += sketch.sums.rows;
+        wave += sketch.sums.wave;
+        return true;
+      }
+      return false;
+    });
+    if (!all || std::abs(rows) == 0 || std::abs(wave) == 0) continue;
+    const std::complex<double> factor = mine.sums.rows / rows, other = mine.sums.wave / wave;
+    if (std::abs(factor.imag()) <= kAlike * std::abs(factor) &&
+        std::abs(factor - other) <= kAlike * std::abs(factor))
+      return std::abs(factor);
+  }
+  return 1;
 }
 
 bool Graph::AddsUp(ValueId v) const {

@@ -48,10 +48,6 @@ std::string_view PathOf(std::string_view module) {
              : module.substr(first + 1, last - first - 1);
 }
 
-bool GoesIn(Slot slot) {
-  return slot == Slot::kInput || slot == Slot::kKwarg || slot == Slot::kParameter;
-}
-
 // The records of one side that can be judged. A run that was killed tells nothing of what the other
 // one did after its last call.
 int32_t EndOf(const Comparison& c, Side side) {
@@ -138,8 +134,12 @@ void Graph::AddRecord(int32_t index, Paths* paths) {
                                   : !record.parent.empty() ? WithoutCall(record.parent)
                                                            : record.module.view();
   call.path = paths->Of(PathOf(module));
-  calls.push_back(call);
   has_operations_ |= call.kind == CallKind::kOperation && !call.facts->exchanges;
+  if (call.kind == CallKind::kOperation && IsOfLists(record.api)) {
+    AddElements(call);
+    return;
+  }
+  calls.push_back(call);
   AddPorts(static_cast<CallId>(calls.size()) - 1);
 }
 
@@ -180,72 +180,6 @@ void Graph::DropMemory(CallId id, size_t first_take, size_t first_make) {
   for (size_t i = first_make; i < made.size(); ++i) {  // the others have moved up
     Value& value = values[made[i].value];
     if (value.maker == id) value.port = static_cast<int32_t>(i);
-  }
-}
-
-void Graph::AddOptimizer(int32_t index, Paths* paths) {
-  const Record& record = dump.records[index];
-  // "gradients.fc.weight" -> its parameter; the state has one more part: "state.fc.weight.exp_avg".
-  const auto parameter_of = [&](const Leaf& leaf) -> std::string_view {
-    std::string_view place = LeafPlace(leaf, record);
-    if (place.starts_with("0.")) place.remove_prefix(2);
-    for (const std::string_view group : {"gradients.", "weights."}) {
-      if (place.starts_with(group)) return place.substr(group.size());
-    }
-    if (!place.starts_with("state.")) return {};
-    place.remove_prefix(6);
-    return place.substr(0, place.rfind('.'));
-  };
-  std::unordered_map<std::string_view, std::vector<int32_t>> leaves_of;
-  std::vector<std::string_view> names;
-  std::vector<int32_t> gradients;
-  int32_t total = kNoId;
-  for (uint32_t i = 0; i < record.leaf_count; ++i) {
-    const auto leaf = static_cast<int32_t>(record.first_leaf + i);
-    const Leaf& l = dump.leaves[leaf];
-    if (l.kind != LeafKind::kTensor) continue;
-    const std::string_view parameter = parameter_of(l);
-    if (parameter.empty()) {
-      if (!GoesIn(l.slot)) total = leaf;
-      continue;
-    }
-    auto& list = leaves_of[parameter];
-    if (list.empty()) names.push_back(parameter);
-    list.push_back(leaf);
-    if (GoesIn(l.slot) && LeafPlace(l, record).starts_with("gradients.")) gradients.push_back(leaf);
-  }
-  const auto add = [&](CallKind kind, std::string_view parameter) {
-    Call call;
-    call.kind = kind;
-    call.record = index;
-    call.parameter = parameter;
-    if (const size_t dot = parameter.rfind('.'); dot != std::string_view::npos)
-      call.path = paths->Of(parameter.substr(0, dot));
-    call.facts = &operations_.Of(record.api);
-    call.first_take = static_cast<uint32_t>(taken.size());
-    call.first_make = static_cast<uint32_t>(made.size());
-    calls.push_back(call);
-    return static_cast<CallId>(calls.size()) - 1;
-  };
-  if (total != kNoId) {
-    const CallId id = add(CallKind::kTotalNorm, {});
-    for (size_t i = 0; i < gradients.size(); ++i) Take(id, gradients[i], static_cast<int32_t>(i));
-    Make(id, total, 0);
-  }
-  for (const std::string_view name : names) {
-    const CallId id = add(CallKind::kUpdate, name);
-    int32_t place = 0;
-    for (const int32_t leaf : leaves_of[name]) {
-      if (GoesIn(dump.leaves[leaf].slot)) Take(id, leaf, place++);
-    }
-    if (total != kNoId) {
-      taken.push_back({.value = value_of_leaf_[total], .leaf = total, .place = place});
-      ++calls[id].takes;
-    }
-    place = 0;
-    for (const int32_t leaf : leaves_of[name]) {
-      if (!GoesIn(dump.leaves[leaf].slot)) Make(id, leaf, place++);
-    }
   }
 }
 
@@ -384,10 +318,12 @@ void Graph::Index() {
   std::vector<uint8_t> is_gradient(values.size(), 0);  // which a state without momentum may repeat
   uses.reserve(taken.size());
   makers.reserve(made.size());
+  bool updated = false;  // what is a parameter then, code without records may have left
   for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
+    updated |= calls[id].kind == CallKind::kUpdate;
     for (const Port& port : Takes(id)) {
       uses.emplace_back(port.value, Taker{id, static_cast<int32_t>(&port - taken.data())});
-      if (dump.leaves[port.leaf].slot == Slot::kParameter) weight_[port.value] = 1;
+      if (!updated && dump.leaves[port.leaf].slot == Slot::kParameter) weight_[port.value] = 1;
       if (calls[id].kind != CallKind::kUpdate) continue;
       const std::string_view place =
           LeafPlace(dump.leaves[port.leaf], dump.records[calls[id].record]);
@@ -523,6 +459,18 @@ Inputs Graph::InputsOf(ValueId v, bool saved) const {
     if (call.again != kNoId) add_both(calls[call.again]);
   }
   return out;
+}
+
+bool Graph::IsOfSecondPass(ValueId value) const {
+  const Value& v = values[value];
+  if (v.maker == kNoId || calls[v.maker].kind != CallKind::kBackward ||
+      dump.leaves[made[v.port].leaf].requires_grad != "False")
+    return false;
+  const auto carries = [this](const Port& port) {
+    return dump.leaves[port.leaf].requires_grad == "True";
+  };
+  return std::ranges::any_of(Takes(v.maker), carries) ||
+         std::ranges::any_of(Makes(v.maker), carries);
 }
 
 bool Graph::IsLeft(ValueId v) const {

@@ -7,7 +7,8 @@
 //
 // A call is a recorded call, or a part of the entry of an optimizer: each parameter that a step, a
 // clipping or an unscaling changes is a call of its own, since what it makes of one does not depend
-// on the others; what joins them, the total norm, is a call that all of them take.
+// on the others; what joins them, the total norm, is a call that all of them take. Each element of
+// what computes on lists of tensors is a call, too.
 //
 //   const Graph graph(comparison, Side::kTarget, content, &paths);
 //   for (const Port& port : graph.Takes(0)) Look(graph.values[port.value]);
@@ -35,6 +36,7 @@ namespace msprobe::compare::relations {
 using CallId = int32_t;
 using ValueId = int32_t;
 inline constexpr int32_t kNoId = -1;
+inline constexpr int kMostScalings = 4;  // of a gradient on its way to an optimizer
 
 enum class Side : uint8_t { kTarget, kGolden };
 
@@ -47,6 +49,11 @@ enum class CallKind : uint8_t {
   kUpdate,          // what an optimizer's call does to one parameter
   kTotalNorm,       // what clipping makes of all gradients
 };
+
+// Whether a call takes what is recorded there, and does not make it.
+inline bool GoesIn(Slot slot) {
+  return slot == Slot::kInput || slot == Slot::kKwarg || slot == Slot::kParameter;
+}
 
 // A tensor that a call takes or makes.
 struct Port {
@@ -68,6 +75,7 @@ struct Call {
   int32_t path = kNoId;   // of the innermost module around it, of a module its own; see Paths
   uint32_t first_take = 0, takes = 0, first_make = 0, makes = 0;
   std::string_view parameter;  // of an update
+  int32_t element = kNoId;     // of lists, which it is of several calls of one record
   const OperationFacts* facts = nullptr;
 
   bool IsModule() const { return kind == CallKind::kModule || kind == CallKind::kModuleBackward; }
@@ -203,9 +211,18 @@ class Graph {
   std::span<const ValueId> GradientsOf(ValueId value) const { return gradients_.Of(value); }
   // The gradients that were added up to a value that no operation made; empty: it is no such sum.
   std::span<const ValueId> PartsOf(ValueId value) const { return parts_.Of(value); }
+  // Whether a later pass, which differentiates the recorded one, made what a backward call returns:
+  // it carries no gradient, and what arrived or another result does. What went in is not recorded.
+  bool IsOfSecondPass(ValueId value) const;
   // Whether the recorded parts of a sum are all of it, as far as their means tell: a second
   // backward pass through a call is not recorded.
   bool AddsUp(ValueId value) const;
+  // The size of the number by which code without records multiplied the sum of the parts, as
+  // sketches show it: a mean of passes, an unscaling. 1: it is not known.
+  double FactorOfParts(ValueId value) const;
+  // What a call makes of the value that only multiplies it by a number: a mean of what several
+  // passes added up, an unscaling; kNoId: there is none.
+  ValueId ScaledTo(ValueId value) const;
   // The forward value whose gradient a backward call takes at a port; kNoId: not known.
   ValueId ForwardOf(CallId backward, const Port& port) const;
 
@@ -238,6 +255,7 @@ class Graph {
  private:
   void AddRecord(int32_t record, Paths* paths);
   void AddOptimizer(int32_t record, Paths* paths);
+  void AddElements(Call call);
   void AddPorts(CallId call);
   void DropMemory(CallId call, size_t first_take, size_t first_make);
   void Take(CallId call, int32_t leaf, int32_t place);
@@ -252,6 +270,7 @@ class Graph {
   uint64_t ParameterKey(CallId call, const Port& port) const;
   std::vector<ValueId> PartsOfParameter(ValueId weight, int32_t path) const;
   Sums SumsOfParameters() const;
+  std::vector<ValueId> PartsOfUpdated(ValueId value) const;
   std::vector<ValueId> PartsOfArrival(ValueId value) const;
   void AddUpGradients();
   void FindMoved();

@@ -101,7 +101,7 @@ def rates_from_the_wrong_end(vit):
 
 @fault(
     "vit",
-    api=r"Functional\.conv2d",
+    api=r"Functional\.conv2d|Torch\._foreach_lerp_",
     line=["model.slow.update(model.net)", "logits = model.slow.module(pictures)"],
 )
 def slow_copy_is_fast(vit):
