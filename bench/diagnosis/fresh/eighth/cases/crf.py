@@ -18,7 +18,7 @@ def rows_and_columns_swapped(crf):
     class Chain(crf.Chain):
         def moved(self, tags, mask):
             scores = self.transitions[tags[:, 1:], tags[:, :-1]]  # here
-            return (scores * mask[:, 1:]).sum(dim=1)
+            return (scores * mask[:, 1:]).sum(dim=1)  # here
 
     crf.Chain = Chain
 

@@ -76,6 +76,7 @@ def upside_down(mae):
     "mae",
     line=[
         "target = targets(model.mae, pixels)",
+        "return (pictures - mean[:, None, None]) / deviation[:, None, None]",
         "patches = patches_of(net, pixels)",
         "return net.patchify(pixels)",
     ],
