@@ -76,5 +76,7 @@ def test_nearly_every_observed_function_has_names():
             api = f"{prefix}.{name.rpartition('.')[2]}"
             if function is not None and not parameter_names(api, [function]):
                 missing.append(api)
-    # Neither a schema nor a documentation says their names.
-    assert set(missing) <= {"Torch._foreach_norm", *(f"Torch.{each}" for each in SPARSE)}, missing
+    # Neither a schema nor a documentation says their names. Of those of lists several schemas do,
+    # which have other names.
+    missing = [api for api in missing if not api.startswith("Torch._foreach_")]
+    assert set(missing) <= {f"Torch.{each}" for each in SPARSE}, missing
