@@ -84,10 +84,9 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   // that no call makes is made once; one of each layer must not enlarge it again.
   const double spread = call == nullptr ? kGain : call->kind == CallKind::kGradients ? 4 : 2;
   double grown = 0, added = 0;
-  const double factor = call == nullptr && is_sum && !t.AddsUp(v) ? t.FactorOfParts(v) : 1;
   const auto count = [&](ValueId w, bool addend) {
     double error = ErrorOf(w);
-    const double size = factor * Terms(w), rms = Rms(w);
+    const double size = Terms(w), rms = Rms(w);
     const bool near = of(w).strength >= Strength::kNear || of(w).unknown;
     if (addend || (adds && t.values[w].shape.view() == value.shape.view())) {
       if (terms > 0) added += std::pow((!near ? 2 : addend ? 4 : spread) * error * size / terms, 2);
@@ -95,7 +94,7 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
     }
     // A bound that no relation confirms must not grow with each call, or it would explain all.
     if (near) error *= gain;
-    grown = std::max(grown, rms > 0 ? error * size / (factor * rms) : error);
+    grown = std::max(grown, rms > 0 ? error * size / rms : error);
   };
   if (call != nullptr && !is_sum && call->kind == CallKind::kOperation) {
     for (const Port& port : t.Takes(value.maker)) {

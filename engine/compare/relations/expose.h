@@ -168,7 +168,7 @@ class Exposure {
   std::optional<Candidate> UnderOtherPolicy(CallId call) const;
   std::vector<Candidate> FirstBits(bool alike) const;
   std::optional<Candidate> OtherIntegers(CallId call) const;
-  static std::vector<double> Coarsest(const Graph& run, const Graph* other);
+  static std::vector<double> Coarsest(const Graph& run);
   std::optional<Candidate> FinerBetweenCasts(CallId call) const;
   std::optional<Candidate> MadeOfCoarser(CallId call, const std::vector<double>& mine,
                                          const std::vector<double>& golden) const;

@@ -319,20 +319,10 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
   return std::nullopt;
 }
 
-// The coarsest rounding on the way to each value of a run. `other`: what code without records made
-// of updated weights in this run alone may have been rounded to anything.
-std::vector<double> Exposure::Coarsest(const Graph& run, const Graph* other) {
-  const auto is_update = [](const Call& call) { return call.kind == CallKind::kUpdate; };
-  const auto updated =
-      static_cast<CallId>(std::ranges::find_if(run.calls, is_update) - run.calls.begin());
+// The coarsest rounding on the way to each value of a run.
+std::vector<double> Exposure::Coarsest(const Graph& run) {
   std::vector<double> out;
-  for (const Value& value : run.values) {
-    const bool unseen = other != nullptr && value.maker == kNoId && value.IsFloat() &&
-                        !value.plain && value.born > updated &&
-                        (value.content == kNoId || other->WithContent(value.content) == kNoId ||
-                         other->values[other->WithContent(value.content)].maker != kNoId);
-    out.push_back(unseen ? 1 : value.roundoff);
-  }
+  for (const Value& value : run.values) out.push_back(value.roundoff);
   for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
     for (const Port& port : run.Takes(id)) {  // a sum of gradients is made by no call
       for (const ValueId part : run.PartsOf(port.value))
@@ -471,8 +461,8 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
 // `alike`: the runs have one environment and one precision policy; otherwise only another argument
 // is surely such a cause.
 std::vector<Candidate> Exposure::FirstBits(bool alike) const {
-  const std::vector<double> mine = alike ? Coarsest(r_.t, nullptr) : std::vector<double>();
-  const std::vector<double> golden = alike ? Coarsest(r_.g, &r_.t) : std::vector<double>();
+  const std::vector<double> mine = alike ? Coarsest(r_.t) : std::vector<double>();
+  const std::vector<double> golden = alike ? Coarsest(r_.g) : std::vector<double>();
   for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
     const CallKind kind = r_.t.calls[id].kind;
     if (alike && (kind == CallKind::kOperation || kind == CallKind::kBackward)) {
