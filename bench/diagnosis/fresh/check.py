@@ -21,6 +21,8 @@ import choose_pairs  # noqa: E402
 import composed  # noqa: E402
 import libraries  # noqa: E402
 
+SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+
 
 def problem(each) -> str:
     """What is wrong with a case; "" if it is what it claims."""
@@ -49,9 +51,7 @@ def places(each) -> str:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "set", choices=("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
-    )
+    parser.add_argument("set", choices=SETS)
     parser.add_argument("--only", nargs="*", default=[""], help="parts of names of cases")
     parser.add_argument("--quick", action="store_true", help="check only that all can be made")
     options = parser.parse_args()
