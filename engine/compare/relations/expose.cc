@@ -64,7 +64,9 @@ int Candidate::Evidence() const {
 Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> left)
     : r_(relations),
       modules_only_(!relations.g.HasOperations()),
-      policies_(ComparePolicies(relations.c)) {
+      policies_(ComparePolicies(relations.c)),
+      exposed_(relations.t.values.size()),
+      exposed_golden_(relations.g.values.size()) {
   for (const auto& [loss, backward] : LossesOf(relations.t)) losses_.push_back(loss);
   FindLeft(left);
   FindSinks();
@@ -109,7 +111,7 @@ void Exposure::DropGrowth() {
     const auto takes = r_.t.Takes(c.call);
     return r.error <= kSurely * r.bound && !std::all_of(takes.begin(), takes.end(), exact);
   });
-  if (candidates.empty()) exposed_.clear();
+  if (candidates.empty()) exposed_.Clear();
 }
 
 // From the sinks backward, as far as they were not followed yet.
@@ -126,10 +128,10 @@ void Exposure::Spread(const std::vector<ValueId>& from, Next next, Causes* out) 
   while (!todo.empty()) {
     const ValueId v = todo.back();
     todo.pop_back();
-    if (out->count(v) > 0) continue;
-    std::vector<ValueId> causes = next(v);
+    if (out->Has(v)) continue;
+    const std::vector<ValueId> causes = next(v);
     Append(&todo, causes);
-    out->emplace(v, std::move(causes));
+    out->Put(v, causes);
   }
 }
 
@@ -449,12 +451,11 @@ CallId Exposure::TakerOf(ValueId v) const {
 std::vector<Candidate> Exposure::Frontier() {
   const Graph& t = r_.t;
   std::vector<Candidate> found;
-  std::vector<ValueId> values;
-  for (const auto& [v, causes] : exposed_) values.push_back(v);
+  std::vector<ValueId> values(exposed_.values().begin(), exposed_.values().end());
   std::sort(values.begin(), values.end());
   for (const ValueId v : values) {
     const Value& value = t.values[v];
-    const std::vector<ValueId>& causes = exposed_[v];
+    const std::span<const ValueId> causes = exposed_.Of(v);
     if (r_.of(v).strength == Strength::kNone && r_.of(v).unknown) continue;
     const size_t known = found.size();
     if (auto left = LeftIn(v); left && (causes.empty() || t.PartsOf(v).empty())) {
@@ -483,9 +484,9 @@ std::vector<Candidate> Exposure::Frontier() {
   // What another framework computes in calls of its own is missing nowhere.
   if (!modules_only_ && (found.empty() || !r_.of_two_frameworks)) {
     std::vector<ValueId> lost;
-    for (const auto& [w, causes] : exposed_golden_) {
+    for (const ValueId w : exposed_golden_.values()) {
       const CallId maker = r_.g.values[w].maker;
-      if (!causes.empty() || maker == kNoId || r_.partner[maker] != kNoId || r_.IsCompiled(maker))
+      if (!exposed_golden_.Of(w).empty() || maker == kNoId || r_.partner[maker] != kNoId || r_.IsCompiled(maker))
         continue;
       // What only moves elements is missed by who takes them.
       const bool moves = r_.g.calls[maker].facts->Moves() && r_.g.Takes(maker).size() == 1;

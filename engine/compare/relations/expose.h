@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/compare/model/precision_policies.h"
+#include "engine/compare/relations/causes.h"
 #include "engine/compare/relations/left_gradients.h"
 #include "engine/compare/relations/memory.h"
 #include "engine/compare/relations/relate.h"
@@ -73,11 +74,10 @@ class Exposure {
   bool without_effect = false;
   // Whether a call takes or makes v, which is another value of the golden, and gives it away.
   bool IsMisplaced(CallId call, ValueId v) const { return misplaced_.count({call, v}) > 0; }
-  bool IsExposed(ValueId value) const { return exposed_.count(value) > 0; }
-  bool IsGoldenExposed(ValueId w) const { return exposed_golden_.count(w) > 0; }
+  bool IsExposed(ValueId value) const { return exposed_.Has(value); }
+  bool IsGoldenExposed(ValueId w) const { return exposed_golden_.Has(w); }
 
  private:
-  using Causes = std::unordered_map<ValueId, std::vector<ValueId>>;
   struct Sink {
     CallId call = kNoId;
     ValueId value = kNoId;

@@ -264,13 +264,12 @@ void Relations::RelateTransposed(CallId call) {
     if (makes.empty() || !std::all_of(makes.begin(), makes.end(),
                                       [this](const Port& made) { return IsKnown(made.value); }))
       return;
-    const auto found = by_elements_.find(ElementsKey(value.moments));
-    if (found == by_elements_.end()) continue;
-    const auto same = std::find_if(found->second.begin(), found->second.end(), [&](ValueId w) {
+    const std::span<const ValueId> like = by_elements_.Of(ElementsKey(value.moments));
+    const auto same = std::find_if(like.begin(), like.end(), [&](ValueId w) {
       return g.IsWeight(w) && g.values[w].maker == kNoId && AreTransposed(value, g.values[w]) &&
              SameElements(value.moments, g.values[w].moments);
     });
-    if (same == found->second.end()) continue;
+    if (same == like.end()) continue;
     std::vector<ValueId> results;
     for (const Port& made : makes) results.push_back(made.value);
     SetTransposed(v, *same, 0, 0, results);

@@ -160,12 +160,15 @@ void Relations::FindPlaces() {
   };
   collect(t, &Place::mine, true);
   collect(g, &Place::others, false);
+  for (Place& place : places_) {
+    place.related.resize(place.mine.size());
+    place.divided.resize(place.mine.size());
+    place.open.resize(place.mine.size());
+  }
 }
 
 // Whether the calls of a place, `calls` in one pass, take as many elements in each of them.
-bool Relations::AreDivided(Place* place, size_t calls) const {
-  const auto known = place->divided.find(calls);
-  if (known != place->divided.end()) return known->second;
+bool Relations::AreDivided(const Place& place, size_t calls) const {
   // Of the first argument, since a reduction has one result however many rows it takes; or of the
   // first result, since the first argument may be the same for all rows.
   const auto count = [calls](const Graph& run, const std::vector<CallId>& all, bool made) {
@@ -177,35 +180,51 @@ bool Relations::AreDivided(Place* place, size_t calls) const {
     return elements;
   };
   const auto agree = [&](bool made) {
-    return count(t, place->mine, made) == count(g, place->others, made);
+    return count(t, place.mine, made) == count(g, place.others, made);
   };
-  const bool fits = agree(false) || agree(true);
-  place->divided.emplace(calls, fits);
-  return fits;
+  return agree(false) || agree(true);
+}
+
+const std::vector<size_t>& Relations::PassesOf(Place* place) const {
+  if (place->passes) return *place->passes;
+  constexpr size_t kMostParts = 64;  // of a batch
+  place->passes.emplace();
+  const size_t m = place->mine.size(), k = place->others.size(), most = std::gcd(m, k);
+  const size_t least = std::max<size_t>((std::max(m, k) + kMostParts - 1) / kMostParts, 1);
+  for (size_t parts = 1; most / parts >= least; ++parts) {
+    const size_t calls = most / parts;
+    if (most % parts == 0 && (m != calls || k != calls) && AreDivided(*place, calls))
+      place->passes->push_back(calls);
+  }
+  return *place->passes;
 }
 
 // The calls that do together what a call does a part of, in each way to divide them; only for the
-// last one of them, when all that they take is known.
+// last one of them, when all that they take is known. Where all that they take and make is known,
+// or none of them was related again, there is nothing to find.
 std::vector<Relations::Group> Relations::GroupsOf(CallId call) {
-  constexpr size_t kMostParts = 64;  // of a batch
   std::vector<Group> out;
   const auto [number, index] = place_of_[call];
   if (number < 0) return out;
   Place& place = places_[number];
   const size_t m = place.mine.size(), k = place.others.size();
   if (k == 0) return out;
+  const uint64_t asked = place.divided[index];
   const auto makes = t.Makes(call);
   const bool known = std::all_of(makes.begin(), makes.end(),
                                  [this](const Port& port) { return IsKnown(port.value); });
-  if (m == k && !known && makes.size() + g.Makes(place.others[index]).size() > 2)
+  if (m == k && !known && place.related[index] > asked &&
+      makes.size() + g.Makes(place.others[index]).size() > 2)
     out.push_back({{call}, {place.others[index]}});  // one call that divides
-  const size_t most = std::gcd(m, k);
-  const size_t least = std::max<size_t>((std::max(m, k) + kMostParts - 1) / kMostParts, 1);
-  for (size_t parts = 1; most / parts >= least; ++parts) {
-    const size_t calls = most / parts;  // how many one pass makes
-    if (most % parts != 0 || (m == calls && k == calls)) continue;
+  for (const size_t calls : PassesOf(&place)) {
     const size_t r = static_cast<size_t>(index) % calls;
-    if (static_cast<size_t>(index) + calls < m || !AreDivided(&place, calls)) continue;
+    if (static_cast<size_t>(index) + calls < m) continue;
+    bool open = false, again = false;
+    for (size_t i = r; i < m; i += calls) {
+      open |= place.open[i] != 0;
+      again |= place.related[i] > asked;
+    }
+    if (!open || !again) continue;
     Group group;
     for (size_t i = r; i < m; i += calls) group.mine.push_back(place.mine[i]);
     for (size_t i = r; i < k; i += calls) group.others.push_back(place.others[i]);

@@ -273,6 +273,8 @@ void Relations::Cover(std::span<const ValueId> golden) {
 void Relations::RelateDivided(CallId call) {
   const std::vector<Group> groups = GroupsOf(call);
   if (groups.empty()) return;
+  const auto [place, index] = place_of_[call];
+  places_[place].divided[index] = now_;
   const auto known = [this](ValueId v) { return IsKnown(v); };
   for (const bool made : {false, true}) {
     for (const Port& port : made ? t.Makes(call) : t.Takes(call)) {

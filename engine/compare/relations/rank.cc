@@ -22,21 +22,19 @@ bool Intersect(const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
 
 // The values that are made of each value.
 Lists<ValueId> Exposure::Reversed(const Causes& graph, size_t values) {
-  std::vector<std::pair<ValueId, ValueId>> effects;
-  for (const auto& [v, causes] : graph) {
-    for (const ValueId w : causes) {
-      if (w != kNoId) effects.emplace_back(w, v);
-    }
-  }
   Lists<ValueId> out;
-  out.Build(values, effects);
+  out.BuildOf(values, [&graph](const auto& add) {
+    for (const ValueId v : graph.values()) {
+      for (const ValueId w : graph.Of(v)) add(w, v);
+    }
+  });
   return out;
 }
 
 // Exposed values that have a partner and do not agree, in ascending order.
 std::vector<ValueId> Exposure::Contradictions() const {
   std::vector<ValueId> out;
-  for (const auto& [v, causes] : exposed_) {
+  for (const ValueId v : exposed_.values()) {
     const Relation& r = r_.of(v);
     if (r.strength == Strength::kNone && r.golden != kNoId && r.error < 1e9) out.push_back(v);
   }

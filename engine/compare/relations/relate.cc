@@ -74,10 +74,11 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
     const Moments& m = value.moments;
     complex_there_ |= RoundingOf(value.dtype).kind == NumberKind::kComplex;
     by_norm_[m.n].push_back({m.norm, m.high, m.low, w, value.dtype.dtype()});
-    by_elements_[ElementsKey(value.moments)].push_back(w);
+    by_elements_.Add(ElementsKey(value.moments), w);
     if (const Mask mask = MaskOf(value); mask.coding != Mask::kNone)
-      by_elements_[MaskKey(mask)].push_back(w);
+      by_elements_.Add(MaskKey(mask), w);
   }
+  by_elements_.Build();
   for (auto& [n, norms] : by_norm_) {
     std::sort(norms.begin(), norms.end(), [](const Norm& a, const Norm& b) {
       return std::tie(a.norm, a.value) < std::tie(b.norm, b.value);
@@ -204,9 +205,14 @@ void Relations::RelateAll() {
 }
 
 void Relations::RelateCall(CallId call) {
-  const auto related_before = [this](ValueId v, uint64_t* related) {
-    if (!MayChange(v, *related)) return true;
+  bool again = false, open = false;
+  const auto related_before = [&](ValueId v, uint64_t* related) {
+    if (!MayChange(v, *related)) {
+      open |= !IsKnown(v);
+      return true;
+    }
     *related = ++now_;
+    again = true;
     return false;
   };
   for (const Port& port : t.Takes(call)) {
@@ -217,15 +223,21 @@ void Relations::RelateCall(CallId call) {
     if (r.proof == Proof::kNotTried || r.strength < Strength::kNear || r.unknown)
       Relate(v, AtPartner(port), false);
     SettleCoarse(v);
+    open |= !IsKnown(v);
   }
   for (const Port& port : t.Makes(call)) {
     if (related_before(port.value, &related_made_[&port - t.made.data()])) continue;
     SettleTerms(port.value);
     Relate(port.value, AtPartner(port), false);
     SettleCoarse(port.value);
+    open |= !IsKnown(port.value);
   }
   ++now_;
-  RelateDivided(call);
+  if (const auto [place, index] = place_of_[call]; place >= 0) {
+    places_[place].open[index] = open;
+    if (again) places_[place].related[index] = now_;
+    RelateDivided(call);
+  }
   RelateIndices(call);
   RelateTransposed(call);
   RelatePolar(call);
@@ -513,26 +525,22 @@ Relation Relations::Search(ValueId v, double bound, bool exact, bool wide) const
   const Moments& m = value.moments;
   if (!m.known || !std::isfinite(m.norm)) return best;
   if (const Mask mask = MaskOf(value); mask.coding != Mask::kNone) {
-    if (const auto found = by_elements_.find(MaskKey(mask)); found != by_elements_.end()) {
-      for (const ValueId w : found->second) {
-        const Mask other = MaskOf(g.values[w]);
-        if (other.coding != Mask::kNone && other.coding != mask.coding)
-          return {.strength = Strength::kNear, .proof = Proof::kMask, .golden = w, .bound = bound};
-      }
+    for (const ValueId w : by_elements_.Of(MaskKey(mask))) {
+      const Mask other = MaskOf(g.values[w]);
+      if (other.coding != Mask::kNone && other.coding != mask.coding)
+        return {.strength = Strength::kNear, .proof = Proof::kMask, .golden = w, .bound = bound};
     }
   }
   // What stands elsewhere must be proven, if it has a sketch.
   const auto counts = [&](const Relation& r) {
     return r.proven || m.n == 1 || t.SketchesOf(v).empty();
   };
-  if (const auto found = by_elements_.find(ElementsKey(m)); found != by_elements_.end()) {
-    int looked = 0;
-    for (const ValueId w : found->second) {
-      if (++looked > kMostCandidates) break;
-      Relation near = CompareWith(v, w, bound, exact, Proof::kSameNumbers);
-      if (near.strength > best.strength && near.proof == Proof::kSameNumbers && counts(near))
-        best = near;
-    }
+  int looked = 0;
+  for (const ValueId w : by_elements_.Of(ElementsKey(m))) {
+    if (++looked > kMostCandidates) break;
+    Relation near = CompareWith(v, w, bound, exact, Proof::kSameNumbers);
+    if (near.strength > best.strength && near.proof == Proof::kSameNumbers && counts(near))
+      best = near;
   }
   if (best.strength >= Strength::kNear || exact || !value.IsFloat() || m.norm == 0) return best;
   const auto of_size = by_norm_.find(m.n);

@@ -133,12 +133,19 @@ class Relations {
   };
   struct Place {  // a place of the program: all calls of one kind and name in one module
     std::vector<CallId> mine, others;
-    std::unordered_map<size_t, bool> divided;  // AreDivided
+    // How many of the calls one pass makes, in each way in which the runs may divide the same work;
+    // once it is asked for.
+    std::optional<std::vector<size_t>> passes;
+    // Of each call of the target: when it was related, and when its groups were; and whether
+    // something is not known that it takes or makes.
+    std::vector<uint64_t> related, divided;
+    std::vector<char> open;
   };
   struct Holders {  // paths of modules that hold the pieces of a weight
     std::vector<int32_t> mine, others;
   };
-  bool AreDivided(Place* place, size_t calls) const;
+  bool AreDivided(const Place& place, size_t calls) const;
+  const std::vector<size_t>& PassesOf(Place* place) const;
   std::vector<Group> GroupsOf(CallId call);
 
   void PairCalls();
@@ -292,7 +299,7 @@ class Relations {
   std::vector<Holders> holders_;
   std::vector<AtPlace> place_of_;                           // of each call of the target
   std::unordered_map<int64_t, std::vector<Norm>> by_norm_;  // of the golden, by elements
-  std::unordered_map<uint64_t, std::vector<ValueId>> by_elements_;
+  HashedLists by_elements_;  // of the golden
   struct Arrival {
     const Carried::Left* left = nullptr;
     const Carried::Unseen* unseen = nullptr;

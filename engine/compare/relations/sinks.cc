@@ -341,7 +341,7 @@ std::vector<ValueId> Exposure::InExposedPass(const Graph& run, const std::vector
     // The same numbers may come out of several passes: these tell nothing.
     if (of_value.size() == 1) passes.insert(*of_value.begin());
   };
-  for (const auto& [v, causes] : exposed) {
+  for (const ValueId v : exposed.values()) {
     add(v);
     for (const ValueId part : run.PartsOf(v)) add(part);
   }

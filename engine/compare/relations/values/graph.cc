@@ -265,11 +265,11 @@ ValueId Graph::Observe(int32_t leaf, CallId call, bool is_made) {
 }
 
 void Graph::Nest() {
-  std::unordered_map<uint64_t, CallId> forwards;
+  ContentMap forwards;
   for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
     const Record& record = dump.records[calls[id].record];
     if (calls[id].IsModule()) by_name_.emplace(record.name, id);
-    if (calls[id].IsForward()) forwards.emplace(CallKey(record.api, record.call), id);
+    if (calls[id].IsForward()) forwards.Insert(CallKey(record.api, record.call), id);
   }
   std::vector<std::pair<int32_t, CallId>> children;
   for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
@@ -282,9 +282,9 @@ void Graph::Nest() {
       children.emplace_back(call.parent, id);
     }
     if (call.kind != CallKind::kBackward && call.kind != CallKind::kModuleBackward) continue;
-    const auto forward = forwards.find(CallKey(record.api, record.call));
-    if (forward == forwards.end()) continue;
-    call.forward = forward->second;
+    const CallId forward = forwards.Find(CallKey(record.api, record.call));
+    if (forward == kNoId) continue;
+    call.forward = forward;
     call.path = calls[call.forward].path;
     calls[call.forward].backward = id;
   }
@@ -313,16 +313,11 @@ void Graph::FindRecomputed() {
 }
 
 void Graph::Index() {
-  std::vector<std::pair<int32_t, Taker>> uses;
-  std::vector<std::pair<int32_t, CallId>> makers;
   std::vector<uint8_t> is_gradient(values.size(), 0);  // which a state without momentum may repeat
-  uses.reserve(taken.size());
-  makers.reserve(made.size());
   bool updated = false;  // what is a parameter then, code without records may have left
   for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
     updated |= calls[id].kind == CallKind::kUpdate;
     for (const Port& port : Takes(id)) {
-      uses.emplace_back(port.value, Taker{id, static_cast<int32_t>(&port - taken.data())});
       if (!updated && dump.leaves[port.leaf].slot == Slot::kParameter) weight_[port.value] = 1;
       if (calls[id].kind != CallKind::kUpdate) continue;
       const std::string_view place =
@@ -333,20 +328,31 @@ void Graph::Index() {
         weight_[port.value] = 1;
       if (place.starts_with("weights.")) weight_of_.emplace(place.substr(8), port.value);
     }
-    for (const Port& port : Makes(id)) makers.emplace_back(port.value, id);
   }
+  taken_values_.reserve(taken.size());
+  made_values_.reserve(made.size());
   for (const Port& port : taken) taken_values_.push_back(port.value);
   for (const Port& port : made) made_values_.push_back(port.value);
-  std::vector<std::pair<int32_t, ValueId>> inside;
-  for (CallId id = 0; id < static_cast<CallId>(calls.size()); ++id) {
-    if (!calls[id].IsModule()) continue;
-    for (const CallId child : ChildrenOf(id)) {
-      for (const Port& port : Makes(child)) inside.emplace_back(id, port.value);
+  const auto count = static_cast<CallId>(calls.size());
+  inside_.BuildOf(calls.size(), [&](const auto& add) {
+    for (CallId id = 0; id < count; ++id) {
+      if (!calls[id].IsModule()) continue;
+      for (const CallId child : ChildrenOf(id)) {
+        for (const Port& port : Makes(child)) add(id, port.value);
+      }
     }
-  }
-  inside_.Build(calls.size(), inside);
-  uses_.Build(values.size(), uses);
-  makers_.Build(values.size(), makers);
+  });
+  uses_.BuildOf(values.size(), [&](const auto& add) {
+    for (CallId id = 0; id < count; ++id) {
+      for (const Port& port : Takes(id))
+        add(port.value, Taker{id, static_cast<int32_t>(&port - taken.data())});
+    }
+  });
+  makers_.BuildOf(values.size(), [&](const auto& add) {
+    for (CallId id = 0; id < count; ++id) {
+      for (const Port& port : Makes(id)) add(port.value, id);
+    }
+  });
   std::stable_sort(seen_.begin(), seen_.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first, a.second.columns) < std::tie(b.first, b.second.columns);
   });
@@ -369,20 +375,19 @@ ValueId Graph::ForwardOf(CallId backward, const Port& port) const {
 }
 
 void Graph::FindMoved() {
-  std::unordered_map<uint64_t, std::vector<ValueId>> arrivals;
+  HashedLists arrivals;
   for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
     const Value& value = values[v];
     if (value.maker == kNoId && !value.plain && weight_[v] == 0 && PartsOf(v).empty() &&
         value.moments.known && !TakersOf(v).empty())
-      arrivals[ElementsKey(value.moments)].push_back(v);
+      arrivals.Add(ElementsKey(value.moments), v);
   }
   if (arrivals.empty()) return;
+  arrivals.Build();
   for (ValueId w = 0; w < static_cast<ValueId>(values.size()); ++w) {
     const Value& made_value = values[w];
     if (made_value.maker == kNoId || made_value.plain || !made_value.moments.known) continue;
-    const auto found = arrivals.find(ElementsKey(made_value.moments));
-    if (found == arrivals.end()) continue;
-    for (const ValueId v : found->second) {
+    for (const ValueId v : arrivals.Of(ElementsKey(made_value.moments))) {
       if (made_value.maker < TakersOf(v)[0].call &&
           made_value.dtype.dtype() == values[v].dtype.dtype() &&
           SameElements(values[v].moments, made_value.moments))

@@ -11,18 +11,27 @@
 #include <utility>
 #include <vector>
 
+#include "engine/compare/model/content_map.h"
+
 namespace msprobe::compare::relations {
 
 template <typename Item>
 class Lists {
  public:
   void Build(size_t n, const std::vector<std::pair<int32_t, Item>>& items) {
+    BuildOf(n, [&items](const auto& add) {
+      for (const auto& [key, item] : items) add(key, item);
+    });
+  }
+  // `each(add)` calls add(key, item) for each item; it is called twice, and must say the same.
+  template <typename Each>
+  void BuildOf(size_t n, const Each& each) {
     begin_.assign(n + 1, 0);
-    for (const auto& [key, item] : items) ++begin_[key + 1];
+    each([this](int32_t key, const Item&) { ++begin_[key + 1]; });
     for (size_t i = 0; i < n; ++i) begin_[i + 1] += begin_[i];
-    items_.resize(items.size());
+    items_.resize(begin_[n]);
     std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
-    for (const auto& [key, item] : items) items_[next[key]++] = item;
+    each([&](int32_t key, const Item& item) { items_[next[key]++] = item; });
   }
   std::span<const Item> Of(int32_t key) const {
     return {items_.data() + begin_[key], begin_[key + 1] - begin_[key]};
@@ -31,6 +40,34 @@ class Lists {
  private:
   std::vector<uint32_t> begin_;
   std::vector<Item> items_;
+};
+
+// Lists by 64-bit hashes, each in the order in which its items were added.
+//
+//   HashedLists values;
+//   values.Add(hash, 7);
+//   values.Build();       // once, after the last item
+//   values.Of(hash);      // {7}
+class HashedLists {
+ public:
+  void Add(uint64_t hash, int32_t item) {
+    const auto next = static_cast<int32_t>(numbers_.size());
+    items_.emplace_back(numbers_.Insert(hash, next), item);
+  }
+  void Build() {
+    lists_.Build(numbers_.size(), items_);
+    items_ = {};
+  }
+  std::span<const int32_t> Of(uint64_t hash) const {
+    const int32_t number = numbers_.Find(hash);
+    return number < 0 ? std::span<const int32_t>() : lists_.Of(number);
+  }
+  bool empty() const { return numbers_.size() == 0; }
+
+ private:
+  ContentMap numbers_;
+  std::vector<std::pair<int32_t, int32_t>> items_;
+  Lists<int32_t> lists_;
 };
 
 }  // namespace msprobe::compare::relations
