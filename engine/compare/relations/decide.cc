@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/base/messages/message.h"
+#include "engine/base/threads.h"
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/judge/limits.h"
 #include "engine/compare/model/rounding.h"
@@ -34,14 +35,31 @@ bool IsWritten(const Graph& run, ValueId v) {
          });
 }
 
+// Both runs as graphs, with one numbering of paths.
+struct Runs {
+  explicit Runs(const Comparison& c) : content(ContentOf(c)) {
+    Paths paths, own;
+    ThreadPool::Default().ParallelFor(2, [&](size_t i) {
+      if (i == 0)
+        target.emplace(c, Side::kTarget, *content, &paths);
+      else
+        golden.emplace(c, Side::kGolden, *content, &own);
+    });
+    golden->Renumber(own, &paths);
+  }
+
+  std::shared_ptr<const ContentIds> content;
+  std::optional<Graph> target, golden;
+};
+
 class Decision {
  public:
   Decision(const LeftGradients& left, const Carried& before, bool keep_proofs, Comparison* c)
       : c_(*c),
         proofs_(keep_proofs ? std::make_shared<Proofs>() : nullptr),
-        content_(ContentOf(*c)),
-        target_(*c, Side::kTarget, *content_, &paths_),
-        golden_(*c, Side::kGolden, *content_, &paths_),
+        runs_(*c),
+        target_(*runs_.target),
+        golden_(*runs_.golden),
         relations_(*c, target_, golden_, before, proofs_.get()),
         left_(left),
         exposure_(relations_, left.Differences(*c)),
@@ -375,9 +393,8 @@ class Decision {
 
   Comparison& c_;
   std::shared_ptr<Proofs> proofs_;  // null: nobody asks
-  std::shared_ptr<const ContentIds> content_;
-  Paths paths_;
-  Graph target_, golden_;
+  Runs runs_;
+  const Graph &target_, &golden_;
   Relations relations_;
   const LeftGradients& left_;
   Exposure exposure_;

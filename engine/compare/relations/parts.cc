@@ -215,9 +215,10 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
     if (!g.values[w].moments.known) return kInfinity;
     roundoff = std::max(roundoff, g.values[w].roundoff);
   }
+  // Moments alone do not tell rows that were dealt to as many parts.
+  if (mine.size() == others.size() && t.SketchesOf(mine[0]).empty()) return kInfinity;
   bool proven = false;
   const double error = TogetherApart(mine, others, terms, &proven);
-  // Moments alone do not tell rows that were dealt to as many parts.
   if (!proven && mine.size() == others.size()) return kInfinity;
   const auto size_of = [this](ValueId v) {
     return std::max(Rms(v), Terms(v)) * std::sqrt(static_cast<double>(t.values[v].moments.n));

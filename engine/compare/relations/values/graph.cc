@@ -84,6 +84,7 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
     if (reason == Reason::kUninitialised || never_read) unwritten_leaf_[leaf] = 1;
   }
   calls.reserve(dump.records.size());
+  values.reserve(CountContents());
   taken.reserve(dump.leaves.size());
   made.reserve(dump.leaves.size() / 2);
   for (int32_t r = 0, end = EndOf(c, side); r < end; ++r) AddRecord(r, paths);
@@ -95,6 +96,28 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
   AddUpGradients();
   FindMoved();
   FindViewed();
+}
+
+void Graph::Renumber(const Paths& own, Paths* shared) {
+  std::vector<int32_t> numbers;
+  for (const std::string_view name : own.names()) numbers.push_back(shared->Of(name));
+  for (Call& call : calls) {
+    if (call.path != kNoId) call.path = numbers[call.path];
+  }
+}
+
+// Of the tensors of the run, which are about as many values.
+size_t Graph::CountContents() const {
+  std::vector<bool> known(content_.size());
+  size_t count = 0;
+  for (size_t i = 0; i < dump.leaves.size(); ++i) {
+    if (dump.leaves[i].kind != LeafKind::kTensor) continue;
+    const int32_t content = content_.Of(is_target_, static_cast<int32_t>(i));
+    if (content < 0 || known[content]) continue;
+    known[content] = true;
+    ++count;
+  }
+  return count;
 }
 
 void Graph::NameWeights() {

@@ -112,10 +112,14 @@ struct Value {
 class Paths {
  public:
   int32_t Of(std::string_view path) {
-    return numbers_.try_emplace(path, static_cast<int32_t>(numbers_.size())).first->second;
+    const auto [at, is_new] = numbers_.try_emplace(path, static_cast<int32_t>(names_.size()));
+    if (is_new) names_.push_back(path);
+    return at->second;
   }
+  std::span<const std::string_view> names() const { return names_; }  // by their numbers
 
  private:
+  std::vector<std::string_view> names_;
   std::unordered_map<std::string_view, int32_t> numbers_;  // views into the dumps
 };
 
@@ -186,6 +190,8 @@ class Graph {
  public:
   // Keeps a reference to the dump of the comparison.
   Graph(const Comparison& comparison, Side side, const ContentIds& content, Paths* paths);
+  // Gives the paths of the calls, which have numbers of `own`, those of `shared`.
+  void Renumber(const Paths& own, Paths* shared);
 
   const Dump& dump;
   std::vector<Call> calls;  // in the order of the records; an optimizer's entry is several
@@ -276,6 +282,7 @@ class Graph {
   void FindMoved();
   void FindViewed();
   void NameWeights();
+  size_t CountContents() const;
 
   const OperationTable& operations_;
   const ContentIds& content_;
