@@ -282,8 +282,12 @@ ValueId Graph::Observe(int32_t leaf, CallId call, bool is_made) {
     }
   }
   value_of_leaf_[leaf] = known;
-  if (const RowSketch sketch = SketchOf(dump, leaf); sketch.known())
+  sketched_.resize(values.size());
+  if (l.shape == sketched_[known]) return known;
+  if (const RowSketch sketch = SketchOf(dump, leaf); sketch.known()) {
     seen_.emplace_back(known, sketch);
+    sketched_[known] = l.shape;
+  }
   return known;
 }
 
@@ -376,15 +380,22 @@ void Graph::Index() {
       for (const Port& port : Makes(id)) add(port.value, id);
     }
   });
-  std::stable_sort(seen_.begin(), seen_.end(), [](const auto& a, const auto& b) {
+  IndexSketches();
+}
+
+void Graph::IndexSketches() {
+  const auto before = [](const auto& a, const auto& b) {
     return std::tie(a.first, a.second.columns) < std::tie(b.first, b.second.columns);
-  });
+  };
+  if (!std::is_sorted(seen_.begin(), seen_.end(), before))
+    std::stable_sort(seen_.begin(), seen_.end(), before);
   const auto again = std::unique(seen_.begin(), seen_.end(), [](const auto& a, const auto& b) {
     return a.first == b.first && a.second.columns == b.second.columns;
   });
   seen_.erase(again, seen_.end());
   sketches_.Build(values.size(), seen_);
   seen_ = {};
+  sketched_ = {};
 }
 
 ValueId Graph::ForwardOf(CallId backward, const Port& port) const {

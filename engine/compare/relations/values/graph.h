@@ -270,6 +270,7 @@ class Graph {
   void Nest();
   void FindRecomputed();
   void Index();
+  void IndexSketches();
   using Sums = std::unordered_map<ValueId, std::vector<ValueId>>;
   class SketchedSums;
   void CollectGradients();
@@ -304,6 +305,7 @@ class Graph {
   Lists<ValueId> inside_;                            // of a module what the calls inside of it made
   Lists<ValueId> gradients_, parts_;
   std::vector<std::pair<ValueId, RowSketch>> seen_;  // until they are in sketches_
+  std::vector<Shape> sketched_;  // of each value, until then: of which shape the last one is
   Lists<RowSketch> sketches_;
 };
 
