@@ -40,9 +40,10 @@ bool MentionsAny(std::string_view name, const std::vector<std::string>& words) {
   });
 }
 
-constexpr std::array<std::string_view, 13> kSections = {
-    "classes",   "means",         "in_place", "alone",         "linear",        "buffers",  "kinks",
-    "lipschitz", "exponentiates", "softmax",  "other_kernels", "sums_products", "amplifies"};
+constexpr std::array<std::string_view, 14> kSections = {
+    "classes",       "means",         "in_place",      "alone",    "linear",
+    "movements",     "buffers",       "kinks",         "softmax",  "lipschitz",
+    "exponentiates", "other_kernels", "sums_products", "amplifies"};
 
 }  // namespace
 
@@ -120,6 +121,7 @@ class OperationReader {
       if (section == "alone") OptimizerOf(name)->alone = true;
       if (section == "linear") OptimizerOf(name)->linear = true;
       if (section == "in_place") table_.writes_.insert(name);
+      if (section == "movements") table_.movements_.insert(name);
       if (section == "sums_products") table_.sums_products_.push_back(Lower(name));
       if (section == "amplifies") table_.amplifies_.push_back(Lower(name));
       return Status::Ok();

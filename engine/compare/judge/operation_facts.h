@@ -72,13 +72,18 @@ class OperationTable {
   // operation without a row is kUnknown, and of its name words tell. It lives as long as the table.
   const OperationFacts& Of(std::string_view api) const;
 
+  // Whether a state of an optimizer that is not linear holds movements: "momentum_buffer".
+  bool HoldsMovements(std::string_view state) const {
+    return movements_.count(std::string(state)) > 0;
+  }
+
  private:
   friend class OperationReader;
   OperationTable();
   void Finish();
 
   std::unordered_map<std::string, OperationFacts> rows_, in_place_, optimizers_;
-  std::unordered_set<std::string> writes_;
+  std::unordered_set<std::string> writes_, movements_;
   std::vector<std::string> sums_products_, amplifies_;  // words in names, in lower case
   std::array<OperationFacts, 16> unknown_;              // by what their names tell
   OperationFacts function_, exchange_;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/model/thresholds.h"
@@ -238,7 +239,7 @@ bool Relations::IsAddend(const Call& call, const Port& port) const {
 }
 
 // What an optimizer leaves. Where it divides a gradient by its own size, noise becomes a step of
-// full size; so weights are judged by how far they move.
+// full size; so weights, and states that hold such steps, are judged by how far they move.
 double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
   const Value& value = t.values[v];
   const Record& record = t.dump.records[call.record];
@@ -262,7 +263,9 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
   double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) + joined;
   const double left = before == kNoId ? 0 : ErrorOf(before);
   const double own = kOwnRoundings * value.roundoff;
-  if (place.starts_with("state.")) {
+  const bool holds_movements = place.starts_with("state.") && !call.facts->linear &&
+                               OperationsOf(c).HoldsMovements(place.substr(place.rfind('.') + 1));
+  if (place.starts_with("state.") && !holds_movements) {
     // A square has twice the error; that of the largest element is relative to the size of all.
     const double gain =
         !place.ends_with("sq") || gradient == kNoId || Rms(gradient) == 0
@@ -271,18 +274,18 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
     return own + RoundingsOfRates(call.record) * value.roundoff +
            gain * (noise + noise * noise + left);
   }
-  if (!place.starts_with("weights.")) return own + kGain * noise;
+  if (!place.starts_with("weights.") && !holds_movements) return own + kGain * noise;
   for (const Port& port : t.Takes(id)) {
     if (place_of(port).starts_with("state.")) noise = std::max(noise, ErrorOf(port.value));
   }
-  if ((noise == 0 && left == 0) || before == kNoId) return own;
+  if ((noise == 0 && left == 0) || (before == kNoId && !holds_movements)) return own;
   double rate = 0;
   for (const Leaf& leaf : t.dump.LeavesOf(record)) {
     if (leaf.kind == LeafKind::kScalar && leaf.name.view().ends_with(".lr") && leaf.has_stats)
       rate = std::max(rate, std::abs(leaf.max_value));
   }
-  double moved = Moved(value.moments, t.values[before].moments);
-  if (!call.facts->linear) moved = std::max(moved, rate);
+  double moved = before == kNoId ? Rms(v) : Moved(value.moments, t.values[before].moments);
+  if (!call.facts->linear && !holds_movements) moved = std::max(moved, rate);
   // Where a gradient is nothing but rounding, so is the movement, in either run.
   const ValueId other = noise >= 1 && gradient != kNoId ? of(gradient).golden : kNoId;
   if (other != kNoId && call.facts->linear)

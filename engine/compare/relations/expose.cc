@@ -486,7 +486,8 @@ std::vector<Candidate> Exposure::Frontier() {
     std::vector<ValueId> lost;
     for (const ValueId w : exposed_golden_.values()) {
       const CallId maker = r_.g.values[w].maker;
-      if (!exposed_golden_.Of(w).empty() || maker == kNoId || r_.partner[maker] != kNoId || r_.IsCompiled(maker))
+      if (!exposed_golden_.Of(w).empty() || maker == kNoId || r_.partner[maker] != kNoId ||
+          r_.IsCompiled(maker))
         continue;
       // What only moves elements is missed by who takes them.
       const bool moves = r_.g.calls[maker].facts->Moves() && r_.g.Takes(maker).size() == 1;

@@ -299,7 +299,7 @@ class Relations {
   std::vector<Holders> holders_;
   std::vector<AtPlace> place_of_;                           // of each call of the target
   std::unordered_map<int64_t, std::vector<Norm>> by_norm_;  // of the golden, by elements
-  HashedLists by_elements_;  // of the golden
+  HashedLists by_elements_;                                 // of the golden
   struct Arrival {
     const Carried::Left* left = nullptr;
     const Carried::Unseen* unseen = nullptr;
