@@ -303,9 +303,10 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
     if (x.dtype.dtype() != y.dtype.dtype() || x.shape.view() != y.shape.view()) continue;
     const Inputs inputs = t.InputsOf(port.value, false);
     // Others that it was made of are named in its place, or came from outside; rows in another
-    // order have other numbers.
+    // order, or in other parts, have other numbers.
     const auto other = [&](ValueId v) {
-      return t.values[v].IsFloat() || !r_.IsRight(v) || r_.of(v).strength == Strength::kSame;
+      return t.values[v].IsFloat() || !r_.IsRight(v) || r_.of(v).strength == Strength::kSame ||
+             r_.IsPart(v);
     };
     if (std::any_of(inputs.begin(), inputs.end(), other)) continue;
     return Candidate{.call = x.maker,
@@ -336,13 +337,13 @@ std::vector<double> Exposure::Coarsest(const Graph& run) {
 }
 
 // A call that makes of values that were rounded to a coarser dtype what its partner makes of
-// others, in one dtype: the coarser rounding was not asked for here.
+// others, in one dtype or in the coarser one.
 std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<double>& mine,
                                                  const std::vector<double>& golden) const {
   for (const Port& port : r_.t.Makes(id)) {
     const ValueId v = port.value, w = r_.AtPartner(port);
     if (w == kNoId || r_.of(v).strength != Strength::kNear || r_.of(v).error == 0 ||
-        r_.t.values[v].dtype.dtype() != r_.g.values[w].dtype.dtype() || !(mine[v] > golden[w]))
+        r_.t.values[v].roundoff < r_.g.values[w].roundoff || !(mine[v] > golden[w]))
       continue;
     return Candidate{.call = id,
                      .golden = r_.pair[id],
