@@ -400,5 +400,27 @@ TEST(SecondLook, ValuesThatWereRoundedToACoarserDTypeAreSaid) {
   EXPECT_EQ(FirstOf(Rotary(true), Rotary(true)), "none");
 }
 
+// A loss of logits that a cast, which only one run makes, rounded to bfloat16.
+Dump Loss(bool rounded) {
+  const Elements logits = Random(64, 1), losses = Random(8, 2);
+  const auto low = [](const Elements& e) {
+    test::Tensor t = Recorded(Times(e, 1 + 0x1p-10F));
+    return t.DType("torch.bfloat16").Print("rounded " + t.fingerprint);
+  };
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 3))).Out(Recorded(logits));
+  if (rounded) b.Call("Tensor.bfloat16.0.forward").In(Recorded(logits)).Out(low(logits));
+  b.Call("Functional.cross_entropy.0.forward").In(rounded ? low(logits) : Recorded(logits));
+  b.Out(rounded ? low(losses) : Recorded(losses));
+  OnOneMachine(&b);
+  return b.Take();
+}
+
+TEST(SecondLook, ALossOfRoundedLogitsIsSaid) {
+  EXPECT_EQ(FirstOf(Loss(true), Loss(false)), "Functional.cross_entropy.0.forward");
+  EXPECT_EQ(FirstOf(Loss(false), Loss(true)), "none");
+  EXPECT_EQ(FirstOf(Loss(true), Loss(true)), "none");
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations

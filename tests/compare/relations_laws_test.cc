@@ -313,5 +313,32 @@ TEST(Laws, AnErrorOfTheStateOfAnOptimizerMovesAWeight) {
   EXPECT_EQ(FirstOf(Divided(0, 1e-3F), Divided(0, 0)), "Optimizer.RMSprop.step.0.forward");
 }
 
+// A gradient off by `off`, and a state that is off by `wrong`.
+Dump Kept(const std::string& optimizer, const std::string& state, float off, float wrong) {
+  const Elements weights = Random(64, 2), step = Random(64, 4);
+  const Elements gradient = Sum(Random(64, 1), Random(64, 3), off);
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(weights)).Out(Recorded(gradient));
+  b.Call("Optimizer." + optimizer + ".step.0.forward").Kwarg("gradients.w", Recorded(gradient));
+  b.Kwarg("weights.w", Recorded(weights));
+  b.OutAt("0.weights.w", Recorded(Sum(weights, step, 0.01F)));
+  b.OutAt("0.state.w." + state, Recorded(Sum(step, Random(64, 5), wrong)));
+  return b.Take();
+}
+
+TEST(Laws, AStateThatHoldsMovementsIsJudgedAsAWeight) {
+  constexpr float kOff = 1e-6F, kMoved = 0.1F;
+  const auto named = [](const std::string& optimizer, const std::string& state, float off,
+                        float wrong) {
+    return FirstOf(Kept(optimizer, state, off, wrong), Kept(optimizer, state, 0, 0));
+  };
+  EXPECT_EQ(named("RMSprop", "momentum_buffer", kOff, kMoved), "none");
+  EXPECT_EQ(named("RMSprop", "momentum_buffer", kOff, 8), "Optimizer.RMSprop.step.0.forward");
+  EXPECT_EQ(named("RMSprop", "momentum_buffer", 0, kMoved), "Optimizer.RMSprop.step.0.forward");
+  // An average of gradients, and the momentum of an optimizer that divides by nothing.
+  EXPECT_EQ(named("RMSprop", "grad_avg", kOff, kMoved), "Optimizer.RMSprop.step.0.forward");
+  EXPECT_EQ(named("SGD", "momentum_buffer", kOff, kMoved), "Optimizer.SGD.step.0.forward");
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations

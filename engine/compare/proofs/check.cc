@@ -297,10 +297,12 @@ class Checker {
   // What is off by far more than its bound stays wrong, and so does what is made of it.
   Defect Unrelated(const ProofStep& step, const Gap& gap) const {
     const bool floats = t_.values[step.value].IsFloat() && g_.values[step.golden].IsFloat();
-    const bool far = floats && !BitsDecide(step) && std::isfinite(gap.in_order) &&
-                     gap.in_order > kSurely * step.bound;
-    if (step.proof == Proof::kPartner && far && !AtMost(gap.in_order, step.wrong))
-      return fmt::format("it is off by {:.3g}, and not said to be wrong", gap.in_order);
+    // What stands in another order is as far away as its rows are.
+    const double apart = kSurely * gap.rows <= gap.in_order ? gap.rows : gap.in_order;
+    const bool far =
+        floats && !BitsDecide(step) && std::isfinite(apart) && apart > kSurely * step.bound;
+    if (step.proof == Proof::kPartner && far && !AtMost(apart, step.wrong))
+      return fmt::format("it is off by {:.3g}, and not said to be wrong", apart);
     double inherited = 0;
     for (const Premise& each : PremisesOf(step)) inherited = std::max(inherited, each.wrong);
     return inherited > 0 && step.wrong == 0
