@@ -342,9 +342,10 @@ std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<do
                                                  const std::vector<double>& golden) const {
   for (const Port& port : r_.t.Makes(id)) {
     const ValueId v = port.value, w = r_.AtPartner(port);
-    if (w == kNoId || r_.of(v).strength != Strength::kNear || r_.of(v).error == 0 ||
-        r_.t.values[v].roundoff < r_.g.values[w].roundoff || !(mine[v] > golden[w]))
-      continue;
+    if (w == kNoId || r_.of(v).strength != Strength::kNear || r_.of(v).error == 0) continue;
+    const Value &x = r_.t.values[v], &y = r_.g.values[w];
+    const bool in_coarser = x.roundoff > y.roundoff && y.IsFloat();
+    if ((!in_coarser && x.dtype.dtype() != y.dtype.dtype()) || !(mine[v] > golden[w])) continue;
     return Candidate{.call = id,
                      .golden = r_.pair[id],
                      .value = v,
