@@ -21,7 +21,10 @@ import choose_pairs  # noqa: E402
 import composed  # noqa: E402
 import libraries  # noqa: E402
 
-SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+SETS = (
+    *("first", "second", "third", "fourth", "fifth"),
+    *("sixth", "seventh", "eighth", "ninth", "tenth"),
+)
 
 
 def problem(each) -> str:
