@@ -89,6 +89,16 @@ void Fields(Archive& a, Archived<Archive, RankTrace>& t) {
 }
 
 template <typename Archive>
+void Fields(Archive& a, Archived<Archive, LoneCollective>& l) {
+  a(l.pair, l.in_target, l.key, l.name, l.source_line);
+}
+
+template <typename Archive>
+void Fields(Archive& a, Archived<Archive, CollectiveOrder>& o) {
+  a(o.lone, o.after_end);
+}
+
+template <typename Archive>
 void Fields(Archive& a, Archived<Archive, BothSides>& b) {
   a(b.target, b.golden);
 }
@@ -144,7 +154,8 @@ void Fields(Archive& a, Archived<Archive, RankResult>& r) {
   FieldsOfFindings(a, r);
   FieldsOfThresholds(a, r);
   a(r.step, r.rank, r.failed, r.target, r.golden, r.target_weights, r.golden_weights, r.is_empty,
-    r.judged, r.otherwise, r.rounding_of_step, r.wrong_update_after, r.trace, r.weights,
+    r.judged, r.otherwise, r.rounding_of_step, r.wrong_update_after, r.trace, r.collectives,
+    r.weights,
     r.target_is_mindspore, r.golden_is_mindspore, r.tolerance, r.table, r.details, r.hits);
 }
 

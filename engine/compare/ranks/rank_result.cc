@@ -36,6 +36,7 @@ RankResult SummarizeRank(const Comparison& c, int32_t step, int32_t rank) {
   if (Message compiled = DescribeCompiledRuns(r.target, r.golden); !compiled.empty())
     r.not_observed.insert(r.not_observed.begin(), std::move(compiled));
   r.trace = TraceRank(c, rank);
+  r.collectives = CollectiveOrderOf(c, rank);
   r.weights = WeightsIn(c);
   r.target_weights = c.target.began_with;
   r.golden_weights = c.golden.began_with;

@@ -18,6 +18,7 @@
 #include "engine/compare/judge/limits.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/ranks/between_steps.h"
+#include "engine/compare/ranks/collective_order.h"
 #include "engine/compare/ranks/rank_details.h"
 #include "engine/compare/ranks/rank_origin.h"
 #include "engine/compare/ranks/rank_trace.h"
@@ -41,6 +42,7 @@ struct RankResult : Findings {
   // is a call.
   int32_t wrong_update_after = -1;
   RankTrace trace;
+  CollectiveOrder collectives;
   StepWeights weights;
   // Of two frameworks: whose names of weights are those of MindSpore.
   bool target_is_mindspore = false, golden_is_mindspore = false;

@@ -307,6 +307,7 @@ void JudgeSteps(std::span<RankResult> results) {
   CountEmptyPairsAsEqual(results);
   ForgiveCarriedRounding(results);
   NameWrongUpdates(results);
+  JudgeCollectives(results);
 }
 
 void NameWrongUpdates(std::span<RankResult> results) {

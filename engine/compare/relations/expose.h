@@ -170,6 +170,7 @@ class Exposure {
   std::optional<Candidate> OtherIntegers(CallId call) const;
   static std::vector<double> Coarsest(const Graph& run);
   std::optional<Candidate> FinerBetweenCasts(CallId call) const;
+  std::optional<Candidate> CastFor(CallId call) const;
   std::optional<Candidate> MadeOfCoarser(CallId call, const std::vector<double>& mine,
                                          const std::vector<double>& golden) const;
   void PreferInside();

@@ -346,11 +346,35 @@ std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<do
     const Value &x = r_.t.values[v], &y = r_.g.values[w];
     const bool in_coarser = x.roundoff > y.roundoff && y.IsFloat();
     if ((!in_coarser && x.dtype.dtype() != y.dtype.dtype()) || !(mine[v] > golden[w])) continue;
+    if (in_coarser) {
+      if (const auto cast = CastFor(id)) return cast;
+    }
     return Candidate{.call = id,
                      .golden = r_.pair[id],
                      .value = v,
                      .cause = Cause::kCoarser,
                      .order = static_cast<double>(id)};
+  }
+  return std::nullopt;
+}
+
+// A call that the golden does not make, and that rounds what the partner of `id` takes as it is.
+std::optional<Candidate> Exposure::CastFor(CallId id) const {
+  for (const Port& port : r_.t.Takes(id)) {
+    const ValueId w = r_.AtPartner(port);
+    const Value& given = r_.t.values[port.value];
+    if (w == kNoId || given.maker == kNoId || !(given.roundoff > r_.g.values[w].roundoff) ||
+        (r_.pair[given.maker] != kNoId && !r_.OtherApi(given.maker)))
+      continue;
+    const auto takes = r_.t.Takes(given.maker);
+    const bool casts = std::any_of(takes.begin(), takes.end(), [&](const Port& taken) {
+      return r_.of(taken.value).golden == w && r_.IsRight(taken.value);
+    });
+    if (!casts) continue;
+    return Candidate{.call = given.maker,
+                     .value = port.value,
+                     .cause = Cause::kCoarser,
+                     .order = static_cast<double>(given.maker)};
   }
   return std::nullopt;
 }
