@@ -401,7 +401,7 @@ TEST(SecondLook, ValuesThatWereRoundedToACoarserDTypeAreSaid) {
 }
 
 // A loss of logits that a cast, which only one run makes, rounded to bfloat16.
-Dump Loss(bool rounded) {
+Dump LossOf(bool rounded) {
   const Elements logits = Random(64, 1), losses = Random(8, 2);
   const auto low = [](const Elements& e) {
     test::Tensor t = Recorded(Times(e, 1 + 0x1p-10F));
@@ -417,9 +417,9 @@ Dump Loss(bool rounded) {
 }
 
 TEST(SecondLook, ALossOfRoundedLogitsIsSaid) {
-  EXPECT_EQ(FirstOf(Loss(true), Loss(false)), "Tensor.bfloat16.0.forward");
-  EXPECT_EQ(FirstOf(Loss(false), Loss(true)), "none");
-  EXPECT_EQ(FirstOf(Loss(true), Loss(true)), "none");
+  EXPECT_EQ(FirstOf(LossOf(true), LossOf(false)), "Tensor.bfloat16.0.forward");
+  EXPECT_EQ(FirstOf(LossOf(false), LossOf(true)), "none");
+  EXPECT_EQ(FirstOf(LossOf(true), LossOf(true)), "none");
 }
 
 }  // namespace

@@ -314,7 +314,7 @@ TEST(Laws, AnErrorOfTheStateOfAnOptimizerMovesAWeight) {
 }
 
 // A gradient off by `off`, and a state that is off by `wrong`.
-Dump Kept(const std::string& optimizer, const std::string& state, float off, float wrong) {
+Dump StateOf(const std::string& optimizer, const std::string& state, float off, float wrong) {
   const Elements weights = Random(64, 2), step = Random(64, 4);
   const Elements gradient = Sum(Random(64, 1), Random(64, 3), off);
   DumpBuilder b;
@@ -330,7 +330,7 @@ TEST(Laws, AStateThatHoldsMovementsIsJudgedAsAWeight) {
   constexpr float kOff = 1e-6F, kMoved = 0.1F;
   const auto named = [](const std::string& optimizer, const std::string& state, float off,
                         float wrong) {
-    return FirstOf(Kept(optimizer, state, off, wrong), Kept(optimizer, state, 0, 0));
+    return FirstOf(StateOf(optimizer, state, off, wrong), StateOf(optimizer, state, 0, 0));
   };
   EXPECT_EQ(named("RMSprop", "momentum_buffer", kOff, kMoved), "none");
   EXPECT_EQ(named("RMSprop", "momentum_buffer", kOff, 8), "Optimizer.RMSprop.step.0.forward");

@@ -64,7 +64,7 @@ def compared(golden, folder, msprobe_bin, fault):
 def test_a_rank_that_goes_on_without_a_call_is_named(golden, tmp_path, msprobe_bin):
     said, report = compared(golden, tmp_path, msprobe_bin, "skips")
     assert "FIRST DIVERGENCE rank 1, Distributed.all_reduce.1.forward" in said
-    assert "# the call" in said and "the recording of ranks 0, 2 ends before it" in said
+    assert "# the call" in said and "the recording of ranks 0, 2 ends at it" in said
     assert report["first"]["rank"] == "1"
 
 
@@ -76,4 +76,4 @@ def test_a_rank_that_makes_one_call_more_is_named(golden, tmp_path, msprobe_bin)
 
 def test_a_call_that_all_ranks_add_keeps_the_order(golden, tmp_path, msprobe_bin):
     said, _ = compared(golden, tmp_path, msprobe_bin, "one more everywhere")
-    assert "of the same group" not in said
+    assert "of its group" not in said

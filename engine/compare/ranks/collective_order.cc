@@ -66,7 +66,7 @@ class StepOfRanks {
  private:
   using Id = std::pair<std::string_view, int>;
 
-  // Of a call that the golden makes its key tells; of one more its number among those that are more.
+  // Of a call that the golden makes its key tells; of one more its number among these.
   static Id IdOf(const LoneCollective& lone, std::map<std::string_view, int>* added) {
     if (!lone.in_target) return {lone.key, 0};
     const std::string_view what = WhatOf(lone.key);
@@ -117,12 +117,12 @@ Message NamesOf(const std::vector<int32_t>& ranks) {
 
 Message DescribeLone(const RankResult& r, const LoneCollective& lone, const Taken& taken) {
   if (lone.in_target) {
-    return "rank {} makes this call, which the golden does not make; of the same group {} did not"_t(
+    return "rank {} makes this call, which the golden does not make; of its group {} did not"_t(
         r.rank, NamesOf(taken.leaves_out));
   }
   Message others;
   if (!taken.waits.empty())
-    others = "the recording of {} ends before it, as if it waited there"_t(NamesOf(taken.waits));
+    others = "the recording of {} ends at it, as if it waited there"_t(NamesOf(taken.waits));
   if (!taken.makes.empty())
     others = Message::Joined({std::move(others), "{} made it"_t(NamesOf(taken.makes))}, "; ");
   return "rank {} goes on without this call, which all ranks of its group make in the golden; {}"_t(
@@ -150,8 +150,9 @@ void NameLone(const LoneCollective& lone, Message why, RankResult* r) {
               .confidence = kOfOrder,
               .source_line = lone.source_line,
               .why = std::move(why),
-              .advice = "look for a branch that not all ranks take: the ranks of a group make its "
-                        "collective calls in one order"_t};
+              .advice =
+                  "look for a branch that not all ranks take: the ranks of a group make its "
+                  "collective calls in one order"_t};
   r->first_name = Message(lone.name);
   r->trace.first = lone.pair;
   r->trace.received = -1;
@@ -174,16 +175,19 @@ CollectiveOrder CollectiveOrderOf(const Comparison& c, int32_t rank) {
     last_target = std::max(last_target, pair.target);
     last_golden = std::max(last_golden, pair.golden);
   }
-  std::set<std::string> ended;
+  std::set<std::string> at_end;
   const auto add = [&](const NumberedExchange& seen, int32_t pair, bool in_target) {
-    if (pair < 0 || c.pairs[pair].matched() || IsPointToPoint(seen.exchange) ||
-        seen.keys.size() != 1)
-      return;
-    const bool cut = in_target ? !c.golden.complete && seen.record > last_target
-                               : !c.target.complete && seen.record > last_golden;
+    if (pair < 0 || IsPointToPoint(seen.exchange) || seen.keys.size() != 1) return;
+    const bool matched = c.pairs[pair].matched();
+    // Where a rank of the group dies, the others' calls may end with an exception.
+    const bool failed =
+        matched && !in_target && !c.target.records[c.pairs[pair].target].exception.empty();
+    if (matched && !failed) return;
+    const bool ended = in_target ? !c.golden.complete && seen.record > last_target
+                                 : !c.target.complete && seen.record > last_golden;
     const std::string what(WhatOf(seen.keys[0]));
-    if (cut) {
-      if (!in_target && ended.insert(what).second) order.after_end.push_back(seen.keys[0]);
+    if (ended || failed) {
+      if (!in_target && at_end.insert(what).second) order.after_end.push_back(seen.keys[0]);
       return;
     }
     const Dump& dump = in_target ? c.target : c.golden;

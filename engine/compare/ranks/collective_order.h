@@ -30,7 +30,7 @@ struct LoneCollective {
 struct CollectiveOrder {
   std::vector<LoneCollective> lone;  // in the order of the calls
   // Of a target that was cut short: the keys of the golden's collective calls that come after its
-  // end, of each kind and group the first.
+  // end, or that failed in the target, of each kind and group the first.
   std::vector<std::string> after_end;
 };
 

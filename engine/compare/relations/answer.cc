@@ -27,9 +27,9 @@ class Answer {
   FirstDivergence Text() const {
     if (candidate_.cause == Cause::kCoarser && !GoldenDType().empty()) return InAnotherDType();
     if (candidate_.cause == Cause::kCoarser && candidate_.golden == kNoId) {
-      return Saying("it rounds to {}, and the golden does not"_t(
-                        r_.t.values[candidate_.value].dtype.view()),
-                    "compute this part in the dtype of the golden"_t);
+      return Saying(
+          "it rounds to {}, and the golden does not"_t(r_.t.values[candidate_.value].dtype.view()),
+          "compute this part in the dtype of the golden"_t);
     }
     FirstDivergence f = c_.pairs[pair_].matched() ? OfPair() : OfOneRun();
     if (c_.pairs[pair_].matched()) f.confidence = std::min(f.confidence, Confidence());
