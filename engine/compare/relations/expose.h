@@ -176,6 +176,7 @@ class Exposure {
   void PreferInside();
   void PreferBirth(bool alike);
   void DropGrowth();
+  std::optional<Candidate> OtherSettings() const;
   std::optional<Candidate> BornHere(CallId call, bool alike) const;
 
   const Relations& r_;

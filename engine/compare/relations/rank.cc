@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "engine/compare/explain/optimizer_steps.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/relations/expose.h"
 
@@ -444,6 +445,14 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
   if (!std::all_of(takes.begin(), takes.end(), same) ||
       !std::all_of(saved.begin(), saved.end(), same))
     return std::nullopt;
+  // A gradient has the dtype of its argument, which may have been cast before, or inside.
+  const auto cast_before = [&](const Port& gradient) {
+    return id != forward && std::any_of(saved.begin(), saved.end(), [&](const Port& argument) {
+             const ValueId w = r_.AtPartner(argument);
+             return argument.place == gradient.place && w != kNoId &&
+                    t.values[argument.value].dtype.dtype() != g.values[w].dtype.dtype();
+           });
+  };
   const Port* other = nullptr;
   bool coarser = false;
   for (const Port& port : t.Makes(id)) {
@@ -453,7 +462,7 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
     if (w == kNoId) continue;
     const Value &x = t.values[port.value], &y = g.values[w];
     if (x.shape.view() != y.shape.view()) return std::nullopt;
-    coarser |= x.roundoff > y.roundoff && y.roundoff > 0;
+    coarser |= x.roundoff > y.roundoff && y.roundoff > 0 && !cast_before(port);
   }
   if (other == nullptr) return std::nullopt;
   const Relation& made = r_.of(other->value);
@@ -480,6 +489,35 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
                    .order = static_cast<double>(id)};
 }
 
+// The first optimizer whose settings are others in both runs: noise in the gradients, which may move
+// a weight by as much, does not excuse them.
+std::optional<Candidate> Exposure::OtherSettings() const {
+  const Comparison& c = r_.c;
+  std::vector<int32_t> pair_of(r_.t.dump.records.size(), -1);
+  for (size_t p = 0; p < c.pairs.size(); ++p) {
+    if (c.pairs[p].matched()) pair_of[c.pairs[p].target] = static_cast<int32_t>(p);
+  }
+  int32_t asked = kNoId;
+  for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
+    const Call& call = r_.t.calls[id];
+    if (call.kind != CallKind::kUpdate || call.record == asked || pair_of[call.record] < 0 ||
+        r_.pair[id] == kNoId || r_.t.Makes(id).empty())
+      continue;
+    asked = call.record;
+    const std::vector<HyperParameter> found = DifferingHyperParameters(c, pair_of[call.record]);
+    if (std::none_of(found.begin(), found.end(), [](const HyperParameter& h) {
+          return !h.target.empty() && !h.golden.empty();
+        }))
+      continue;
+    return Candidate{.call = id,
+                     .golden = r_.pair[id],
+                     .value = r_.t.Makes(id)[0].value,
+                     .cause = Cause::kMadeDifferently,
+                     .order = static_cast<double>(id)};
+  }
+  return std::nullopt;
+}
+
 // In one environment other bits have a cause: another argument, a coarser dtype, other integers.
 // Where there is none of these, another kernel computes, or the code was written otherwise.
 // `alike`: the runs have one environment and one precision policy; otherwise only another argument
@@ -504,6 +542,7 @@ std::vector<Candidate> Exposure::FirstBits(bool alike) const {
     if (!found) found = BornHere(id, alike);
     if (found) return {*found};
   }
+  if (const auto found = OtherSettings()) return {*found};
   return {};
 }
 
