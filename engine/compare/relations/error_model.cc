@@ -271,7 +271,7 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
         !place.ends_with("sq") || gradient == kNoId || Rms(gradient) == 0
             ? kGain
             : 2 * std::max(kGain, t.values[gradient].moments.Size() / Rms(gradient));
-    return own + RoundingsOfRates(call.record) * value.roundoff +
+    return own + (same_environment_ ? 0 : RatesOf(call.record).roundings) * value.roundoff +
            gain * (noise + noise * noise + left);
   }
   if (!place.starts_with("weights.") && !holds_movements) return own + kGain * noise;
@@ -279,11 +279,7 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
     if (place_of(port).starts_with("state.")) noise = std::max(noise, ErrorOf(port.value));
   }
   if ((noise == 0 && left == 0) || (before == kNoId && !holds_movements)) return own;
-  double rate = 0;
-  for (const Leaf& leaf : t.dump.LeavesOf(record)) {
-    if (leaf.kind == LeafKind::kScalar && leaf.name.view().ends_with(".lr") && leaf.has_stats)
-      rate = std::max(rate, std::abs(leaf.max_value));
-  }
+  const double rate = RatesOf(call.record).learning;
   double moved = before == kNoId ? Rms(v) : Moved(value.moments, t.values[before].moments);
   if (!call.facts->linear && !holds_movements) moved = std::max(moved, rate);
   // Where a gradient is nothing but rounding, so is the movement, in either run.
@@ -303,17 +299,18 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
 // An average that decays by a rate adds 1 - rate of what is new. Where a kernel computes that
 // number in the dtype of the state, its rounding is 1 / (1 - rate) times that of the rate:
 // MindSpore's Adam.
-double Relations::RoundingsOfRates(int32_t update) const {
-  if (same_environment_) return 0;
-  if (rates_.record == update) return rates_.error;
-  double roundings = 0;
+const Relations::Rates& Relations::RatesOf(int32_t update) const {
+  if (rates_.record == update) return rates_;
+  rates_ = {.record = update};
   for (const Leaf& leaf : t.dump.LeavesOf(t.dump.records[update])) {
-    if (leaf.kind != LeafKind::kScalar || leaf.slot == Slot::kOutput || !leaf.has_stats) continue;
-    if (const double rate = leaf.max_value; rate > 0.5 && rate < 1)
-      roundings = std::max(roundings, 1 / (1 - rate));
+    if (leaf.kind != LeafKind::kScalar || !leaf.has_stats) continue;
+    const double rate = leaf.max_value;
+    if (leaf.name.view().ends_with(".lr"))
+      rates_.learning = std::max(rates_.learning, std::abs(rate));
+    if (leaf.slot != Slot::kOutput && rate > 0.5 && rate < 1)
+      rates_.roundings = std::max(rates_.roundings, 1 / (1 - rate));
   }
-  rates_ = {.record = update, .error = roundings};
-  return roundings;
+  return rates_;
 }
 
 // The error of the norm of all gradients that the optimizer's entry of an update takes.

@@ -251,8 +251,15 @@ static bool IsSetting(const Record& record, const Leaf& leaf) {
 }
 
 bool Relations::OtherScalars(CallId id) const {
-  const Record& record = t.dump.records[t.calls[id].record];
-  const Record& other = g.dump.records[g.calls[pair[id]].record];
+  const int32_t record = t.calls[id].record, other = g.calls[pair[id]].record;
+  if (t.calls[id].kind != CallKind::kUpdate)
+    return OtherScalarsOf(t.dump.records[record], g.dump.records[other]);
+  if (scalars_.record != record || scalars_.other != other)
+    scalars_ = {record, other, OtherScalarsOf(t.dump.records[record], g.dump.records[other])};
+  return scalars_.differ;
+}
+
+bool Relations::OtherScalarsOf(const Record& record, const Record& other) const {
   for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
     const Leaf& leaf = t.dump.leaves[i];
     if (!IsSetting(record, leaf)) continue;

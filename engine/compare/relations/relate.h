@@ -95,6 +95,7 @@ class Relations {
   bool Alike(CallId call) const;
   // Whether plain arguments of a paired call differ.
   bool OtherScalars(CallId call) const;
+  bool OtherScalarsOf(const Record& record, const Record& golden) const;
   bool OtherApi(CallId call) const;
   // The size of the terms that were added up to a value of the target: its rounding is relative to
   // it.
@@ -227,7 +228,11 @@ class Relations {
   double ScaleOf(ValueId value) const;
   double BoundOfUpdate(ValueId value, const Call& call) const;
   double ErrorOfAllGradients(CallId update) const;
-  double RoundingsOfRates(int32_t update) const;
+  struct Rates {  // of the optimizer's entry that was asked for last
+    int32_t record = -1;
+    double learning = 0, roundings = 0;  // the largest rate; see RatesOf
+  };
+  const Rates& RatesOf(int32_t update) const;
   double BoundOfUnseen(ValueId value, ValueId w, const Carried::Unseen& moved) const;
   double NotHiding(ValueId value, double bound, double roundoff, double* wrong) const;
   double ErrorOf(ValueId value) const;
@@ -315,7 +320,12 @@ class Relations {
     double error = 0;
     int32_t step = -1;  // of the log
   };
-  mutable OfUpdate all_gradients_, rates_;
+  mutable OfUpdate all_gradients_;
+  mutable Rates rates_;
+  struct {  // of two entries of optimizers, whose calls have the same plain arguments
+    int32_t record = -1, other = -1;
+    bool differ = false;
+  } mutable scalars_;
   // The last backward calls of modules, by their paths.
   mutable std::optional<std::unordered_map<int32_t, CallId>> backward_of_;
   // Of gradients that optimizers take, the size of the largest one of their module.
