@@ -174,6 +174,12 @@ TEST(OptimizerSteps, RoundingThatAStepEnlargesIsNoise) {
   EXPECT_EQ(Summarize(c).verdict, RunVerdict::kNoise);
 }
 
+TEST(OptimizerSteps, OtherSettingsAreSaidWhereNoiseMovesAsMuch) {
+  const Comparison c = ComparedWithRight({.gradient = 5e-7, .after = 2e-5, .lr = "0.0101"});
+  EXPECT_EQ(First(c), "Optimizer.AdamW.step.0.forward");
+  EXPECT_THAT(c.first.why.English(), HasSubstr("lr is 0.0101 in the target, 0.01 in the golden"));
+}
+
 TEST(OptimizerSteps, InputsOfAStepAreNoDataFromOutside) {
   const struct OneRun run;
   Dump dump = OptimizerStep(run), other = OptimizerStep({.after = kWrong});

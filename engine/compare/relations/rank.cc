@@ -445,14 +445,6 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
   if (!std::all_of(takes.begin(), takes.end(), same) ||
       !std::all_of(saved.begin(), saved.end(), same))
     return std::nullopt;
-  // A gradient has the dtype of its argument, which may have been cast before, or inside.
-  const auto cast_before = [&](const Port& gradient) {
-    return id != forward && std::any_of(saved.begin(), saved.end(), [&](const Port& argument) {
-             const ValueId w = r_.AtPartner(argument);
-             return argument.place == gradient.place && w != kNoId &&
-                    t.values[argument.value].dtype.dtype() != g.values[w].dtype.dtype();
-           });
-  };
   const Port* other = nullptr;
   bool coarser = false;
   for (const Port& port : t.Makes(id)) {
@@ -462,7 +454,7 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
     if (w == kNoId) continue;
     const Value &x = t.values[port.value], &y = g.values[w];
     if (x.shape.view() != y.shape.view()) return std::nullopt;
-    coarser |= x.roundoff > y.roundoff && y.roundoff > 0 && !cast_before(port);
+    coarser |= x.roundoff > y.roundoff && y.roundoff > 0;
   }
   if (other == nullptr) return std::nullopt;
   const Relation& made = r_.of(other->value);
