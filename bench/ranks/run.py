@@ -75,9 +75,12 @@ def rows_of(program, folder, ranks, parts):
     yield "one process", *whole
     yield f"{parts} parts, one after the other", wall, processor, max(each[2] for each in several)
     yield "merge_result", *merged
-    yield f"{LARGE:,} ranks on {CORES} cores, by these", (
-        LARGE / ranks * (processor / CORES + merged[1])
-    ), LARGE / ranks * (processor + merged[1]), 0
+    yield (
+        f"{LARGE:,} ranks on {CORES} cores, by these",
+        (LARGE / ranks * (processor / CORES + merged[1])),
+        LARGE / ranks * (processor + merged[1]),
+        0,
+    )
 
 
 def main():
@@ -95,9 +98,7 @@ def main():
             multiply(folder / side, options.ranks)
         entries = sum(1 for _ in open(folder / "golden/step0/rank0/dump.json")) - 3
         rows = [["of all ranks", "wall", "processor", "of a rank", "memory", "target", ""]]
-        for name, wall, processor, memory in rows_of(
-            program, folder, options.ranks, options.parts
-        ):
+        for name, wall, processor, memory in rows_of(program, folder, options.ranks, options.parts):
             of_rank = 1000 * processor / options.ranks
             met = of_rank <= OF_RANK_MS and memory <= OF_ALL
             target = f"<= {OF_RANK_MS} ms, 2 GB"

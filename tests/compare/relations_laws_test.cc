@@ -313,6 +313,33 @@ TEST(Laws, AnErrorOfTheStateOfAnOptimizerMovesAWeight) {
   EXPECT_EQ(FirstOf(Divided(0, 1e-3F), Divided(0, 0)), "Optimizer.RMSprop.step.0.forward");
 }
 
+// Two optimizers, of which the second has `rate`: by that its weight is off by `moved` of its step.
+Dump TwoOptimizers(const std::string& rate, float moved) {
+  const std::string shape = "[8, 8]";
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 9), shape));
+  for (const unsigned i : {0U, 10U})
+    b.Out(Recorded(Sum(Random(64, i + 1), Random(64, i + 3), moved * 1e-5F), shape));
+  for (const unsigned i : {0U, 10U}) {
+    const Elements weights = Random(64, i + 2), step = Random(64, i + 4);
+    b.Call("Optimizer.Adam.step." + std::to_string(i / 10) + ".forward");
+    b.Value("param_groups.0.eps", "float", i == 0 ? "0.1" : rate);
+    b.Kwarg("gradients.w",
+            Recorded(Sum(Random(64, i + 1), Random(64, i + 3), moved * 1e-5F), shape));
+    b.Kwarg("weights.w", Recorded(weights, shape));
+    const Elements off = Sum(step, Random(64, i + 5), i == 0 ? 0 : moved);
+    b.OutAt("0.weights.w", Recorded(Sum(weights, off, 0.01F), shape));
+  }
+  return b.Take();
+}
+
+TEST(Laws, SettingsAreThoseOfEachOptimizer) {
+  EXPECT_EQ(FirstOf(TwoOptimizers("0.1", 0.1F), TwoOptimizers("0.1", 0)), "none");
+  const Comparison c = test::Compared(TwoOptimizers("0.2", 0.1F), TwoOptimizers("0.1", 0));
+  EXPECT_EQ(test::First(c), "Optimizer.Adam.step.1.forward");
+  EXPECT_TRUE(c.decided->differs) << "its weight is judged as that of another optimizer";
+}
+
 // A gradient off by `off`, and a state that is off by `wrong`.
 Dump StateOf(const std::string& optimizer, const std::string& state, float off, float wrong) {
   const Elements weights = Random(64, 2), step = Random(64, 4);
@@ -320,7 +347,8 @@ Dump StateOf(const std::string& optimizer, const std::string& state, float off, 
   const std::string shape = "[8, 8]";
   DumpBuilder b;
   b.Call("Functional.linear.0.forward").In(Recorded(weights, shape)).Out(Recorded(gradient, shape));
-  b.Call("Optimizer." + optimizer + ".step.0.forward").Kwarg("gradients.w", Recorded(gradient, shape));
+  b.Call("Optimizer." + optimizer + ".step.0.forward")
+      .Kwarg("gradients.w", Recorded(gradient, shape));
   b.Kwarg("weights.w", Recorded(weights, shape));
   b.OutAt("0.weights.w", Recorded(Sum(weights, step, 0.01F), shape));
   b.OutAt("0.state.w." + state, Recorded(Sum(step, Random(64, 5), wrong), shape));

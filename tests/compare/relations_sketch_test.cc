@@ -97,12 +97,19 @@ TEST(RowSketch, OrderThatTheStepChangesIsDoubtful) {
   EXPECT_TRUE(runs.Result(0).doubtful);
 }
 
-// Two calls that take four rows each.
-Dump Dealt(const Matrix& x, const std::vector<int>& first, const std::vector<int>& second) {
+// Two calls that take four rows each. `other`: when another module runs; -1: never.
+Dump Dealt(const Matrix& x, const std::vector<int>& first, const std::vector<int>& second,
+           int other = -1) {
   DumpBuilder b;
   int call = 0;
-  for (const std::vector<int>& rows : {first, second}) {
-    b.Call("Torch.f." + std::to_string(call++) + ".forward");
+  for (const std::vector<int>& rows : {first, second, {}}) {
+    if (call == other) {
+      b.Call("Torch.g.0.forward").Parent("Module.other.Other.forward.0");
+      Out(b, Matrix::Random(kRows, 9));
+    }
+    if (rows.empty()) break;
+    b.Call("Torch.f." + std::to_string(call) + ".forward");
+    b.Parent("Module.mine.Net.forward." + std::to_string(call++));
     In(b, x.Take(rows));
     Out(b, x.Take(rows).Map([](float v) { return std::sin(3 * v); }));
   }
@@ -119,6 +126,13 @@ TEST(RowSketch, RowsMayBeDealtToTheCallsInAnotherWay) {
   // One row twice, another never.
   const Runs other(Dealt(x, {2, 0, 7, 5}, {1, 3, 4, 5}), Dealt(x, {0, 1, 2, 3}, {4, 5, 6, 7}));
   EXPECT_EQ(other.Result(1).strength, Strength::kNone);
+}
+
+TEST(RowSketch, AModuleIsTheSameInBothRunsWhereverOtherOnesRun) {
+  const Matrix x = Matrix::Random(kRows, 1);
+  const Comparison c = test::MustCompare(Dealt(x, {2, 0, 7, 5}, {1, 3, 4, 6}, /*other=*/2),
+                                         Dealt(x, {0, 1, 2, 3}, {4, 5, 6, 7}, /*other=*/0));
+  EXPECT_EQ(c.first.pair, -1) << c.first.why.English();
 }
 
 TEST(RowSketch, OneCallMayDivideItsRowsInAnotherWay) {

@@ -168,7 +168,7 @@ double SummedMagnitude(const OperationTable& operations, const Dump& dump, const
   const OperationFacts& facts = operations.Of(record.api);
   const double out = Elements(output);
   if (out <= 0) return 0;
-  // Of an optimizer's entry, which has as many leaves as the model has parameters, nothing is known.
+  // Of an optimizer's entry, which has leaves for each parameter of the model, nothing is known.
   if (IsOptimizerCall(record.api) && !IsChangedInPlace(output, record)) return 0;
   double largest = 0;                     // absolute value among the inputs
   const Leaf *a = nullptr, *b = nullptr;  // the first two tensors that go in

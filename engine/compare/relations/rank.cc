@@ -481,8 +481,8 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
                    .order = static_cast<double>(id)};
 }
 
-// The first optimizer whose settings are others in both runs: noise in the gradients, which may move
-// a weight by as much, does not excuse them.
+// The first optimizer whose settings are others than the golden's: noise in the gradients, which
+// may move a weight by as much, does not excuse them.
 std::optional<Candidate> Exposure::OtherSettings() const {
   const Comparison& c = r_.c;
   std::vector<int32_t> pair_of(r_.t.dump.records.size(), -1);

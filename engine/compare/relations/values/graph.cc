@@ -196,9 +196,9 @@ void Graph::DropMemory(CallId id, size_t first_take, size_t first_make) {
     return std::any_of(taken.begin() + first_take, taken.end(),
                        [&](const Port& other) { return other.value == port.value; });
   };
-  made.erase(std::remove_if(made.begin() + static_cast<std::ptrdiff_t>(first_make), made.end(),
-                            is_taken),
-             made.end());
+  made.erase(
+      std::remove_if(made.begin() + static_cast<std::ptrdiff_t>(first_make), made.end(), is_taken),
+      made.end());
   calls[id].makes = static_cast<uint32_t>(made.size() - first_make);
   for (size_t i = first_make; i < made.size(); ++i) {  // the others have moved up
     Value& value = values[made[i].value];
