@@ -1,4 +1,6 @@
-"""One step of a small transformer on all processes of torchrun, recorded: train.py FOLDER NOISE LAYERS.
+"""One step of a small transformer on all processes of torchrun, recorded.
+
+    torchrun --nproc_per_node=4 train.py FOLDER NOISE LAYERS
 
 NOISE: how far all weights are off, as another kernel would leave them.
 """

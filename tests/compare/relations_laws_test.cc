@@ -327,7 +327,7 @@ Dump TwoOptimizers(const std::string& rate, float moved) {
     b.Kwarg("gradients.w",
             Recorded(Sum(Random(64, i + 1), Random(64, i + 3), moved * 1e-5F), shape));
     b.Kwarg("weights.w", Recorded(weights, shape));
-    const Elements off = Sum(step, Random(64, i + 5), i == 0 ? 0 : moved);
+    const Elements off = Sum(step, Random(64, i + 5), i == 0 ? 0.01F * moved : moved);
     b.OutAt("0.weights.w", Recorded(Sum(weights, off, 0.01F), shape));
   }
   return b.Take();
