@@ -400,6 +400,25 @@ TEST(SecondLook, ValuesThatWereRoundedToACoarserDTypeAreSaid) {
   EXPECT_EQ(FirstOf(Rotary(true), Rotary(true)), "none");
 }
 
+// A convolution that leaves an argument out, or says `groups`; all is off by a rounding.
+Dump Convolution(const std::string& groups) {
+  const float off = groups.empty() ? 1e-7F : 0;
+  const Elements x = Sum(Random(64, 1), Random(64, 4), off);
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 5))).Out(Recorded(x));
+  b.Call("Functional.conv2d.0.forward").In(Recorded(x));
+  if (!groups.empty()) b.Value("6", "int", groups);
+  b.Out(Recorded(Sum(Random(64, 2), Random(64, 3), off)));
+  return b.Take();
+}
+
+TEST(SecondLook, AnArgumentThatIsLeftOutIsNeutral) {
+  EXPECT_EQ(FirstOf(Convolution(""), Convolution("1")), "none");
+  EXPECT_EQ(FirstOf(Convolution("1"), Convolution("")), "none");
+  EXPECT_EQ(FirstOf(Convolution(""), Convolution("4")), "Functional.conv2d.0.forward");
+  EXPECT_EQ(FirstOf(Convolution("4"), Convolution("")), "Functional.conv2d.0.forward");
+}
+
 // A loss of logits that a cast, which only one run makes, rounded to bfloat16.
 Dump LossOf(bool rounded) {
   const Elements logits = Random(64, 1), losses = Random(8, 2);

@@ -250,6 +250,12 @@ static bool IsSetting(const Record& record, const Leaf& leaf) {
          type.find("memory_format") == std::string_view::npos;
 }
 
+// What an argument that is left out says nearly always: a dilation of 1, a padding of 0, no mask.
+static bool IsNeutral(const Leaf& leaf) {
+  constexpr std::string_view kNeutral[] = {"None", "False", "0", "1", "0.0", "1.0"};
+  return std::ranges::find(kNeutral, std::string_view(leaf.value)) != std::end(kNeutral);
+}
+
 bool Relations::OtherScalars(CallId id) const {
   const int32_t record = t.calls[id].record, other = g.calls[pair[id]].record;
   if (t.calls[id].kind != CallKind::kUpdate)
@@ -265,15 +271,14 @@ bool Relations::OtherScalarsOf(const Record& record, const Record& other) const 
     if (!IsSetting(record, leaf)) continue;
     const int32_t there = golden_leaf_[i];
     if (there < 0) {
-      if (!of_two_frameworks && leaf.value != "None" && leaf.value != "False") return true;
+      if (!of_two_frameworks && !IsNeutral(leaf)) return true;
       continue;
     }
     if (scalar_differs_[i] != 0) return true;
   }
   for (uint32_t i = other.first_leaf; i < other.first_leaf + other.leaf_count; ++i) {
     const Leaf& leaf = g.dump.leaves[i];
-    if (!of_two_frameworks && IsSetting(other, leaf) && target_leaf_[i] < 0 &&
-        leaf.value != "None" && leaf.value != "False")
+    if (!of_two_frameworks && IsSetting(other, leaf) && target_leaf_[i] < 0 && !IsNeutral(leaf))
       return true;
   }
   return false;
