@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
@@ -189,6 +190,7 @@ void Relations::RelateAll() {
     };
     const int64_t before = count();
     all_gradients_ = {};
+    round_ = round;
     for (const CallId call : order) RelateCall(call);
     ++now_;
     RelateHolders();
@@ -217,6 +219,13 @@ void Relations::RelateCall(CallId call) {
   };
   for (const Port& port : t.Takes(call)) {
     const ValueId v = port.value;
+    // The norm of all gradients is taken by as many calls as it was made of: once a round is enough.
+    const CallId maker = t.values[v].maker;
+    if (maker != kNoId && t.calls[maker].kind == CallKind::kTotalNorm) {
+      const TotalNorm now{v, round_, AtPartner(port)};
+      open |= !IsKnown(v);
+      if (std::exchange(total_norm_, now) == now) continue;
+    }
     if (related_before(v, &related_taken_[&port - t.taken.data()])) continue;
     SettleTerms(v);
     const Relation& r = of(v);

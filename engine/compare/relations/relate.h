@@ -284,6 +284,13 @@ class Relations {
   uint64_t now_ = 0;
   std::vector<uint64_t> changed_;                       // of each value: when it did
   std::vector<uint64_t> related_taken_, related_made_;  // of each port: when its value was related
+  struct TotalNorm {  // that was related last, when, and beside which value
+    ValueId value = kNoId;
+    int32_t round = -1;
+    ValueId golden = kNoId;
+    bool operator==(const TotalNorm&) const = default;
+  } total_norm_;
+  int32_t round_ = 0;
   uint64_t covered_now_ = 0;        // when a value of the golden was covered last
   mutable uint64_t noise_now_ = 0;  // when noise_ grew last
   std::vector<Relation> relations_;
