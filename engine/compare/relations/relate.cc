@@ -219,7 +219,7 @@ void Relations::RelateCall(CallId call) {
   };
   for (const Port& port : t.Takes(call)) {
     const ValueId v = port.value;
-    // The norm of all gradients is taken by as many calls as it was made of: once a round is enough.
+    // The norm of all gradients is taken by as many calls as it is made of: once a round is enough.
     const CallId maker = t.values[v].maker;
     if (maker != kNoId && t.calls[maker].kind == CallKind::kTotalNorm) {
       const TotalNorm now{v, round_, AtPartner(port)};
