@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <exception>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -35,16 +37,24 @@ bool IsWritten(const Graph& run, ValueId v) {
          });
 }
 
-// Both runs as graphs, with one numbering of paths.
+// Both runs as graphs, with one numbering of paths; made at the same time.
 struct Runs {
   explicit Runs(const Comparison& c) : content(ContentOf(c)) {
     Paths paths, own;
-    ThreadPool::Default().ParallelFor(2, [&](size_t i) {
-      if (i == 0)
-        target.emplace(c, Side::kTarget, *content, &paths);
-      else
-        golden.emplace(c, Side::kGolden, *content, &own);
+    std::array<std::exception_ptr, 2> failed;  // out of memory
+    ThreadPool::Default().ParallelFor(failed.size(), [&](size_t i) {
+      try {
+        if (i == 0)
+          target.emplace(c, Side::kTarget, *content, &paths);
+        else
+          golden.emplace(c, Side::kGolden, *content, &own);
+      } catch (...) {
+        failed[i] = std::current_exception();
+      }
     });
+    for (const std::exception_ptr& each : failed) {
+      if (each != nullptr) std::rethrow_exception(each);
+    }
     golden->Renumber(own, &paths);
   }
 
