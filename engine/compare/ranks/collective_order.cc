@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "engine/base/messages/message.h"
@@ -18,6 +17,7 @@ namespace msprobe::compare {
 namespace {
 
 constexpr double kOfOrder = 0.95;
+constexpr size_t kMostLone = 256;  // of a rank; the first one is named
 
 // "all_reduce [0, 1]" of "all_reduce [0, 1] #3".
 std::string_view WhatOf(std::string_view key) { return key.substr(0, key.rfind(" #")); }
@@ -48,15 +48,18 @@ class StepOfRanks {
     for (const RankResult& r : results_) {
       std::map<std::string_view, int> added;  // what only the target makes, by its kind and group
       for (const LoneCollective& lone : r.collectives.lone)
-        lone_.insert({r.rank, lone.in_target, IdOf(lone, &added)});
+        lone_[{lone.in_target, IdOf(lone, &added)}].insert(r.rank);
     }
   }
 
   // The first lone call of a result that other ranks of its group treat differently; null: none.
-  const LoneCollective* FirstOf(const RankResult& r, Taken* taken) const {
+  const LoneCollective* FirstOf(const RankResult& r, Taken* taken) {
     std::map<std::string_view, int> added;
     for (const LoneCollective& lone : r.collectives.lone) {
-      *taken = TakenBy(lone, IdOf(lone, &added));
+      const std::set<int32_t>& alone = lone_[{lone.in_target, IdOf(lone, &added)}];
+      const std::vector<const RankResult*>& members = MembersOf(WhatOf(lone.key));
+      if (alone.size() == members.size()) continue;  // the programs differ, and not the ranks
+      *taken = TakenBy(lone, alone, members);
       const std::vector<int32_t>& others = lone.in_target ? taken->leaves_out : taken->makes;
       if (!others.empty() || (!lone.in_target && !taken->waits.empty())) return &lone;
     }
@@ -73,18 +76,33 @@ class StepOfRanks {
     return {what, (*added)[what]++};
   }
 
-  Taken TakenBy(const LoneCollective& lone, const Id& id) const {
+  // `alone`: the ranks for which it is a lone call.
+  static Taken TakenBy(const LoneCollective& lone, const std::set<int32_t>& alone,
+                       std::span<const RankResult* const> members) {
     Taken taken;
-    for (const RankResult& r : results_) {
-      if (!r.failed.ok() || !IsMember(r, WhatOf(lone.key))) continue;
-      const int64_t after_end = FirstAfterEnd(r, WhatOf(lone.key));
-      const bool alone = lone_.contains({r.rank, lone.in_target, id});
-      if (after_end > NumberOf(lone.key) || lone.in_target)
-        (alone != lone.in_target ? taken.leaves_out : taken.makes).push_back(r.rank);
+    for (const RankResult* r : members) {
+      if (alone.contains(r->rank) != lone.in_target) {
+        // Of what comes after its end nobody knows whether the rank would have left it out.
+        if (!lone.in_target || r->collectives.after_end.empty())
+          taken.leaves_out.push_back(r->rank);
+        continue;
+      }
+      const int64_t after_end = FirstAfterEnd(*r, WhatOf(lone.key));
+      if (lone.in_target || after_end > NumberOf(lone.key))
+        taken.makes.push_back(r->rank);
       else if (after_end == NumberOf(lone.key))
-        taken.waits.push_back(r.rank);
+        taken.waits.push_back(r->rank);
     }
     return taken;
+  }
+
+  // The results of the ranks that take part in calls of a kind and group.
+  const std::vector<const RankResult*>& MembersOf(std::string_view what) {
+    const auto [at, is_new] = members_.try_emplace(what);
+    for (const RankResult& r : results_) {
+      if (is_new && r.failed.ok() && IsMember(r, what)) at->second.push_back(&r);
+    }
+    return at->second;
   }
 
   // The number of the first call of this kind and group that comes after the end of a recording.
@@ -108,7 +126,8 @@ class StepOfRanks {
   }
 
   std::span<RankResult> results_;
-  std::set<std::tuple<int32_t, bool, Id>> lone_;
+  std::map<std::pair<bool, Id>, std::set<int32_t>> lone_;  // the ranks for which each is alone
+  std::map<std::string_view, std::vector<const RankResult*>> members_;
 };
 
 Message NamesOf(const std::vector<int32_t>& ranks) {
@@ -204,6 +223,7 @@ CollectiveOrder CollectiveOrderOf(const Comparison& c, int32_t rank) {
   DropUnpaired(&order.lone);
   std::stable_sort(order.lone.begin(), order.lone.end(),
                    [](const auto& a, const auto& b) { return a.pair < b.pair; });
+  if (order.lone.size() > kMostLone) order.lone.resize(kMostLone);
   return order;
 }
 
@@ -212,7 +232,7 @@ void JudgeCollectives(std::span<RankResult> results) {
     size_t end = begin;
     while (end < results.size() && results[end].step == results[begin].step) ++end;
     const std::span<RankResult> of_step = results.subspan(begin, end - begin);
-    const StepOfRanks step(of_step);
+    StepOfRanks step(of_step);
     bool named = false;
     for (RankResult& r : of_step) {
       Taken taken;

@@ -28,7 +28,7 @@ struct LoneCollective {
 
 // What is kept of one rank.
 struct CollectiveOrder {
-  std::vector<LoneCollective> lone;  // in the order of the calls
+  std::vector<LoneCollective> lone;  // in the order of the calls, the first 256
   // Of a target that was cut short: the keys of the golden's collective calls that come after its
   // end, or that failed in the target, of each kind and group the first.
   std::vector<std::string> after_end;
