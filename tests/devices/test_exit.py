@@ -1,5 +1,8 @@
 """The end of a process whose device still frees the graph."""
 
+import subprocess
+import sys
+
 import pytest
 
 EXIT = """
@@ -19,3 +22,27 @@ def test_a_script_ends_right_after_backward_and_stop(npu_program, times):
     for _ in range(times):
         done = npu_program(EXIT)
         assert done.returncode == 0, done.stderr
+
+
+# `msprobe selfcheck` and `determinism` run a program without a PrecisionDebugger first. A thread
+# that has the name of PyTorch's, and computes, stands for one that frees a graph.
+BUSY = """
+import ctypes, threading, time
+def busy():
+    ctypes.CDLL(None).prctl(15, b"pt_autograd_0")
+    started.set()
+    end = time.perf_counter() + 0.3
+    while time.perf_counter() < end:
+        pass
+    open("freed", "w").close()
+started = threading.Event()
+threading.Thread(target=busy, daemon=True).start()
+started.wait()
+"""
+
+
+def test_a_program_that_nothing_records_ends_after_its_threads(tmp_path):
+    (tmp_path / "train.py").write_text(BUSY)
+    observe = [sys.executable, "-m", "msprobe.pytorch.selfcheck", "log", "optimizer", "0", ""]
+    subprocess.run([*observe, "train.py"], cwd=tmp_path, check=True)
+    assert (tmp_path / "freed").exists()

@@ -7,6 +7,7 @@ OPTIONS is a JSON object. Each line of standard input is the number of a call; e
 line, made by the engine. What libraries print goes to standard error.
 """
 
+import atexit
 import ctypes
 import gc
 import itertools
@@ -286,6 +287,7 @@ def main():
     options = json.loads(sys.argv[1])
     # A worker ends with the program that started it, also when that is killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    atexit.register(_engine.end_threads)
     torch.set_num_threads(1)  # the same bits however many workers there are
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -10,6 +10,7 @@ step. With {"as_is": true} among them the program keeps its own: its generators 
 a PrecisionDebugger that it constructs before its first call is the one that records.
 """
 
+import atexit
 import importlib.util
 import json
 import os
@@ -213,6 +214,7 @@ def main():
     log, unit, steps, drive, *command = sys.argv[1:]
     drive = json.loads(drive) if drive else None
     as_is = drive is not None and drive.get("as_is", False)
+    atexit.register(_engine.end_threads)  # also a program that no PrecisionDebugger observes
     watch = Watch(log, unit, int(steps), drive)
     register_module_forward_pre_hook(watch.module_called)
     torch.autograd.backward = watch.backward(torch.autograd.backward)
