@@ -160,13 +160,13 @@ double Growth::MostOfUpdate(const ProofStep& step, std::span<const Premise> prem
     if (m.known && value.moments.known && m.n == value.moments.n)
       moved = std::max(moved, MovedBy(value.moments, m));
   }
-  const auto place_of = [&](const Port& port) {
+  const auto place_of = [&](const relations::Port& port) {
     const std::string_view place = LeafPlace(t_.dump.leaves[port.leaf], record);
     return place.starts_with("0.") ? place.substr(2) : place;
   };
   const std::string_view place = place_of(t_.made[value.port]);
   const bool is_new = std::ranges::none_of(
-      t_.Takes(value.maker), [&](const Port& port) { return place_of(port) == place; });
+      t_.Takes(value.maker), [&](const relations::Port& port) { return place_of(port) == place; });
   if (is_new) moved = std::max(moved, value.moments.Rms());
   double rates = 0;
   const bool vector = value.shape.extents().size() <= 1;
