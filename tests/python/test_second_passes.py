@@ -97,6 +97,28 @@ class DividedByAnotherNumber(Attending):
             weight.grad = weight.grad * share
 
 
+class Bigrams(Program):
+    """Two parts of the batch, whose pairs of words get numbers by calls on whole numbers."""
+
+    first_part = slice(0, 4)
+
+    def __init__(self):
+        super().__init__()
+        self.net[0] = nn.EmbeddingBag(1000, 16)
+        self.data = torch.randint(0, 1000, (8, 5))
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        taken = torch.isin(torch.arange(8), torch.arange(8)[self.first_part])
+        self.parts = [(self.data[part], self.labels[part]) for part in (taken, ~taken)]
+
+    def backward(self):
+        for words, labels in self.parts:
+            self.loss((words[:, 1:] * 7 + words[:, :-1]) % 1000, labels).backward()
+
+
+class BigramsDealtAnew(Bigrams):
+    first_part = slice(0, 8, 2)
+
+
 @pytest.mark.parametrize("level", ["L1", "mix"])
 @pytest.mark.parametrize(
     ("target", "golden"),
@@ -105,6 +127,7 @@ class DividedByAnotherNumber(Attending):
         (Forces, ForcesByNorms),
         (DividedAfterThePasses, Attending),
         (Attending, DividedAfterThePasses),
+        (BigramsDealtAnew, Bigrams),
     ],
 )
 def test_the_same_is_not_blamed(first, target, golden, level):  # noqa: F811

@@ -73,36 +73,31 @@ bool IsReceived(const Dump& dump, const Record& record, const Leaf& leaf) {
   return exchange && PartOf(*exchange, record, leaf) == ExchangePart::kReceived;
 }
 
-// Whether a call of the run takes what has these bits.
-bool IsTaken(const Dump& dump, const Leaf& leaf) {
-  return !leaf.fingerprint.empty() &&
-         std::any_of(dump.leaves.begin(), dump.leaves.end(), [&](const Leaf& other) {
-           return other.slot != Slot::kOutput && other.fingerprint == leaf.fingerprint;
-         });
-}
-
-// Whether the first value with other bits is one that no recorded call of this process made, and
-// is within rounding or what the golden takes elsewhere: then code between the recorded calls or
-// inside of an optimizer computes it in another way (the weight of a parametrization), the data are
-// in another order, in which sums run, or another process computes what it sends in another way.
+// Whether the first value with other bits is one that no recorded call of this process made: then
+// code between the recorded calls or inside of an optimizer computes it in another way (the weight
+// of a parametrization), or another process computes what it sends in another way. What is no
+// rounding is an error of such code, but for the first data that arrive: these are in another order
+// or in other parts, in which sums run.
 bool BeginsUnrecorded(const Comparison& c) {
   FingerprintSet made;
   for (const Weight& weight : c.target.weights) made.Insert(weight.fingerprint);
+  bool data_arrived = false;
   for (const RecordPair& pair : c.pairs) {
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
       if (c.rows[i].target < 0 || c.rows[i].golden < 0) continue;
       const Leaf& leaf = c.target.leaves[c.rows[i].target];
+      const Record& record = c.target.records[pair.target];
+      const bool arrives = leaf.slot != Slot::kOutput && leaf.slot != Slot::kParameter &&
+                           leaf.kind == LeafKind::kTensor &&
+                           record.direction == Direction::kForward &&
+                           !IsOptimizerCall(record.api) && !made.Has(leaf.fingerprint);
       const RowVerdict verdict = c.measures[i].verdict;
-      const bool moved = verdict == RowVerdict::kDiffers && IsTaken(c.golden, leaf);
-      if (verdict == RowVerdict::kDiffers && !moved) return false;
-      if (verdict == RowVerdict::kNoise || moved) {
-        const Record& record = c.target.records[pair.target];
-        if (IsReceived(c.target, record, leaf)) return true;
-        if (IsOptimizerCall(record.api) && leaf.slot == Slot::kOutput) return true;
-        return leaf.slot != Slot::kOutput && leaf.slot != Slot::kParameter &&
-               leaf.kind == LeafKind::kTensor && record.direction == Direction::kForward &&
-               !IsOptimizerCall(record.api) && !made.Has(leaf.fingerprint);
+      if (verdict == RowVerdict::kDiffers && data_arrived) return false;
+      if (verdict == RowVerdict::kNoise || verdict == RowVerdict::kDiffers) {
+        return arrives || IsReceived(c.target, record, leaf) ||
+               (IsOptimizerCall(record.api) && leaf.slot == Slot::kOutput);
       }
+      data_arrived |= arrives && verdict == RowVerdict::kEqual;
       if (leaf.slot == Slot::kOutput) made.Insert(leaf.fingerprint);
     }
   }
