@@ -294,6 +294,34 @@ TEST(Laws, OneRunMayLeaveAWeightThatRoundingAloneMoves) {
   EXPECT_EQ(FirstOf(MovedBy(1e-4F, 0), MovedBy(1e-7F, 0)), "none");
 }
 
+// A gradient of `size` where terms of 1000 cancel is clipped, and Adam moves its weight by the rate
+// to one side; nothing moves it where the terms leave zero.
+Dump ClippedAndMovedBy(float size, float moved) {
+  const Elements x = Random(256, 1), y = Map(x, [](float v) { return v / 2; });
+  const Elements arriving = Map(Random(256, 2), [](float v) { return 1000 + v / 1000; });
+  const Elements left = Times(Random(256, 4), size), weights = Random(256, 5);
+  const Elements clipped = Times(left, 0.5F), rest = Random(64, 7);
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 3))).Out(Recorded(x));
+  b.Call("Functional.layer_norm.0.forward").In(Recorded(x)).Out(Recorded(y));
+  b.Call("Functional.layer_norm.0.backward").In(Recorded(arriving)).Out(Recorded(left));
+  b.Call("Optimizer.clip_grad_norm_.0.forward").Kwarg("gradients.w", Recorded(left));
+  b.Kwarg("gradients.v", Recorded(rest));
+  b.OutAt("0.gradients.w", Recorded(clipped)).OutAt("0.gradients.v", Recorded(Times(rest, 0.5F)));
+  b.Call("Optimizer.AdamW.step.0.forward").Kwarg("gradients.w", Recorded(clipped));
+  b.Kwarg("weights.w", Recorded(weights)).Value("param_groups.0.lr", "float", "0.001");
+  b.OutAt("0.weights.w",
+          Recorded(moved != 0 ? Map(weights, [&](float v) { return v + moved; }) : weights));
+  return b.Take();
+}
+
+TEST(Laws, TermsThatCancelMayLeaveZero) {
+  EXPECT_EQ(FirstOf(ClippedAndMovedBy(0, 0), ClippedAndMovedBy(1e-5F, 0.001F)), "none");
+  EXPECT_EQ(FirstOf(ClippedAndMovedBy(1e-5F, 0.001F), ClippedAndMovedBy(0, 0)), "none");
+  // The golden's gradient is no rounding.
+  EXPECT_NE(FirstOf(ClippedAndMovedBy(0, 0), ClippedAndMovedBy(10, 0.001F)), "none");
+}
+
 // An equal gradient, divided by a state that is off.
 Dump Divided(float off, float wrong) {
   const Elements gradient = Random(64, 1), weights = Random(64, 2);

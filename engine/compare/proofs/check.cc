@@ -133,8 +133,8 @@ class Checker {
       if (known == nullptr) return "nothing says the error of all gradients";
       double most = 0;
       for (const Premise& part : PremisesOf(*known)) {
-        const double rms = t_.values[part.value].moments.Rms();
-        most = std::max(most, rms > 0 ? part.error * part.terms / rms : 0);
+        const double off = part.error * part.terms, rms = t_.values[part.value].moments.Rms();
+        most = std::max(most, off > 0 ? off / rms : 0);  // of terms that cancel zero may be left
       }
       return AtMost(each.error, most) ? "" : "the error of all gradients is more than of each";
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
@@ -154,7 +155,10 @@ double Growth::MostOfUpdate(const ProofStep& step, std::span<const Premise> prem
       continue;
     }
     const Moments& m = t_.values[each.value].moments;
-    off += each.error * std::max(1.0, ShareOf(each.terms, m.Rms()));
+    // Of terms that cancel zero may be left: all of it is noise.
+    off += m.Rms() > 0 || each.error * each.terms == 0
+               ? each.error * std::max(1.0, ShareOf(each.terms, m.Rms()))
+               : std::numeric_limits<double>::infinity();
     noise = std::max(noise, m.Rms() + each.error * each.terms);  // where it is nothing else
     if (m.Rms() > 0) peak = std::max(peak, m.Size() / m.Rms());
     if (m.known && value.moments.known && m.n == value.moments.n)

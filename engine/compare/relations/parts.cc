@@ -295,7 +295,8 @@ void Relations::RelateDivided(CallId call) {
       }
       if (best == 0 || std::isinf(best)) continue;
       for (const ValueId v : all) {
-        if (known(v) || !(best > kSurely * of(v).bound)) continue;
+        if (known(v) || of(v).strength == Strength::kSame || !(best > kSurely * of(v).bound))
+          continue;
         Keep(&wrong_[v], best, v);
         Relation apart = of(v);  // together, not from its partner
         apart.proof = Proof::kNotFound;

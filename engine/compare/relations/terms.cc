@@ -14,8 +14,8 @@ double Relations::Terms(ValueId v) const { return terms_[v] >= 0 ? terms_[v] : R
 // leave nothing.
 double Relations::SizeOf(ValueId v) const {
   const double size = Rms(v);
-  if (size > 0 || t.values[v].maker == kNoId) return size;
-  const ValueId w = AtPartner(t.made[t.values[v].port]);
+  if (size > 0) return size;
+  const ValueId w = t.values[v].maker == kNoId ? of(v).golden : AtPartner(t.made[t.values[v].port]);
   return w == kNoId ? 0 : g.values[w].moments.Rms();
 }
 
@@ -281,7 +281,7 @@ double Relations::TermsOfUpdate(ValueId v, const Call& call) const {
   if (place.find("weights.") != std::string_view::npos) return 0;
   for (const Port& port : t.Takes(t.values[v].maker)) {
     if (LeafPlace(t.dump.leaves[port.leaf], record).starts_with("gradients."))
-      return Rms(v) * std::pow(Ratio(port.value), place.ends_with("sq") ? 2 : 1);
+      return SizeOf(v) * std::pow(Ratio(port.value), place.ends_with("sq") ? 2 : 1);
   }
   return 0;
 }
