@@ -419,6 +419,23 @@ TEST(SecondLook, AnArgumentThatIsLeftOutIsNeutral) {
   EXPECT_EQ(FirstOf(Convolution("4"), Convolution("")), "Functional.conv2d.0.forward");
 }
 
+// Means of neighbours, by an operation that takes the width of its window, or the window.
+Dump Means(bool by_convolution, float off, float wrong) {
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 5))).Out(Recorded(Random(64, 1)));
+  b.Call(by_convolution ? "Functional.conv2d.0.forward" : "Functional.avg_pool2d.0.forward");
+  b.In(Recorded(Random(64, 1)));
+  b.Value(by_convolution ? "groups" : "kernel_size", "int", "3");
+  b.Out(Recorded(Sum(Random(64, 2), Random(64, 3), off + wrong)));
+  return b.Take();
+}
+
+TEST(SecondLook, ArgumentsOfTwoOperationsAreNotCompared) {
+  EXPECT_EQ(FirstOf(Means(true, 1e-7F, 0), Means(false, 0, 0)), "none");
+  EXPECT_EQ(FirstOf(Means(false, 0, 0), Means(true, 1e-7F, 0)), "none");
+  EXPECT_EQ(FirstOf(Means(true, 1e-7F, 0.1F), Means(false, 0, 0)), "Functional.conv2d.0.forward");
+}
+
 // A loss of logits that a cast, which only one run makes, rounded to bfloat16.
 Dump LossOf(bool rounded) {
   const Elements logits = Random(64, 1), losses = Random(8, 2);

@@ -458,7 +458,8 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
   }
   if (other == nullptr) return std::nullopt;
   const Relation& made = r_.of(other->value);
-  const bool argument = r_.OtherScalars(forward);
+  // Arguments of two operations have nothing to do with each other.
+  const bool argument = !r_.OtherApi(forward) && r_.OtherScalars(forward);
   // What adds up rows that stand in another order has other bits for that.
   const auto adds_up_rows = [&](const Port& port) {
     const auto rows = t.values[port.value].shape.extents(),
