@@ -94,10 +94,45 @@ class ScaledWithTransposedScores(Scaled):
         return torch.softmax(k @ q.transpose(1, 2) / 8**0.5, -1) @ v
 
 
+class Foretelling(Casting):
+    """The loss is made in float32: it tells more than gradients in bfloat16."""
+
+    def __init__(self):
+        super().__init__()
+        self.noise, self.offset = torch.randn(8, 8), torch.randn(8, 1)
+
+    def distance(self, made, wanted):
+        return F.mse_loss(made, wanted)
+
+    def wanted(self):
+        return self.noise + 0.02 * self.offset
+
+    def loss(self, x, labels):
+        both = self.embedded(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            q, k, v = (part(both[:, :6]) for part in self.parts)
+            for part in self.parts:
+                v = torch.tanh(part(self.attention(q, k, v)))
+            made = v.mean(1)
+        return self.distance(made.float(), self.wanted())
+
+
+class ForetellingBySquares(Foretelling):
+    def distance(self, made, wanted):
+        return (wanted - made).square().mean()
+
+
+class ForetellingWithoutOffset(ForetellingBySquares):
+    def wanted(self):
+        super().wanted()
+        return self.noise
+
+
 @pytest.mark.parametrize("level", ["L1", "mix"])
 @pytest.mark.parametrize(
     ("target", "golden"),
     [
+        (ForetellingBySquares, Foretelling),
         (CastingInOneCall, Casting),
         (FollowedByRecordedCalls, Casting),
         (Casting, FollowedByRecordedCalls),
@@ -113,6 +148,7 @@ def test_the_same_is_not_blamed(first, target, golden, level):  # noqa: F811
     ("target", "golden", "names"),
     [
         (FollowedTooFast, FollowedByRecordedCalls, "Tensor.mul_."),
+        (ForetellingWithoutOffset, Foretelling, "Tensor.__sub__.0.forward"),
         (ScaledWithTransposedScores, Casting, ("Tensor.__matmul__.0", "Tensor.transpose.0")),
     ],
 )

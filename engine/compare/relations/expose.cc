@@ -75,6 +75,27 @@ Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> lef
     AddLosses();
     Expose();
   }
+  NameFrontier();
+  const bool same_policy = SamePolicy();
+  const bool alike = r_.same_environment() && same_policy;
+  if (!same_policy) DropGrowth();
+  // Every bit of another framework is another one, and its operations have other arguments.
+  if (r_.of_two_frameworks) return;
+  if (!candidates.empty()) {
+    PreferBirth(alike);
+    return;
+  }
+  // Another parallel layout passes other sizes, offsets and groups.
+  if (!r_.t.dump.ranks.empty() || !r_.g.dump.ranks.empty()) return;
+  candidates = FirstBits(alike);
+  without_effect = !candidates.empty();
+  if (!candidates.empty() || !same_policy || !LossesTellMore()) return;
+  AddLosses();
+  Expose();
+  NameFrontier();
+}
+
+void Exposure::NameFrontier() {
   for (Candidate& each : Rank(Frontier())) {
     const Candidate named = Outermost(WhereCut(each));
     const bool known = std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) {
@@ -84,19 +105,6 @@ Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> lef
     if (!known) candidates.push_back(named);
   }
   PreferInside();
-  const bool same_policy = SamePolicy();
-  const bool alike = r_.same_environment() && same_policy;
-  if (!same_policy) DropGrowth();
-  // Every bit of another framework is another one, and its operations have other arguments.
-  if (r_.of_two_frameworks) return;
-  if (candidates.empty()) {
-    // Another parallel layout passes other sizes, offsets and groups.
-    if (!r_.t.dump.ranks.empty() || !r_.g.dump.ranks.empty()) return;
-    candidates = FirstBits(alike);
-    without_effect = !candidates.empty();
-  } else {
-    PreferBirth(alike);
-  }
 }
 
 // Under another precision policy all values are off by roundings of the coarser dtype, and nobody

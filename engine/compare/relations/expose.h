@@ -117,6 +117,7 @@ class Exposure {
   };
   static std::vector<Loss> LossesOf(const Graph& run);
   void AddLosses();
+  bool LossesTellMore() const;
   static std::vector<ValueId> InExposedPass(const Graph& run, const std::vector<Loss>& losses,
                                             const Causes& exposed);
   void Expose();
@@ -134,6 +135,7 @@ class Exposure {
   CallId TakerOf(ValueId value) const;
   bool Found(ValueId golden) const { return r_.Has(golden) || r_.g.values[golden].plain; }
 
+  void NameFrontier();
   std::vector<Candidate> Frontier();
   bool TakesAnother(CallId call) const;
   bool TakesStale(CallId call) const;

@@ -328,6 +328,35 @@ void Exposure::AddLosses() {
   }
 }
 
+// Whether a loss is surely wrong by less than the gradients of the step may be off: gradients in
+// bfloat16 do not show what a loss in float32 does.
+bool Exposure::LossesTellMore() const {
+  const std::vector<Loss> mine = LossesOf(r_.t), right = LossesOf(r_.g);
+  if (mine.empty() || mine.size() != right.size()) return false;
+  double off = 0;
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const ValueId v = mine[i].value, w = right[i].value;
+    if (r_.IsRight(v) || r_.Has(w)) continue;
+    const double error = r_.ApartOf(v, w, r_.Terms(v)).in_order;
+    if (error > kSurely * r_.of(v).bound) off = std::max(off, error);
+  }
+  if (off == 0) return false;
+  bool judged = false;
+  for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
+    const Call& call = r_.t.calls[id];
+    if (call.kind != CallKind::kUpdate) continue;
+    for (const Port& port : r_.t.Takes(id)) {
+      const std::string_view place =
+          LeafPlace(r_.t.dump.leaves[port.leaf], r_.t.dump.records[call.record]);
+      if (!place.starts_with("gradients.") || r_.t.values[port.value].plain) continue;
+      const Relation& r = r_.of(port.value);
+      if (r.strength == Strength::kEqual || !(r.bound > off)) return false;
+      judged = true;
+    }
+  }
+  return judged;
+}
+
 // The losses in whose backward passes something is exposed; all, if nothing is in any pass.
 std::vector<ValueId> Exposure::InExposedPass(const Graph& run, const std::vector<Loss>& losses,
                                              const Causes& exposed) {
