@@ -11,7 +11,7 @@ FOLDER = Path(__file__).resolve().parents[2] / ".cache" / "real"
 PROGRAMS = (
     *("dpo", "t5lora", "vit", "latent", "links", "retriever", "llama", "convnext", "wav2vec"),
     *("unet2d", "electra", "effnet", "whisper", "sam", "tgn", "forecast", "mae", "gps"),
-    *("vlm", "aekl", "squad", "captions", "endings", "control"),
+    *("vlm", "aekl", "squad", "captions", "endings", "control", "grpo", "teacher"),
 )
 _declared = []
 
