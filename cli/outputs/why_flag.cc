@@ -12,13 +12,27 @@ namespace {
 
 constexpr size_t kMostValues = 100;  // that are told; the nearest to the call
 
+// The pair whose call takes or makes the value of this name; -1: there is none.
+int32_t PairOfValue(const compare::Comparison& c, std::string_view value) {
+  for (size_t p = 0; p < c.pairs.size(); ++p) {
+    if (c.pairs[p].target < 0) continue;
+    const auto leaves = c.target.LeavesOf(c.target.records[c.pairs[p].target]);
+    const bool has = std::ranges::any_of(
+        leaves, [&](const Leaf& leaf) { return std::string(leaf.name) == value; });
+    if (has) return static_cast<int32_t>(p);
+  }
+  return -1;
+}
+
 }  // namespace
 
 void WhyFlag::Add(Flags& flags) {
   flags
-      .Text("--why", &call_,
-            "also show how the values of this call, and those that they were made of, are known to "
-            "be the golden's, or that they are not: a name, a part of one, model.py:41, or loss"_t)
+      .Text(
+          "--why", &call_,
+          "also show how the values of this call, and those that they were made of, are known to "
+          "be the golden's, or that they are not: a name, a part of one, model.py:41, loss, or the "
+          "whole name of one value"_t)
       .TypeName("CALL");
 }
 
@@ -26,19 +40,19 @@ void WhyFlag::Look(size_t pair, const compare::Comparison& comparison) {
   if (!given()) return;
   Found found;
   const Result<int32_t> call = isolation::FindCall(comparison, call_);
-  if (!call.ok()) {
-    found.status = call.status();
+  const int32_t pair_of_value = call.ok() ? -1 : PairOfValue(comparison, call_);
+  if (call.ok()) {
+    found = {.name = std::string(compare::EntryName(comparison, *call)),
+             .chain = compare::ChainOf(comparison, *call, kMostValues)};
+  } else if (pair_of_value >= 0) {
+    found = {.name = call_,
+             .chain = compare::ChainOf(comparison, pair_of_value, kMostValues, call_)};
   } else {
-    found = ProofOf(comparison, *call);
+    found.status = call.status();
   }
   found.refusal = compare::RefusalOf(comparison);
   const std::lock_guard<std::mutex> lock(mutex_);
   found_[pair] = std::move(found);
-}
-
-WhyFlag::Found WhyFlag::ProofOf(const compare::Comparison& c, int32_t pair) {
-  return {.name = std::string(compare::EntryName(c, pair)),
-          .chain = compare::ChainOf(c, pair, kMostValues)};
 }
 
 void WhyFlag::PrintLine(const compare::ProofLine& line, Console& out) {

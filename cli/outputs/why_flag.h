@@ -1,5 +1,5 @@
-// --why CALL of `msprobe compare`: how the values of a call are known to be those of the golden, or
-// that they are not, and the same of what they were made of.
+// --why CALL of `msprobe compare`: how the values of a call, or one of them, are known to be those
+// of the golden, or that they are not, and the same of what they were made of.
 //
 //   why_.Add(flags);                      // in AddFlags
 //   why_.Look(i, *comparison);            // of each pair of dumps, compared with keep_proofs
@@ -33,11 +33,10 @@ class WhyFlag {
  private:
   struct Found {
     Status status;
-    std::string name;  // of the call
+    std::string name;  // of the call, or of its value
     compare::ProofChain chain;
     Message refusal;  // of a proof of the comparison; "": all hold
   };
-  static Found ProofOf(const compare::Comparison& comparison, int32_t pair);
   static void PrintLine(const compare::ProofLine& line, Console& out);
 
   std::string call_;

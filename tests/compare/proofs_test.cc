@@ -179,6 +179,23 @@ TEST(ProofChain, SaysThatItIsCut) {
   EXPECT_TRUE(chain.more);
 }
 
+TEST(ProofChain, TellsOfOneValueAlone) {
+  const Proven p;
+  const ProofChain chain = ChainOf(p.c, 1, 100, "Torch.tanh.0.forward.output.0");
+  ASSERT_FALSE(chain.lines.empty());
+  EXPECT_THAT(chain.lines[0].text.English(), HasSubstr("Torch.tanh.0.forward.output.0 is"));
+  EXPECT_EQ(ChainOf(p.c, 1, 100, "Torch.tanh.0.forward.output.1").lines.size(), 0U);
+}
+
+TEST(ProofChain, BeginsWithWhatMakesAResultWrong) {
+  Proven p;
+  p.proofs.values[p.proofs.of_leaf[kTanh]].exposed = true;  // its argument comes before it
+  p.c.decided->proofs = std::make_shared<const Proofs>(p.proofs);
+  const ProofChain chain = ChainOf(p.c, 1, 1);
+  ASSERT_EQ(chain.lines.size(), 1U);
+  EXPECT_TRUE(chain.lines[0].exposed);
+}
+
 TEST(ProofChain, SaysWhichProofDoesNotHold) {
   Proven p;
   EXPECT_EQ(RefusalOf(p.c), "");

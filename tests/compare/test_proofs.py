@@ -34,3 +34,13 @@ def test_the_proofs_of_a_case_hold(name, tmp_path, msprobe_bin):
     )
     assert REFUSED not in done.stdout + done.stderr
     assert "internal error" not in done.stderr
+
+
+def test_a_value_is_asked_for_by_its_name(tmp_path, msprobe_bin):
+    shutil.copytree(test_cases.CASES / "operations", tmp_path / "work")
+    value = "Torch.my_norm.0.forward.output.0"
+    command = [msprobe_bin, "compare", "-tp", "target", "-gp", "golden", "--why", value]
+    done = subprocess.run(command, cwd=tmp_path / "work", capture_output=True, text=True)
+    said = done.stdout[done.stdout.index("WHY ") :].splitlines()
+    assert said[0] == f"WHY {value}"
+    assert said[1].startswith(f"  {value} is")

@@ -106,7 +106,7 @@ class Words {
                                                                           step.error, step.bound);
   }
 
-  ProofChain ChainOf(const Record& record, size_t most) const {
+  ProofChain ChainOf(const Record& record, size_t most, std::string_view name) const {
     struct ToldValue {
       int depth = 0;
       std::vector<int32_t> premises;
@@ -124,8 +124,14 @@ class Words {
       order.push_back(value);
       return true;
     };
-    for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
-      if (reach(proofs_.of_leaf[i], 0)) roots.push_back(proofs_.of_leaf[i]);
+    for (const bool exposed : {true, false}) {  // an optimizer's call has thousands of values
+      for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
+        const int32_t value = proofs_.of_leaf[i];
+        if (value < 0 || proofs_.values[value].exposed != exposed ||
+            (!name.empty() && std::string(c_.target.leaves[i].name) != name))
+          continue;
+        if (reach(value, 0)) roots.push_back(value);
+      }
     }
     for (size_t i = 0; i < order.size(); ++i) {
       const int32_t value = order[i];
@@ -166,9 +172,9 @@ class Words {
 
 }  // namespace
 
-ProofChain ChainOf(const Comparison& c, int32_t pair, size_t most) {
+ProofChain ChainOf(const Comparison& c, int32_t pair, size_t most, std::string_view value) {
   if (c.pairs[pair].target < 0) return {.holds = c.decided->proofs->refused.empty()};
-  return Words(c).ChainOf(c.target.records[c.pairs[pair].target], most);
+  return Words(c).ChainOf(c.target.records[c.pairs[pair].target], most, value);
 }
 
 Message RefusalOf(const Comparison& c) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/messages/message.h"
@@ -29,8 +30,10 @@ struct ProofChain {
 };
 
 // Of a comparison with Decided::proofs. `pair`: an index into Comparison::pairs. A call that only
-// the golden makes has no lines.
-ProofChain ChainOf(const Comparison& comparison, int32_t pair, size_t most);
+// the golden makes has no lines. `value`: the name of one value of the call; "": all, those first
+// that make a result of the step wrong.
+ProofChain ChainOf(const Comparison& comparison, int32_t pair, size_t most,
+                   std::string_view value = "");
 
 // Why the first refused step does not hold, with its value; "": all hold.
 Message RefusalOf(const Comparison& comparison);
