@@ -277,7 +277,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)  # OpenMP's threads would not exist after a fork
     os.environ["MSPROBE_LOG_LEVEL"] = "3"
-    for folder in filter(None, (options.keep, options.recordings)):
+    for folder in filter(None, (options.scratch, options.keep, options.recordings)):
         folder.mkdir(parents=True, exist_ok=True)
     if options.check:
         return check(options)
