@@ -7,22 +7,16 @@ The answer to the number of a call is "again" when the node of the actor died: a
 the call. When the actor's process alone died, this process ends, and the call is lost.
 """
 
-import ctypes
 import json
 import os
-import signal
 import socket
 import sys
 
 from msprobe._engine import message
+from msprobe.core import ray_cluster
+from msprobe.core.ray_cluster import Refused
 
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
 _MOST_WORKERS = 64  # as many as -n may be
-_NODE_SECONDS = 60  # until a node that does not answer counts as lost
-
-
-class Refused(Exception):
-    """What is wrong, and what to type next."""
 
 
 class Calls:
@@ -54,32 +48,6 @@ class Calls:
         return self.worker.answer(index)
 
 
-def _connect(address):
-    try:
-        import ray
-    except ImportError:
-        raise Refused(
-            message("Ray is not installed") + "\tpip install 'mindstudio-probe[ray]'"
-        ) from None
-    host, _, port = address.rpartition(":")
-    if address != "auto" and not (host and "/" not in host and port.isdigit()):
-        raise Refused(
-            message("--ray: expected HOST:PORT or auto, found {}", repr(address)) + "\t--ray auto"
-        )
-    hint = message("start the cluster with ray start --head, and name its address: --ray HOST:6379")
-    try:
-        if address != "auto":  # Ray waits a minute for an address where nothing answers
-            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-        # A RAY_ADDRESS of the environment does not count: an address is given.
-        ray.init(address=address, logging_level="error", log_to_driver=False)
-    except Exception as error:
-        text = " ".join(str(error).split())[:300]
-        raise Refused(
-            message("--ray: no cluster of Ray answers at {}: {}", address, text) + "\t" + hint
-        ) from None
-    return ray
-
-
 def _device(ray):
     """The resource of one worker: ("NPU", how many the cluster has)."""
     resources = ray.cluster_resources()
@@ -99,8 +67,7 @@ def _actor(ray, options):
     needs = {"num_cpus": int(name == "CPU"), "num_gpus": int(name == "GPU")}
     if name == "NPU":
         needs["resources"] = {"NPU": 1}
-    if path := os.environ.get("PYTHONPATH"):
-        needs["runtime_env"] = {"env_vars": {"PYTHONPATH": path}}
+    needs |= ray_cluster.environment()
     actor = ray.remote(Calls).options(scheduling_strategy="SPREAD", **needs).remote()
     import msprobe
 
@@ -108,17 +75,6 @@ def _actor(ray, options):
     if wrong:
         raise Refused(wrong)
     return actor, node
-
-
-def _answers(ray, node):
-    """Whether the node still executes tasks: then the actor's process alone has died. The news of a
-    node that died takes longer than that of its actors."""
-    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-    probe = ray.remote(lambda: True).options(num_cpus=0, scheduling_strategy=strategy).remote()
-    try:
-        return ray.get(probe, timeout=_NODE_SECONDS)
-    except Exception:
-        return False
 
 
 def _serve(ray, options, answers):
@@ -130,19 +86,16 @@ def _serve(ray, options, answers):
         try:
             answer = ray.get(actor.answer.remote(int(line)))
         except ray.exceptions.RayActorError:
-            if _answers(ray, node):
+            if ray_cluster.answers(ray, node):
                 raise
             answer = "again"
         print(answer, file=answers, flush=True)
 
 
 def main():
-    # A worker ends with the program that started it, also when that is killed.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    answers = ray_cluster.answers_of_this_process()
     try:
-        ray = _connect(sys.argv[1])
+        ray = ray_cluster.connect(sys.argv[1])
         if len(sys.argv) == 2:
             print(min(_device(ray)[1], _MOST_WORKERS), file=answers, flush=True)
         else:
