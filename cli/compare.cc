@@ -19,6 +19,7 @@
 #include "cli/outputs/compare_output.h"
 #include "cli/outputs/explain_flag.h"
 #include "cli/outputs/report_flags.h"
+#include "cli/outputs/table_flags.h"
 #include "cli/outputs/why_flag.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
@@ -120,11 +121,7 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired, checkpoints
                                                      ? PairCheckpoints()
                                                      : PairDumps(target_, golden_, selection));
-    std::error_code not_there;  // then it is reported as what cannot be read
-    if (std::filesystem::equivalent(target_, golden_, not_there)) {
-      out.Warn(checkpoints ? "the target and the golden are one file: it equals itself"_t
-                           : "the target and the golden are one folder: a run equals itself"_t);
-    }
+    WarnOfOneRun(checkpoints, out);
     const std::vector<DumpPair>& pairs = paired.pairs;
     MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs.size(), checkpoints));
     MSPROBE_RETURN_IF_ERROR(CheckJoined(pairs));
@@ -141,16 +138,16 @@ class CompareVerb : public Verb {
          .format = format_ == "json"  ? StdoutFormat::kJson
                    : format_ == "csv" ? StdoutFormat::kCsv
                                       : StdoutFormat::kTable,
-         .table_file = table_file_,
-         .write_table = format_ != "csv" || output_flag_.given() || !table_file_.empty(),
-         .xlsx = xlsx_ || table_file_.ends_with(".xlsx"),
+         .table_file = table_.file,
+         .write_table = format_ != "csv" || output_flag_.given() || !table_.file.empty(),
+         .xlsx = table_.is_workbook(),
          .diff_analyze = diff_analyze_,
          .log_rows = log_rows_,
          .allow_nothing = allow_nothing_,
          .advisor = advisor_,
          .is_part = part_.given(),
-         .suffix = suffix_,
-         .table = Table(),
+         .suffix = table_.suffix,
+         .table = table_.Options(),
          .reports = reports_,
          .limits = limits},
         paired, out);
@@ -171,6 +168,14 @@ class CompareVerb : public Verb {
   }
 
  private:
+  void WarnOfOneRun(bool checkpoints, Console& out) const {
+    std::error_code not_there;  // then it is reported as what cannot be read
+    if (std::filesystem::equivalent(target_, golden_, not_there)) {
+      out.Warn(checkpoints ? "the target and the golden are one file: it equals itself"_t
+                           : "the target and the golden are one folder: a run equals itself"_t);
+    }
+  }
+
   // Compares a pair with `part` of the memory. False: it is too little, and nothing was written.
   bool CompareWithin(uint64_t part, uint64_t memory, size_t i, const DumpPair& pair,
                      CompareOutput& output) {
@@ -241,28 +246,7 @@ class CompareVerb : public Verb {
         .ShowDefault()
         .Common();
     AddExitCode(flags, &exit_code_);
-    flags.Switch("--xlsx", &xlsx_, "write the table as an Excel workbook instead of csv"_t)
-        .Common();
-    flags
-        .Text("--table-format", &generation_,
-              "columns and cells as msprobe 1.0, 1.2, 8 or 26, torch_npu.hooks (hooks), "
-              "ptdbg_ascend 0.1 (ptdbg-0.1) or 4 to 6 (ptdbg) wrote them; our columns follow. "
-              "auto: 1.2 if msprobe 1.2 wrote both dumps, else 8"_t)
-        .TypeName("FORMAT")
-        .OneOf({"hooks", "ptdbg-0.1", "ptdbg", "1.0", "1.2", "8", "26", "auto"})
-        .ShowDefault()
-        .Common();
-    flags
-        .Text("--table-file", &table_file_,
-              "write the table to this file instead; a workbook if the name ends in .xlsx"_t)
-        .TypeName("FILE");
-    flags.Text("--suffix", &suffix_, "text after compare_result in the names of the files"_t);
-    flags.Switch("--no-stacks", &no_stacks_, "leave out the column NPU_Stack_Info"_t);
-    flags.Switch("--highlight", &highlight_,
-                 "table format 8: color suspicious rows of the workbook, and say why"_t);
-    flags.Switch(
-        "--half-cosine", &half_cosine_,
-        "table formats hooks, ptdbg-0.1: cosines as 0.5 + 0.5 cos, as these tools wrote them"_t);
+    table_.Add(flags);
     flags.Switch("--advisor", &advisor_,
                  "also write advisor_TIME.txt about the first failing row"_t);
     flags.Switch("--diff_analyze", &diff_analyze_,
@@ -311,15 +295,8 @@ class CompareVerb : public Verb {
               "leave --format, --exit-code, --html and the like out here: msprobe merge_result "
               "-h"_t);
     }
-    if (half_cosine_ && generation_ != "hooks" && generation_ != "ptdbg-0.1") {
-      return InvalidArgument(
-                 "--half-cosine cannot be combined with --table-format {}"_t(generation_))
-          .Hint("only the tables hooks and ptdbg-0.1 had such cosines"_t);
-    }
-    if (suffix_.find('/') != std::string::npos) {
-      return InvalidArgument("--suffix {} contains a /"_t(suffix_)).Hint("-o names the folder"_t);
-    }
-    if (table_file_.empty() && !IsDirectory(output_) && Exists(output_)) {
+    MSPROBE_RETURN_IF_ERROR(table_.Check());
+    if (table_.file.empty() && !IsDirectory(output_) && Exists(output_)) {
       return InvalidArgument("-o {} is a file"_t(output_)).Hint("name a folder"_t);
     }
     return Status::Ok();
@@ -338,9 +315,9 @@ class CompareVerb : public Verb {
       return InvalidArgument("--format csv prints one table, but there are {}"_t(pairs))
           .Hint("leave --format out: each rank gets its file"_t);
     }
-    if (!table_file_.empty() && pairs > 1) {
+    if (!table_.file.empty() && pairs > 1) {
       return InvalidArgument(
-                 "--table-file {} names one table, but there are {}"_t(table_file_, pairs))
+                 "--table-file {} names one table, but there are {}"_t(table_.file, pairs))
           .Hint("-o names a folder for them"_t);
     }
     if (dumps_.given() && (checkpoints || pairs > 1)) {
@@ -390,20 +367,6 @@ class CompareVerb : public Verb {
     PairedDumps paired;
     paired.pairs = {{.target = target_, .golden = golden_}};
     return paired;
-  }
-
-  compare::TableOptions Table() const {
-    return {.generation = generation_ == "hooks"       ? compare::Generation::kHooks
-                          : generation_ == "ptdbg-0.1" ? compare::Generation::kPtdbgFirst
-                          : generation_ == "ptdbg"     ? compare::Generation::kPtdbg
-                          : generation_ == "1.0"       ? compare::Generation::k1
-                          : generation_ == "1.2"       ? compare::Generation::k1_2
-                          : generation_ == "26"        ? compare::Generation::k26
-                                                       : compare::Generation::k8,  // and auto
-            .stacks = !no_stacks_,
-            .highlight = highlight_,
-            .half_cosine = half_cosine_,
-            .recognize_1_2 = generation_ == "auto"};
   }
 
   // The limit of memory in bytes: that of the flag, or what the machine has.
@@ -563,14 +526,12 @@ class CompareVerb : public Verb {
   }
 
   std::string target_, golden_, output_ = "./output", format_ = "table", mode_ = "auto",
-                                generation_ = "26", suffix_, thresholds_, operations_, memory_,
-                                table_file_;
+                                thresholds_, operations_, memory_;
   std::string layout_;
   std::optional<compare::layouts::DeclaredLayout> declared_;
   compare::CompareOptions options_;
   bool exact_ = false, tolerant_ = false;
-  bool no_stacks_ = false, highlight_ = false, advisor_ = false, half_cosine_ = false;
-  bool allow_nothing_ = false;
+  bool advisor_ = false, allow_nothing_ = false;
   DumpFlags dumps_;
   ExplainFlag explain_;
   WhyFlag why_;
@@ -578,9 +539,10 @@ class CompareVerb : public Verb {
   std::vector<std::vector<std::string>> repeats_of_;  // of each pair
   // Of each rank what the step before left.
   mutable compare::relations::CarriedByRank carried_;
-  bool xlsx_ = false, diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
+  bool diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
   PartFlag part_;
+  TableFlags table_;
   ReportFlags reports_;
   MappingFlags mapping_;
   Flag output_flag_;

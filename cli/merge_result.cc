@@ -1,15 +1,13 @@
 #include <fmt/format.h>
 
 #include <ctime>
-#include <utility>
 
 #include "cli/command_line/time_stamp.h"
-#include "cli/outputs/compare_output.h"
+#include "cli/outputs/merge_parts.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
 #include "engine/base/messages/message.h"
 #include "engine/compare/merge_ranks.h"
-#include "engine/compare/ranks/compared_part.h"
 
 namespace msprobe::cli {
 namespace {
@@ -55,7 +53,13 @@ class MergeResult : public Verb {
                  "--config_path puts tables together, and the other flags are of parts"_t)
           .Hint("leave one of them out"_t);
     }
-    return config_.empty() ? MergeParts(out) : MergeTables(out);
+    if (!config_.empty()) return MergeTables(out);
+    return MergeParts({.input = input_,
+                       .output = output_,
+                       .format = format_ == "json" ? StdoutFormat::kJson : StdoutFormat::kTable,
+                       .exit_code = exit_code_,
+                       .reports = reports_},
+                      out);
   }
 
  private:
@@ -74,30 +78,6 @@ class MergeResult : public Verb {
     }
     out.Tell("written: {}"_t(path));
     return kExitOk;
-  }
-
-  // As `msprobe compare` ends that has compared all ranks itself.
-  Result<int> MergeParts(Console& out) const {
-    MSPROBE_ASSIGN_OR_RETURN(compare::ComparedPart all, compare::ReadParts(input_));
-    PairedDumps paired{.left_out = std::move(all.left_out)};
-    bool analyses = false;
-    for (const compare::ComparedPair& pair : all.compared) {
-      paired.pairs.push_back(
-          {.target = pair.target, .golden = pair.golden, .rank = pair.rank, .step = pair.step});
-      analyses |= !pair.analysis.empty();
-    }
-    if (paired.pairs.empty()) return NotFound(input_).Expected("a part with ranks"_t);
-    CompareOutput output({.target = all.target,
-                          .golden = all.golden,
-                          .folder = output_,
-                          .format = format_ == "json" ? StdoutFormat::kJson : StdoutFormat::kTable,
-                          .diff_analyze = analyses,
-                          .merges = true,
-                          .reports = reports_},
-                         paired, out);
-    for (size_t i = 0; i < all.compared.size(); ++i) output.Add(i, std::move(all.compared[i]));
-    MSPROBE_RETURN_IF_ERROR(output.Finish());
-    return output.ExitCode(exit_code_);
   }
 
   std::string input_, output_, config_, format_ = "table";

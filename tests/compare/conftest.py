@@ -1,4 +1,4 @@
-"""Modules that several tests share are in this folder: golden_tables.py."""
+"""Modules that several tests share are in this folder: golden_tables.py, small_runs.py."""
 
 import sys
 from pathlib import Path

@@ -1,45 +1,16 @@
 """`msprobe compare --part I/N`, `msprobe merge_result`: ranks compared by several processes."""
 
-import json
 import random
 import shutil
 import subprocess
 
 import pytest
-
-RANKS, STEPS = 5, 2
-CALLS = ("Functional.linear", "Functional.gelu", "Torch.sum", "Tensor.mul")
-
-
-def tensor(value, wrong=0.0):
-    norm = 4 * value * (1 + wrong)
-    numbers = {"Max": value * (1 + wrong), "Min": -value, "Mean": value / 7, "Norm": norm}
-    return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4, 4]} | numbers
-
-
-def dump(rank, step, wrong_call):
-    data = {}
-    wrong = 0.0
-    for i, name in enumerate(CALLS):
-        value = 1 + rank + 10 * step + 3 * i
-        given = tensor(value, wrong)
-        wrong = 0.5 if i == wrong_call else wrong
-        made = tensor(value + 3, wrong)
-        data[f"{name}.0.forward"] = {"input_args": [given], "input_kwargs": {}, "output": [made]}
-    return {"task": "statistics", "level": "L1", "framework": "pytorch", "data": data}
+from small_runs import RANKS, STEPS, without_files, write_runs
 
 
 @pytest.fixture
 def runs(tmp_path):
-    """Two runs; in the target, ranks 1 and 3 compute something else from the second call on."""
-    for side in ("target", "golden"):
-        for step in range(STEPS):
-            for rank in range(RANKS):
-                folder = tmp_path / side / f"step{step}" / f"rank{rank}"
-                folder.mkdir(parents=True)
-                wrong = {1: 1, 3: 2}.get(rank, -1) if side == "target" else -1
-                (folder / "dump.json").write_text(json.dumps(dump(rank, step, wrong)))
-    return tmp_path
+    return write_runs(tmp_path)
 
 
 @pytest.fixture
@@ -50,10 +21,6 @@ def msprobe(msprobe_bin, runs):
         return (done.stderr if code == 2 else done.stdout).decode()
 
     return run
-
-
-def without_files(report):
-    return [line for line in report.splitlines() if not line.startswith("written: ")]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 9])
