@@ -11,6 +11,8 @@
 #include <system_error>
 #include <vector>
 
+#include "cli/cluster/compare_on_ray.h"
+#include "cli/cluster/ray_flag.h"
 #include "cli/inputs/compare_inputs.h"
 #include "cli/inputs/dump_flags.h"
 #include "cli/inputs/mapping_flags.h"
@@ -118,6 +120,7 @@ class CompareVerb : public Verb {
     MSPROBE_RETURN_IF_ERROR(part_.Parse());
     selection.join = part_.asks_for_layouts();
     selection.join_always = declared_.has_value();
+    if (ray_.given()) return OnRay(selection, out);
     MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired, checkpoints
                                                      ? PairCheckpoints()
                                                      : PairDumps(target_, golden_, selection));
@@ -176,6 +179,21 @@ class CompareVerb : public Verb {
     }
   }
 
+  // The nodes of a cluster compare the ranks.
+  Result<int> OnRay(const PairOptions& selection, Console& out) const {
+    if (format_ == "csv") {
+      return InvalidArgument("--ray cannot be combined with {}"_t(std::string("--format csv")))
+          .Hint("leave --format out: each rank gets its file"_t);
+    }
+    MSPROBE_ASSIGN_OR_RETURN(RayComparison wanted, ray_.Wanted(target_, golden_, output_, ranks_));
+    wanted.selection = selection;
+    wanted.report = {.format = format_ == "json" ? StdoutFormat::kJson : StdoutFormat::kTable,
+                     .exit_code = exit_code_,
+                     .reports = reports_};
+    WarnOfOneRun(/*checkpoints=*/false, out);
+    return CompareOnRay(wanted, out);
+  }
+
   // Compares a pair with `part` of the memory. False: it is too little, and nothing was written.
   bool CompareWithin(uint64_t part, uint64_t memory, size_t i, const DumpPair& pair,
                      CompareOutput& output) {
@@ -216,6 +234,7 @@ class CompareVerb : public Verb {
         .Common();
     ranks_.Add(flags);
     part_.Add(flags);
+    ray_.Add(flags);
     dumps_.Add(flags);
     flags
         .Text("--layout", &layout_,
@@ -542,6 +561,7 @@ class CompareVerb : public Verb {
   bool diff_analyze_ = false, exit_code_ = false, log_rows_ = false, fuzzy_ = false;
   RankFlags ranks_;
   PartFlag part_;
+  RayFlag ray_;
   TableFlags table_;
   ReportFlags reports_;
   MappingFlags mapping_;

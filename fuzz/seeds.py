@@ -107,6 +107,14 @@ PARTS = [
     struct.pack("<3q", 1, 2, 1) + b"a" + struct.pack("<q", 1) + b"b" + bytes(24),
 ]
 
+# Of compare --ray: the dumps of a node; its answer, which names the version in the part.
+NODE_ANSWERS = [
+    b'{"path": "runs/a", "kind": 2, "dumps": [[0, 1, 7, "runs/a/step0/rank1/dump.json"]]}',
+    b'{"code": 0, "said": "", "folder": "/tmp/a", "bytes": 9, "files": [["compare_part_1_of_1.bin",'
+    b' 5], ["step0/compare_result_rank1_20260102030405.csv", 4]]}\nmsprobe,1,2',
+    b'{"code": 2, "said": "error: no dump\\nhint: -", "folder": "/a", "bytes": 0, "files": []}',
+]
+
 MERGES = (
     b"api:\n  - Distributed.all_reduce\ncompare_index:\n  - Max diff\n"
     + APART
@@ -352,6 +360,7 @@ SEEDS = {
     ],
     "merge": lambda: list(MERGES),
     "parts": lambda: list(PARTS),
+    "node_answer": lambda: list(NODE_ANSWERS),
     "expressions": lambda: list(EXPRESSIONS),
     "tensor_folder": lambda: tensors(),
     "graph_folder": lambda: list(graphs()),

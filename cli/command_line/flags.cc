@@ -244,6 +244,25 @@ bool Flags::TakesValue(std::string_view name) const {
   return option != nullptr && option->get_items_expected_max() > 0;
 }
 
+bool Flags::IsGiven(std::string_view name) const {
+  const CLI::Option* option = std::as_const(*app_).get_option_no_throw(std::string(name));
+  return option != nullptr && option->count() > 0;
+}
+
+std::vector<std::string> Flags::Words(std::span<const std::string_view> without) const {
+  std::vector<std::string> words;
+  for (const std::unique_ptr<FlagData>& flag : flags_) {
+    const CLI::Option& option = *flag->option;
+    const std::string name = option.get_lnames().empty() ? "-" + option.get_snames().front()
+                                                         : "--" + option.get_lnames().front();
+    if (option.count() == 0 || std::ranges::find(without, name) != without.end()) continue;
+    const bool has_value = option.get_items_expected_max() > 0;
+    for (const std::string& value : option.results())
+      words.push_back(has_value && !value.empty() ? fmt::format("{}={}", name, value) : name);
+  }
+  return words;
+}
+
 Flags::Parsed Flags::Parse(const std::vector<std::string>& words) {
   Parsed parsed;
   try {

@@ -18,6 +18,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -99,6 +100,12 @@ class Flags {
   std::vector<std::string> Names() const;
   // Whether a value follows this name; false for a name that no flag has.
   bool TakesValue(std::string_view name) const;
+
+  // After Parse. `name`: "--format".
+  bool IsGiven(std::string_view name) const;
+  // After Parse: the flags that were given, as words that mean the same: "--format=json", but not
+  // those of `without`. Also what was known by its place has its name.
+  std::vector<std::string> Words(std::span<const std::string_view> without) const;
 
   struct Parsed {
     bool help = false;               // --help or -h was given; nothing else was looked at

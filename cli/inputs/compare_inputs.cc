@@ -49,22 +49,22 @@ bool SamePath(const std::string& a, const std::string& b) {
   return std::filesystem::equivalent(a, b, error) && !error;
 }
 
-Result<Side> FindSide(const std::string& named, std::string_view flag) {
-  if (named.empty()) return InvalidArgument("{} is empty"_t(flag)).Hint("name a folder"_t);
-  const std::string path = dump::ExistingTag(named);
+Result<Side> SideOf(DumpsBelow found, std::string_view flag) {
+  const std::string& path = found.path;
+  if (path.empty()) return InvalidArgument("{} is empty"_t(flag)).Hint("name a folder"_t);
   Side side{.path = path, .flag = flag};
   const Message hint =
       "{} takes a folder that the run wrote below its dump_path, for example {} runs/a/step0"_t(
           flag, flag);
-  if (!Exists(path)) {
+  if (found.kind == DumpsBelow::Kind::kNothing) {
     return NotFound(path).Expected("a dump.json, a rank folder or a step folder"_t).Hint(hint);
   }
-  if (!IsDirectory(path)) {
+  if (found.kind == DumpsBelow::Kind::kFile) {
     side.names_step = side.names_dump = true;
     side.steps[-1].push_back({path, -1, -1});
     return side;
   }
-  MSPROBE_ASSIGN_OR_RETURN(const std::vector<dump::DumpLocation> dumps, dump::FindDumps(path));
+  const std::vector<dump::DumpLocation>& dumps = found.dumps;
   if (dumps.empty()) {
     return InvalidArgument()
         .At(path)
@@ -308,8 +308,26 @@ bool IsLarge(const std::string& path) {
 
 Result<PairedDumps> PairDumps(const std::string& target, const std::string& golden,
                               const PairOptions& options) {
-  MSPROBE_ASSIGN_OR_RETURN(Side a, FindSide(target, "-tp"));
-  MSPROBE_ASSIGN_OR_RETURN(Side b, FindSide(golden, "-gp"));
+  MSPROBE_ASSIGN_OR_RETURN(DumpsBelow a, FindDumpsBelow(target));
+  MSPROBE_ASSIGN_OR_RETURN(DumpsBelow b, FindDumpsBelow(golden));
+  return PairFound(std::move(a), std::move(b), options);
+}
+
+Result<DumpsBelow> FindDumpsBelow(const std::string& named) {
+  DumpsBelow found;
+  if (named.empty()) return found;
+  found.path = dump::ExistingTag(named);
+  if (!Exists(found.path)) return found;
+  found.kind = IsDirectory(found.path) ? DumpsBelow::Kind::kFolder : DumpsBelow::Kind::kFile;
+  if (found.kind == DumpsBelow::Kind::kFolder) {
+    MSPROBE_ASSIGN_OR_RETURN(found.dumps, dump::FindDumps(found.path));
+  }
+  return found;
+}
+
+Result<PairedDumps> PairFound(DumpsBelow target, DumpsBelow golden, const PairOptions& options) {
+  MSPROBE_ASSIGN_OR_RETURN(Side a, SideOf(std::move(target), "-tp"));
+  MSPROBE_ASSIGN_OR_RETURN(Side b, SideOf(std::move(golden), "-gp"));
   return Pairing(std::move(a), std::move(b), options).Run();
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/dump/read/reader.h"
 
 namespace msprobe::cli {
 
@@ -50,6 +51,17 @@ struct PairOptions {
 // one step each, count as the same step. Errors: kNotFound; kInvalidArgument when the sides do not
 // have the same steps and ranks, or not those of `options`.
 Result<PairedDumps> PairDumps(const std::string& target, const std::string& golden,
+                              const PairOptions& options = {});
+
+// The two steps of PairDumps, for dumps that another machine has found.
+struct DumpsBelow {
+  enum class Kind : uint8_t { kNothing, kFile, kFolder };
+  std::string path;  // "" for no path
+  Kind kind = Kind::kNothing;
+  std::vector<dump::DumpLocation> dumps;  // of a folder
+};
+Result<DumpsBelow> FindDumpsBelow(const std::string& named);
+Result<PairedDumps> PairFound(DumpsBelow target, DumpsBelow golden,
                               const PairOptions& options = {});
 
 // Calls `body` with the index of each pair, and with the bytes of `memory` that the pair may use.

@@ -1,4 +1,4 @@
-// The report on all parts of a comparison, which several processes have compared (--part).
+// The report on all parts of a comparison, which several processes have compared (--part, --ray).
 //
 //   const PartsToMerge parts{.input = "out", .output = "out"};
 //   MSPROBE_ASSIGN_OR_RETURN(const int code, MergeParts(parts, console));

@@ -2,6 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "cli/cluster/found_dumps.h"
 #include "cli/command_line/console.h"
 #include "cli/command_line/verb.h"
 #include "cli/inputs/generation_arguments.h"
@@ -47,6 +48,10 @@ void BindCompare(nb::module_& m) {
   m.def("compare", &Compare, "input"_a, "flags"_a,
         "Compares two dumps as `msprobe -f pytorch compare` does; `input` is the text of its "
         "compare.json.");
+  m.def(
+      "dumps_below",
+      [](const std::string& path) { return ValueOrRaise(cli::FoundDumpsText(path)); }, "path"_a,
+      "The dumps of a run on this machine, as JSON that `msprobe compare --ray` reads.");
   m.def("run", &Run, "arguments"_a, "Runs `msprobe` with these arguments; returns the exit code.");
 }
 

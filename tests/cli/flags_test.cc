@@ -257,6 +257,39 @@ msprobe it --help-all lists all 3 flags.
   EXPECT_TRUE(flags.Parse({"--help-all"}).help_all);
 }
 
+TEST(Flags, WordsMeanTheSame) {
+  std::string dump, format = "table", mapping, quiet;
+  std::vector<std::string> names;
+  bool exact = false, other = false;
+  const auto add = [&](Flags& flags) {
+    flags.Text("dump,--dump_path", &dump, {});
+    flags.Text("-f,--format", &format, {});
+    flags.Text("--mapping", &mapping, {}).Values(0, 1);
+    flags.Text("--quiet", &quiet, {});
+    flags.Texts("--names", &names, {});
+    flags.Switch("--exact", &exact, {});
+    flags.Switch("--other", &other, {});
+  };
+  Flags flags({}, "");
+  add(flags);
+  (void)flags.Parse({"a b", "-f", "json", "--mapping", "--names", "x", "y", "--exact"});
+  EXPECT_TRUE(flags.IsGiven("--format"));
+  EXPECT_FALSE(flags.IsGiven("--other"));
+  const std::vector<std::string_view> without = {"--format"};
+  const std::vector<std::string> words = flags.Words(without);
+  EXPECT_THAT(words,
+              ElementsAre("--dump_path=a b", "--mapping", "--names=x", "--names=y", "--exact"));
+  dump = "", format = "table", exact = false;
+  names.clear();
+  Flags again({}, "");
+  add(again);
+  EXPECT_EQ(again.Parse(words).error, "");
+  EXPECT_EQ(dump, "a b");
+  EXPECT_EQ(format, "table");
+  EXPECT_THAT(names, ElementsAre("x", "y"));
+  EXPECT_TRUE(exact);
+}
+
 TEST(Flags, NamesAndWhatTakesAValue) {
   std::string output;
   bool xlsx = false;

@@ -1,0 +1,36 @@
+// `msprobe compare --ray ADDRESS`: the nodes of a cluster of Ray compare the ranks of two runs, and
+// each node those whose dumps it has. The report is that of one process that compares all ranks.
+//
+//   RayComparison wanted{.address = "auto", .target = "new", .golden = "good", .folder = "out"};
+//   MSPROBE_ASSIGN_OR_RETURN(const int code, CompareOnRay(wanted, console));
+//
+// Each rank is a part of the comparison (compared_part.h) with a file of its own in the folder, so
+// that `msprobe compare --part` can compare later what no node could, and `msprobe merge_result`
+// reports on all of them again. A rank that could not be compared says why.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/command_line/console.h"
+#include "cli/inputs/compare_inputs.h"
+#include "cli/outputs/merge_parts.h"
+#include "engine/base/status.h"
+
+namespace msprobe::cli {
+
+struct RayComparison {
+  std::string address, target, golden;
+  std::string folder;                // takes parts and tables
+  PairOptions selection = {};        // which ranks and steps
+  std::string selection_flags = {};  // the same as it was typed, for the hint: " --rank 0-3"
+  // Of each node's command line: all but ranks and folder.
+  std::vector<std::string> words = {};
+  PartsToMerge report = {};  // what is printed and written in the end; without its folders
+};
+
+// The exit code. Errors: kUnsupported without Ray or a cluster, and for sides whose ranks are
+// joined; kInvalidArgument for fewer than two ranks; those of PairDumps.
+Result<int> CompareOnRay(const RayComparison& wanted, Console& out);
+
+}  // namespace msprobe::cli
