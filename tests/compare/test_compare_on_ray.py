@@ -40,6 +40,7 @@ def msprobe(msprobe_bin, runs):
 CALL = """
 import json
 import os
+import threading
 
 
 def begin(node, task):
@@ -155,35 +156,58 @@ def test_a_rank_that_fails_costs_itself(on_nodes, runs):
     assert "node a: " in ranks["4"]["error"]
 
 
+# What a node changes of its answer: files[0] is the part, the others are tables. And the error.
 HOSTILE = {
-    "another folder": "head['files'][-1][0] = '../' + head['files'][-1][0]",
-    "an absolute path": "head['files'][-1][0] = '/tmp/compare_result_rank0.csv'",
-    "a part of another rank": "head['files'][-1][0] = 'compare_part_1_of_5.bin'",
-    "a size": "head['files'][-1][1] += 1",
-    "less than all": "head['files'][-1][1] -= 1",
-    "a negative size": "head['files'][0][1] = -1",
-    "no part": "head['files'] = []; rest = b''",
-    "a damaged part": "rest = bytes(len(rest))",
-    "no answer": "head = 7",
-    "too much": "head['files'] = []; rest = b''; head['bytes'] = 1 << 40",
+    "another folder": ("files[-1][0] = '../compare_result_1.csv'", "the name of a table"),
+    "folders": ("files[-1][0] = 'step0/../../compare_result_1.csv'", "the name of a table"),
+    "an absolute path": ("files[-1][0] = ROOT + '/compare_result_1.csv'", "the name of a table"),
+    "another part": ("files[-1][0] = 'compare_part_1_of_5.bin'", "the name of a table"),
+    "a size": ("wrong_size = len(files[-1][1]) + 1", "the size of a file"),
+    "less than all": ("wrong_size = len(files[-1][1]) - 1", "the end of the files"),
+    "a negative size": ("wrong_size = -1", "the size of a file"),
+    "no part": ("files.pop(0)", "ended there with exit code 0"),
+    "a damaged part": ("files[0][1] = bytes(9)", "no part of a comparison"),
+    "the part of others": ("files[0][1] = other[0]", "the ranks that it was asked for"),
+    "no answer": ("head = 7", "the end of the files"),
+    "too much": ("files = []; head['bytes'] = 1 << 40", "more than 1.0 GB"),
 }
+CHANGE = """
+other = []
+waits = threading.Event()
+
+
+def change(node, packed):
+    line, rest = packed.split(b"\\n", 1)
+    head = json.loads(line)
+    files = []
+    for name, size in head["files"]:
+        files.append([name, rest[:size]])
+        rest = rest[size:]
+    files.sort(key=lambda file: "part" not in file[0])
+    if node == "a":
+        other.append(files[0][1])
+        waits.set()
+        return packed
+    waits.wait(60)
+    wrong_size = None
+    {}
+    if head != 7:
+        head["files"] = [[name, len(content)] for name, content in files]
+        if wrong_size is not None:
+            head["files"][-1][1] = wrong_size
+    return b"\\n".join([json.dumps(head).encode(), b"".join(f[1] for f in files)])
+"""
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_answers_are_errors(on_nodes, runs, what):
-    change = (
-        "def change(node, packed):\n"
-        "    if node == 'a': return packed\n"
-        "    line, rest = packed.split(b'\\n', 1)\n"
-        "    head = json.loads(line)\n"
-        "    head['files'].sort(key=lambda file: 'part' in file[0])\n"
-        f"    {HOSTILE[what]}\n"
-        "    return json.dumps(head).encode() + b'\\n' + rest\n"
-    )
+    hostile, error = HOSTILE[what]
+    change = CHANGE.format(hostile).replace("ROOT", repr(str(runs)))
     before = {path.name for path in runs.parent.iterdir()}
     done = on_nodes("-o", "out", "--format", "json", patch=change, code=2)
     ranks = json.loads(done.stdout)["steps"]["0"]["ranks"]
     assert [rank for rank, of in ranks.items() if "error" in of] == ["3", "4"]
+    assert all(error in ranks[rank]["error"] for rank in "34"), ranks["3"]["error"]
     assert all("node b: " in ranks[rank]["error"] for rank in "34")
     assert {path.name for path in runs.parent.iterdir()} == before
     tables = {path.name[:20] for path in (runs / "out").glob("step*/compare_result_rank*.csv")}
@@ -214,6 +238,25 @@ def test_a_cluster_that_is_gone(on_nodes):
     gone = "def begin(node, task):\n    if node == 'b': os._exit(1)\n"
     done = on_nodes("-o", "out", "--format", "json", patch=gone, code=2)
     assert "not compared: --ray: the process of Python ended with exit code 1" in done.stdout
+
+
+def test_what_is_compared_stays_after_an_interrupt(on_nodes, msprobe, msprobe_bin, runs):
+    hangs = "def begin(node, task):\n    if task and node == 'b': threading.Event().wait()\n"
+    on_nodes("--rank", "3", patch=hangs, code=2)  # for the script and the environment
+    words = [msprobe_bin, *WORDS, "--ray", "auto", "-o", "out"]
+    running = subprocess.Popen(words, cwd=runs, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    parts = [runs / "out" / f"compare_part_{i}_of_5.bin" for i in (1, 2, 3)]
+    while not all(p.exists() and b"stopped before" not in p.read_bytes() for p in parts):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    errors = running.communicate(timeout=60)[1]
+    assert "msprobe merge_result -i out -o out reports on it" in errors
+    done = msprobe("merge_result", "-i", "out", "-o", "out", "--format", "json", code=2)
+    ranks = json.loads(done.stdout)["steps"]["0"]["ranks"]
+    assert [rank for rank, of in ranks.items() if "error" in of] == ["3", "4"]
+    assert "not compared: the comparison was stopped before" in ranks["3"]["error"]
 
 
 def test_no_ray_is_one_error(msprobe, runs):
