@@ -436,6 +436,16 @@ TEST(SecondLook, ArgumentsOfTwoOperationsAreNotCompared) {
   EXPECT_EQ(FirstOf(Means(true, 1e-7F, 0.1F), Means(false, 0, 0)), "Functional.conv2d.0.forward");
 }
 
+TEST(SecondLook, SaysThatNoResultOfTheStepShowsIt) {
+  const auto why = [](Dump target, Dump golden) {
+    return test::Compared(std::move(target), std::move(golden)).first.why.English();
+  };
+  EXPECT_THAT(why(Convolution(""), Convolution("4")),
+              testing::HasSubstr("it differs without effect on this step"));
+  EXPECT_THAT(why(Means(true, 0.1F, 0), Means(true, 0, 0)),
+              testing::Not(testing::HasSubstr("without effect")));
+}
+
 // A loss of logits that a cast, which only one run makes, rounded to bfloat16.
 Dump LossOf(bool rounded) {
   const Elements logits = Random(64, 1), losses = Random(8, 2);

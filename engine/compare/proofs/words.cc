@@ -124,15 +124,17 @@ class Words {
       order.push_back(value);
       return true;
     };
-    for (const bool exposed : {true, false}) {  // an optimizer's call has thousands of values
+    const auto tell_values = [&](const auto& asked) {
       for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
         const int32_t value = proofs_.of_leaf[i];
-        if (value < 0 || proofs_.values[value].exposed != exposed ||
-            (!name.empty() && std::string(c_.target.leaves[i].name) != name))
-          continue;
-        if (reach(value, 0)) roots.push_back(value);
+        if (!name.empty() && std::string(c_.target.leaves[i].name) != name) continue;
+        if (value >= 0 && asked(value) && reach(value, 0)) roots.push_back(value);
       }
-    }
+    };
+    // An optimizer's call has thousands of values.
+    if (record.leaf_count > most)
+      tell_values([&](int32_t value) { return proofs_.values[value].exposed; });
+    tell_values([](int32_t) { return true; });
     for (size_t i = 0; i < order.size(); ++i) {
       const int32_t value = order[i];
       const ProofStep& step = proofs_.steps[proofs_.values[value].step];

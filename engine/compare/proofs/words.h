@@ -30,8 +30,8 @@ struct ProofChain {
 };
 
 // Of a comparison with Decided::proofs. `pair`: an index into Comparison::pairs. A call that only
-// the golden makes has no lines. `value`: the name of one value of the call; "": all, those first
-// that make a result of the step wrong.
+// the golden makes has no lines. `value`: the name of one value of the call; "": all; if there
+// are more than `most`, first those that make a result of the step wrong.
 ProofChain ChainOf(const Comparison& comparison, int32_t pair, size_t most,
                    std::string_view value = "");
 

@@ -21,8 +21,14 @@ constexpr double kInCompiledCode = 0.5;
 
 class Answer {
  public:
-  Answer(const Comparison& comparison, const Relations& relations, const Candidate& candidate)
-      : c_(comparison), r_(relations), candidate_(candidate), pair_(PairOf()), row_(RowOf()) {}
+  Answer(const Comparison& comparison, const Relations& relations, const Candidate& candidate,
+         bool without_effect)
+      : c_(comparison),
+        r_(relations),
+        candidate_(candidate),
+        pair_(PairOf()),
+        row_(RowOf()),
+        without_effect_(without_effect) {}
 
   FirstDivergence Text() const {
     if (candidate_.cause == Cause::kCoarser && !GoldenDType().empty()) return InAnotherDType();
@@ -276,11 +282,13 @@ class Answer {
     FirstDivergence f = Begin(before);
     f.row = -1;
     f.leads_to_it = true;
-    f.why = Message::Joined({DescribeEarlierCalls(c_, before),
-                             OfTarget() ? "this call exists only in the target"_t
-                                        : "this call exists only in the golden"_t,
-                             "its result reaches a result of the step"_t},
-                            "; ");
+    f.why = Message::Joined(
+        {DescribeEarlierCalls(c_, before), OfTarget() ? "this call exists only in the target"_t
+                                                      : "this call exists only in the golden"_t},
+        "; ");
+    if (!without_effect_)
+      f.why =
+          Message::Joined({std::move(f.why), "its result reaches a result of the step"_t}, "; ");
     return f;
   }
 
@@ -288,13 +296,17 @@ class Answer {
   const Relations& r_;
   const Candidate& candidate_;
   const int32_t pair_, row_;
+  const bool without_effect_;
 };
 
 }  // namespace
 
 FirstDivergence AnswerOf(const Comparison& comparison, const Relations& relations,
-                         const Candidate& candidate) {
-  return Answer(comparison, relations, candidate).Text();
+                         const Candidate& candidate, bool without_effect) {
+  FirstDivergence f = Answer(comparison, relations, candidate, without_effect).Text();
+  if (without_effect)
+    f.why = Message::Joined({std::move(f.why), "it differs without effect on this step"_t}, "; ");
+  return f;
 }
 
 }  // namespace msprobe::compare::relations

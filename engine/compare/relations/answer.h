@@ -7,7 +7,8 @@
 namespace msprobe::compare::relations {
 
 // The rows of the comparison must have their verdicts, and its calls their classes.
+// `without_effect`: no result of the step shows it (Exposure::without_effect).
 FirstDivergence AnswerOf(const Comparison& comparison, const Relations& relations,
-                         const Candidate& candidate);
+                         const Candidate& candidate, bool without_effect);
 
 }  // namespace msprobe::compare::relations

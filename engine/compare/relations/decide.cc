@@ -390,7 +390,7 @@ class Decision {
   }
 
   FirstDivergence Describe(const Candidate& candidate) {
-    FirstDivergence d = AnswerOf(c_, relations_, candidate);
+    FirstDivergence d = AnswerOf(c_, relations_, candidate, exposure_.without_effect);
     if (d.row >= 0 && c_.pairs[d.pair].matched() &&
         c_.measures[d.row].verdict != RowVerdict::kEqual)
       c_.measures[d.row].verdict = RowVerdict::kDiffers;
