@@ -1,49 +1,69 @@
-// The columns and cells in which the tables of msprobe 1.0, 1.2 and 8 differ from those of 26, and
-// those of torch_npu.hooks and ptdbg_ascend.
+// The cells in which the tables of other generations differ from those of msprobe 26. Names that
+// end in 8 are those of msprobe 1.0, 1.2 and 8; names that end in Pkl are those of torch_npu.hooks
+// and ptdbg_ascend.
 //
-//   GenerationCells cells(comparison, options);
-//   std::optional<CellKind> kind = cells.Cell(row, ColumnId::kCosine, &text);   // none: as in 26
+//   TextBuffer text;
+//   GenerationCells cells(format, row, &text);
+//   const CellKind kind = cells.Metric8(&kernels::Diff::cosine);
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
+#include <string_view>
 
-#include "engine/compare/table/columns.h"
 #include "engine/compare/table/generation_rules.h"
+#include "engine/compare/table/row_cells.h"
 
 namespace msprobe::compare {
 
-class GenerationCells {
+class GenerationCells : public RowCells {
  public:
-  GenerationCells(const Comparison& comparison, const TableOptions& options)
-      : c_(comparison), options_(options), verdicts_(JudgeByGeneration(comparison, options)) {}
+  using RowCells::RowCells;
+  using DiffNumber = double Diff::*;
+  using CellOfSide = CellKind (RowCells::*)(Side);
 
-  // Appends the cell's text. nullopt, and nothing is appended, when the cell is the same as in the
-  // table of 26.
-  std::optional<CellKind> Cell(size_t row, ColumnId column, std::string* out) const;
-  const GenerationVerdict& verdict(size_t row) const { return verdicts_[row]; }
+  // A cell of a side's dtype or shape: that of 26, or None for an argument that is None.
+  CellKind OrNone8(CellOfSide cell, Side side);
+  CellKind Name8(Side side);
+  CellKind Metric8(DiffNumber metric);
+  CellKind Difference8(int which);
+  CellKind Relative8(int which);
+  CellKind Statistic8(Side side, int which);
+  CellKind Checksum8(Side side);
+  CellKind Word8() { return Word(GenerationWordText(verdict().word)); }
+  CellKind DataName8();
+
+  // A cell of a side: that of 26, or Nan where the side does not have the value.
+  CellKind OrNanPkl(CellOfSide cell, Side side) {
+    return LeafOf(side) ? (this->*cell)(side) : Word("Nan");
+  }
+  CellKind MetricPkl(DiffNumber metric);
+  CellKind DifferencePkl(int which);
+  CellKind StatisticPkl(Side side, int which);
+  CellKind WordPkl();
+
+  // Of all these generations.
+  CellKind MessageOfGeneration();
 
  private:
-  CellKind Difference(size_t row, int which, std::string* out) const;
-  CellKind Relative(size_t row, int which, std::string* out) const;
-  std::optional<CellKind> Metric(size_t row, ColumnId column, std::string* out) const;
-  // A cell of the tables of torch_npu.hooks and ptdbg_ascend.
-  std::optional<CellKind> PklCell(size_t row, ColumnId column, std::string* out) const;
-  CellKind HooksMetric(size_t row, ColumnId column, std::string* out) const;
-  CellKind FirstPtdbgMetric(size_t row, ColumnId column, std::string* out) const;
-  CellKind PtdbgMetric(size_t row, ColumnId column, std::string* out) const;
-  CellKind ScalarMetric(size_t row, ColumnId column, std::string* out) const;
-  CellKind PklDifference(size_t row, int which, std::string* out) const;
-  CellKind PklWord(size_t row, std::string* out) const;
-  bool IsHiddenGradient(size_t row) const;
-  std::optional<CellKind> Checksum(const Leaf* leaf, std::string* out) const;
-  const Leaf* Target(size_t row) const;
-  const Leaf* Golden(size_t row) const;
-
-  const Comparison& c_;
-  TableOptions options_;
-  std::vector<GenerationVerdict> verdicts_;  // one for each row
+  bool Is(Generation generation) const { return options().generation == generation; }
+  bool HasNote(GenerationNote note) const { return verdict().Has(note); }
+  bool IsHiddenGradient() const;
+  StatisticDifference Subtract(int which) const {
+    return SubtractStatistic(target_, golden_, which, options().generation);
+  }
+  // A finite number as Python prints it.
+  CellKind Number(double value) {
+    text_.Number(value);
+    return CellKind::kNumber;
+  }
+  CellKind NonFinite(double value);
+  CellKind Fixed(double value, int decimals);
+  CellKind NumberPkl(double value);
+  CellKind PercentagePkl();
+  double HalfCosine() const;
+  CellKind MetricHooks(DiffNumber metric);
+  CellKind MetricPtdbgFirst(DiffNumber metric);
+  CellKind MetricPtdbg(DiffNumber metric);
+  CellKind MetricOfScalars(DiffNumber metric);
 };
 
 }  // namespace msprobe::compare

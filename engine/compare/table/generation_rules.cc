@@ -20,9 +20,6 @@ namespace {
 
 using Note = GenerationNote;
 using Word = GenerationWord;
-constexpr TextRef Leaf::*kStatisticTexts[] = {&Leaf::max, &Leaf::min, &Leaf::mean, &Leaf::norm};
-constexpr double Leaf::*kValues[] = {&Leaf::max_value, &Leaf::min_value, &Leaf::mean_value,
-                                     &Leaf::norm_value};
 
 bool HasNonFiniteText(const Leaf& leaf) {
   const auto bad = [](std::string_view text) {
@@ -359,7 +356,7 @@ StatisticDifference SubtractStatistic(const Leaf* target, const Leaf* golden, in
       *value = text[0] == 't' || text[0] == 'T';
       return generation <= Generation::k1;
     }
-    *value = leaf.*kValues[which];
+    *value = leaf.*kStatisticValues[which];
     // Generation 8 takes a text argument that spells a number, such as "0.5", for that number.
     if (generation == Generation::k8 && leaf.dtype == "<class 'str'>") {
       const auto end = std::from_chars(text.data(), text.data() + text.size(), *value).ptr;

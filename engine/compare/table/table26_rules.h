@@ -57,6 +57,12 @@ void AppendErrMessage(std::string* out, const Comparison& comparison, size_t row
 // Appends why the row has its verdict: ReasonText() and the note. Nothing when the numbers say it.
 void AppendReason(std::string* out, const Comparison& comparison, size_t row);
 
+// The statistics of a leaf, in the order of the tables: spelled, and as numbers.
+inline constexpr TextRef Leaf::*kStatisticTexts[] = {&Leaf::max, &Leaf::min, &Leaf::mean,
+                                                     &Leaf::norm};
+inline constexpr double Leaf::*kStatisticValues[] = {&Leaf::max_value, &Leaf::min_value,
+                                                     &Leaf::mean_value, &Leaf::norm_value};
+
 // One statistic of both sides, as the tables compare it.
 struct StatisticPair {
   enum class Kind : uint8_t {

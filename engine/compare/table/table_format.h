@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "engine/base/text_buffer.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/table/columns.h"
+#include "engine/compare/table/generation_rules.h"
 #include "engine/compare/table/table26_rules.h"
 #include "engine/compare/table/table_options.h"
 #include "engine/formats/tables/xlsx.h"
@@ -37,9 +37,6 @@ struct TableRow {
   }
 };
 
-class GenerationCells;
-struct GenerationVerdict;
-
 // `options` with the generation of the tool that wrote the dumps, where `recognize_1_2` asks for
 // it.
 TableOptions OptionsFor(const Comparison& comparison, TableOptions options);
@@ -49,7 +46,6 @@ TableOptions OptionsFor(const Comparison& comparison, TableOptions options);
 class TableFormat {
  public:
   explicit TableFormat(const Comparison& comparison, const TableOptions& options = {});
-  ~TableFormat();
   const std::vector<Column>& columns() const { return columns_; }
   const Comparison& comparison() const { return comparison_; }
   size_t rows() const { return comparison_.rows.size(); }
@@ -65,10 +61,11 @@ class TableFormat {
   const GenerationVerdict* GenerationVerdictOf(size_t row) const;
 
  private:
-  class Filler;
+  friend class RowCells;
   const Comparison& comparison_;
+  TableOptions options_;
   std::vector<Column> columns_;
-  std::unique_ptr<GenerationCells> generation_cells_;  // null in the table of 26
+  std::vector<GenerationVerdict> generation_verdicts_;  // one for each row; none in that of 26
   std::string_view later_stack_ = "N/A";  // the stack cell of all rows of a call but the first
   std::vector<uint32_t> pair_of_;         // for each row its index into Comparison::pairs
   std::vector<Verdict26> verdicts_;       // one for each row

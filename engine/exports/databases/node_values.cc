@@ -11,32 +11,30 @@
 namespace msprobe::exports {
 namespace {
 
-using compare::ColumnId;
 using compare::Comparison;
 
 struct Difference {
-  ColumnId column;
-  std::string_view key, explanation;
+  std::string_view column, explanation;
 };
 
 constexpr std::array kOfStatistics = {
-    Difference{ColumnId::kMaxDiff, "Max diff", "target - golden of the maximum"},
-    Difference{ColumnId::kMinDiff, "Min diff", "target - golden of the minimum"},
-    Difference{ColumnId::kMeanDiff, "Mean diff", "target - golden of the mean"},
-    Difference{ColumnId::kNormDiff, "L2norm diff", "target - golden of the L2 norm"},
-    Difference{ColumnId::kMaxRel, "MaxRelativeErr", ""},
-    Difference{ColumnId::kMinRel, "MinRelativeErr", ""},
-    Difference{ColumnId::kMeanRel, "MeanRelativeErr", ""},
-    Difference{ColumnId::kNormRel, "NormRelativeErr", ""},
+    Difference{"Max diff", "target - golden of the maximum"},
+    Difference{"Min diff", "target - golden of the minimum"},
+    Difference{"Mean diff", "target - golden of the mean"},
+    Difference{"L2norm diff", "target - golden of the L2 norm"},
+    Difference{"MaxRelativeErr", ""},
+    Difference{"MinRelativeErr", ""},
+    Difference{"MeanRelativeErr", ""},
+    Difference{"NormRelativeErr", ""},
 };
 constexpr std::array kOfTensors = {
-    Difference{ColumnId::kCosine, "Cosine", "cosine similarity of target and golden"},
-    Difference{ColumnId::kEuclidean, "EucDist", "L2 norm of target - golden"},
-    Difference{ColumnId::kMaxAbsError, "MaxAbsErr", "largest absolute error"},
-    Difference{ColumnId::kMaxRelativeError, "MaxRelativeErr", "largest relative error"},
-    Difference{ColumnId::kOneThousandth, "One Thousandth Err Ratio",
+    Difference{"Cosine", "cosine similarity of target and golden"},
+    Difference{"EucDist", "L2 norm of target - golden"},
+    Difference{"MaxAbsErr", "largest absolute error"},
+    Difference{"MaxRelativeErr", "largest relative error"},
+    Difference{"One Thousandth Err Ratio",
                "share of the elements with a relative error below 0.001"},
-    Difference{ColumnId::kFiveThousandths, "Five Thousandths Err Ratio",
+    Difference{"Five Thousandths Err Ratio",
                "share of the elements with a relative error below 0.005"},
 };
 
@@ -144,14 +142,14 @@ NodeVerdict VerdictOfPair(const Comparison& c, int32_t pair) {
 
 NodeValues::NodeValues(const Comparison& comparison)
     : c_(comparison), table_(comparison, {.stacks = false}) {
-  const auto find = [&](ColumnId id) {
+  const auto find = [&](std::string_view name) {
     const auto& columns = table_.columns();
     const auto found = std::find_if(columns.begin(), columns.end(),
-                                    [&](const compare::Column& c) { return c.id == id; });
+                                    [&](const compare::Column& c) { return c.name == name; });
     columns_.push_back(static_cast<size_t>(found - columns.begin()));
   };
   for (const Difference& difference : DifferencesIn(c_.mode)) find(difference.column);
-  find(ColumnId::kRequiresGradConsistent);
+  find("Requires_grad Consistent");
 }
 
 void NodeValues::OfPair(int32_t pair, std::string* inputs, std::string* outputs) {
@@ -177,8 +175,8 @@ void NodeValues::AppendDifferences(size_t row, std::string* json) {
   for (const Difference& difference : DifferencesIn(c_.mode)) {
     const std::string_view text = cell(i++);
     const bool is_zero = c_.mode == compare::Mode::kStatistics && text == "0";
-    const bool in_percent = difference.column >= ColumnId::kMaxRel;
-    AppendMember(difference.key, !is_zero ? text : in_percent ? "0.0%" : "0.0", json);
+    const bool in_percent = difference.column.ends_with("Err");
+    AppendMember(difference.column, !is_zero ? text : in_percent ? "0.0%" : "0.0", json);
   }
   const std::string_view verdict = NodeVerdictName(VerdictOfRow(c_, row));
   // The page lists them in this order.
@@ -202,7 +200,7 @@ std::string NodeValues::Explanations(compare::Mode mode) {
   std::string json = "{";
   for (const Difference& difference : DifferencesIn(mode)) {
     if (!difference.explanation.empty())
-      AppendMember(difference.key, difference.explanation, &json);
+      AppendMember(difference.column, difference.explanation, &json);
   }
   return json + "}";
 }
