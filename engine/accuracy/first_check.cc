@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "engine/accuracy/rounding_steps.h"
 #include "engine/base/text.h"
 #include "engine/kernels/diff.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // What the older tools take for zero: the epsilon of float64.
-constexpr double kAlmostZero = 0x1p-52;
+constexpr double kAlmostZero = DTypeEpsilon(DType::kFloat64);
 
 enum class Group { kFloat, kComplex, kBool, kInteger, kNone };
 
@@ -91,26 +92,6 @@ double OldMaxError(const kernels::Accuracy& a) {
 double Rmse(const kernels::Accuracy& a) {
   const double n = static_cast<double>(a.count), left_out = static_cast<double>(a.count - a.normal);
   return std::sqrt(a.squared_errors / n * (n / (n - left_out + 0.0001) + 0.0001));
-}
-
-// Of floats of 16 bits or more: the distance from 1 to the next number, and the smallest number.
-// Else 0.
-struct FloatRounding {
-  double epsilon = 0, smallest = 0;
-};
-constexpr FloatRounding FloatRoundingOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return {0x1p-10, 0x1p-24};
-    case DType::kBFloat16:
-      return {0x1p-7, 0x1p-133};
-    case DType::kFloat32:
-      return {0x1p-23, 0x1p-149};
-    case DType::kFloat64:
-      return {0x1p-52, 0x1p-1074};
-    default:
-      return {};
-  }
 }
 
 }  // namespace
@@ -469,8 +450,8 @@ CheckedOutput FirstCheck::WithoutGolden(bool on_device) const {
 
 bool FirstCheck::ExplainedByInputs(const TensorView& device, const TensorView& golden,
                                    const TensorView& changed, const InputSizes& inputs) const {
-  const FloatRounding rounding = FloatRoundingOf(device.dtype);
-  if (old() || rounding.epsilon == 0 || device.numel() == 0) return false;
+  const std::optional<FloatFormat> format = FormatOf(device.dtype);
+  if (old() || !format || device.numel() == 0) return false;
   const Result<kernels::Diff> error = kernels::ComputeDiff(device, golden);
   const Result<kernels::Diff> change = kernels::ComputeDiff(changed, golden);
   if (!error.ok() || !change.ok() || error->nonfinite_target + change->nonfinite_target > 0)
@@ -482,8 +463,8 @@ bool FirstCheck::ExplainedByInputs(const TensorView& device, const TensorView& g
   const double factor = limits.input_rounding.Of(DTypeTorchName(device.dtype)) *
                         (half && inputs.of_gradient ? terms : 1);
   const double bound =
-      limits.input_rounding_bound * (rounding.epsilon * inputs.largest + rounding.smallest);
-  return error->max_abs_error <= factor * change->max_abs_error + 2 * rounding.smallest &&
+      limits.input_rounding_bound * (format->epsilon() * inputs.largest + format->smallest());
+  return error->max_abs_error <= factor * change->max_abs_error + 2 * format->smallest() &&
          change->max_abs_error <= bound * terms;
 }
 

@@ -136,12 +136,12 @@ KernelRounding RoundingOf(const KernelCall& kernel, DType result, DType sums) {
   found.in_dtype =
       kernel.inside || std::binary_search(std::begin(kRoundInside), std::end(kRoundInside), base);
   const std::optional<FloatFormat> own = FormatOf(result), wide = FormatOf(sums);
-  double unit = wide ? wide->rounding() : 0;
+  double unit = wide ? wide->roundoff() : 0;
   if (own && found.in_dtype) {
     double inside = kInside;
     for (const auto& [name, times] : kRoundMore)
       if (base.starts_with(name)) inside *= times;
-    unit = std::max(unit, inside * own->rounding());
+    unit = std::max(unit, inside * own->roundoff());
   }
   double terms = 1, extent = 1;
   if (!kernel.pointwise) {
@@ -156,17 +156,17 @@ KernelRounding RoundingOf(const KernelCall& kernel, DType result, DType sums) {
   found.input = unit * std::sqrt(terms);
   found.output = unit * (kernel.pointwise ? kFormulaRoundings : 1 + std::sqrt(extent / kLanes));
   if (base.starts_with(kPlaces) && wide)
-    found.input = std::max(found.input, kRoundingsOfPlaces * wide->rounding());
+    found.input = std::max(found.input, kRoundingsOfPlaces * wide->roundoff());
   if (base.starts_with(kSolves)) found.input *= kRoundingsOfSolvers;
   if (base == kAddInTurn && wide)
-    found.output = std::max(found.output, wide->rounding() * (1 + std::sqrt(terms / kLanes)));
+    found.output = std::max(found.output, wide->roundoff() * (1 + std::sqrt(terms / kLanes)));
   if (base == kAddsRows && own) {
     double rows = 1;
     for (const std::vector<int64_t>& in : kernel.inputs) {
       for (const std::vector<int64_t>& out : kernel.outputs)
         if (Count(out) > 0) rows = std::max(rows, Count(in) / Count(out));
     }
-    found.sum = std::max(found.output, own->rounding() * rows / kRowsOfOneRounding);
+    found.sum = std::max(found.output, own->roundoff() * rows / kRowsOfOneRounding);
   }
   return found;
 }

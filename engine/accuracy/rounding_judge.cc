@@ -15,14 +15,15 @@ namespace msprobe::accuracy {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kSingleRounding = 0x1p-24;  // of float32, in which halves are computed
-constexpr double kLibraryRoundings = 4;      // float32 ones of any right implementation
-constexpr double kDeviations = 10;           // what chance does not reach among 10^9 elements
+// Of float32, in which halves are computed.
+constexpr double kSingleRounding = FactsOf(DType::kFloat32).format.roundoff();
+constexpr double kLibraryRoundings = 4;  // float32 ones of any right implementation
+constexpr double kDeviations = 10;       // what chance does not reach among 10^9 elements
 // A half that several kernels make, or a gradient: also one rounding inside of a kernel.
 constexpr double kInnerRounding = 0.5;
 constexpr size_t kTruncatedNumbers = 16;  // fewer different ones are no proof
 
-bool IsHalf(const FloatFormat& format) { return format.digits < 24; }
+bool IsHalf(const FloatFormat& format) { return format.mantissa < 23; }
 
 std::vector<double> Doubles(const TensorView& view) {
   std::vector<double> values;
@@ -61,7 +62,7 @@ double ErrorOf(double result, double exact, double unit, const FloatFormat& form
   if (std::isfinite(result) && std::isfinite(exact)) {
     const double error = std::fabs(result - exact);
     // A device may take numbers below the smallest normal one for zero.
-    const bool flushed = format.min_exponent == -126 && error <= 0x1p-126;
+    const bool flushed = format.min_exponent == -126 && error <= format.smallest_normal();
     return flushed ? 0 : error / unit;
   }
   if (std::isnan(result) && std::isnan(exact)) return 0;
@@ -103,7 +104,7 @@ void FillRounding(const RoundingVerdict& verdict, std::span<const int64_t> shape
 RoundingJudge::RoundingJudge(const TensorView& result, const TensorView& exact, DType dtype)
     : shape_(result.dims().begin(), result.dims().end()) {
   const std::optional<FloatFormat> own = FormatOf(result.dtype), given = FormatOf(dtype);
-  dtype_ = own && given && given->digits < own->digits ? dtype : result.dtype;
+  dtype_ = own && given && given->mantissa < own->mantissa ? dtype : result.dtype;
   verdict_.from = WhyNoBound(result, exact, FormatOf(dtype_));
   if (!verdict_.from.empty()) return;
   result_ = Doubles(result), exact_ = Doubles(exact);

@@ -1,7 +1,6 @@
 #include "engine/accuracy/rounding_steps.h"
 
 #include <cmath>
-#include <limits>
 
 namespace msprobe::accuracy {
 namespace {
@@ -23,21 +22,10 @@ double* Elements(const TensorView& view) {
 
 }  // namespace
 
-double FloatFormat::rounding() const { return std::ldexp(1.0, -digits); }
-
 std::optional<FloatFormat> FormatOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return FloatFormat{53, -1022, std::numeric_limits<double>::max()};
-    case DType::kFloat32:
-      return FloatFormat{24, -126, std::numeric_limits<float>::max()};
-    case DType::kFloat16:
-      return FloatFormat{11, -14, 65504};
-    case DType::kBFloat16:
-      return FloatFormat{8, -126, 0x1.fep127};
-    default:
-      return std::nullopt;
-  }
+  const DTypeFacts& facts = FactsOf(dtype);
+  return facts.kind == DTypeKind::kFloat && facts.size > 1 ? std::optional(facts.format)
+                                                           : std::nullopt;
 }
 
 double Rounded(double x, const FloatFormat& format) {

@@ -15,20 +15,13 @@
 
 namespace msprobe::accuracy {
 
-struct FloatFormat {
-  int digits = 0;        // of the significand, the hidden one included: 24 for float32
-  int min_exponent = 0;  // of the smallest normal number: -126 for float32
-  double largest = 0;    // finite number
-  // Half of the distance between 1 and the next number: the largest relative error of a rounding.
-  double rounding() const;
-};
 // Of float64, float32, float16 and bfloat16.
 std::optional<FloatFormat> FormatOf(DType dtype);
 
 // The distance between the numbers of the format at `x`, which is finite.
 inline double UnitInLastPlace(double x, const FloatFormat& format) {
   const int exponent = static_cast<int>((std::bit_cast<uint64_t>(x) >> 52) & 0x7ff) - 1023;
-  const int unit = std::max(exponent, format.min_exponent) - format.digits + 1 + 1023;
+  const int unit = std::max(exponent, format.min_exponent) - format.mantissa + 1023;
   return unit <= 0 ? 0x1p-1074 : std::bit_cast<double>(static_cast<uint64_t>(unit) << 52);
 }
 

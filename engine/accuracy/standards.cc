@@ -287,10 +287,9 @@ kernels::AccuracyLimits Standards::LimitsOf(Rules rules, Standard standard, DTyp
   const RuleLimits& of = LimitsOf(rules);
   const std::string_view dtype = DTypeTorchName(device);
   kernels::AccuracyLimits limits;
-  limits.epsilon = device == DType::kBFloat16  ? first_.bfloat16_epsilon
-                   : golden == DType::kFloat64 ? 0x1p-52
-                   : golden == DType::kFloat16 ? 0x1p-10
-                                               : 0x1p-23;
+  const bool named = golden == DType::kFloat64 || golden == DType::kFloat16;
+  limits.epsilon = device == DType::kBFloat16 ? first_.bfloat16_epsilon
+                                              : DTypeEpsilon(named ? golden : DType::kFloat32);
   limits.small_value = of.small_value.Of(dtype);
   limits.small_atol =
       (standard == Standard::kAbsolute ? of.absolute_atol : of.small_atol).Of(dtype);

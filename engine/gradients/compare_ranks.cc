@@ -65,8 +65,8 @@ int64_t ChangedParts(const GradientRow& row, const Directions& target, const Dir
 double EpsilonOf(const GradientRow& a, const GradientRow& b) {
   double epsilon = Similarity().epsilon;
   for (const GradientRow* row : {&a, &b}) {
-    if (row->dtype == DType::kFloat16) epsilon = std::max(epsilon, 0x1p-10);
-    if (row->dtype == DType::kBFloat16) epsilon = std::max(epsilon, 0x1p-7);
+    const bool half = row->dtype == DType::kFloat16 || row->dtype == DType::kBFloat16;
+    if (half) epsilon = std::max(epsilon, DTypeEpsilon(*row->dtype));
   }
   return epsilon;
 }

@@ -8,7 +8,7 @@
 namespace msprobe::gradients {
 namespace {
 
-constexpr double kFloat32 = 0x1p-23;
+constexpr double kFloat32 = DTypeEpsilon(DType::kFloat32);
 
 // How large the gradients of a step are beside each other, and in which dtype its pass computed.
 class Sizes {

@@ -45,7 +45,8 @@ namespace msprobe::gradients {
 // fault mostly 6 % and more.
 struct FallRule {
   double lowest_first = 0.97, largest_drop = 0.03;
-  double rounding = 64 * 0x1p-23;  // float32, as many roundings as compare explains of one call
+  // As many roundings of float32 as compare explains of one call.
+  double rounding = 64 * DTypeEpsilon(DType::kFloat32);
   double joined = 1e-3;
   double coarse = 4, most_turned = 0.01;
 };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/tensor/dtype.h"
 
 namespace msprobe::gradients {
 
@@ -27,7 +28,7 @@ struct Similarity {
   // chance, where the parameter is the joined bias of queries, keys and values.
   int64_t changed_parts = 0;
   // One rounding of the dtype in which the backward pass computed, of the coarser side.
-  double epsilon = 0x1p-23;
+  double epsilon = DTypeEpsilon(DType::kFloat32);
   double stated = -1;  // the share that a table states, which has no counts; -1: none
 
   bool known() const { return count >= 0 || stated >= 0; }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 
 #include "engine/base/text.h"
 #include "engine/formats/text/json.h"
@@ -30,12 +31,10 @@ ErrorOf ErrorFrom(const kernels::Diff& diff) {
   return error;
 }
 
-double Epsilon(std::string_view dtype) {
-  if (dtype == "float64" || dtype == "complex128") return 0x1p-52;
-  if (dtype == "float16" || dtype == "complex32") return 0x1p-10;
-  if (dtype == "bfloat16") return 0x1p-7;
-  if (dtype == "float32" || dtype == "complex64") return 0x1p-23;
-  return 0;  // integers are exact
+// Integers, and floats of 8 bits and less, are taken for exact.
+double Epsilon(std::string_view name) {
+  const std::optional<DType> dtype = DTypeFromTorchName(name);
+  return dtype && DTypeSize(*dtype) > 1 ? DTypeEpsilon(*dtype) : 0;
 }
 
 // How far one result is, as a number that orders results.

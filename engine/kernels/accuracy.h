@@ -15,7 +15,8 @@ namespace msprobe::kernels {
 // What ComputeAccuracy counts against. Which limits belong to which API and dtype:
 // engine/accuracy/standards.h.
 struct AccuracyLimits {
-  double epsilon = 0x1p-23;      // relative error of an element: |D - G| / (|G| + epsilon)
+  // The relative error of an element is |D - G| / (|G| + epsilon).
+  double epsilon = DTypeEpsilon(DType::kFloat32);
   double small_value = 0x1p-20;  // a finite pair with |G| <= small_value is small, the others are
                                  // normal
   double small_atol = 0x1p-30;   // a small pair fails when |D - G| > small_atol

@@ -14,43 +14,17 @@
 
 namespace msprobe::kernels {
 
-inline double PowerOfTwo(int exponent) {
-  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
-}
-
 // The limits as factors. 2^e below is the power of two of |G|: the largest one that is not above
 // |G|, but at least `least` (of subnormal numbers, that of the smallest normal one).
 struct AccuracyFactors {
   explicit AccuracyFactors(const AccuracyLimits& of) : limits(of) {
     const FloatFormat rounded = FormatOf(limits.golden_as), ulp = FormatOf(limits.ulp_of);
     up = PowerOfTwo(rounded.mantissa);
-    down = PowerOfTwo(-rounded.mantissa);
+    down = rounded.epsilon();
     ulp_up = PowerOfTwo(ulp.mantissa);
-    least = PowerOfTwo(std::max(rounded.min_exponent, -1022));
+    least = rounded.smallest_normal();
     at_zero = limits.unit_of_one_at_zero ? 1.0 : least;
-    switch (limits.golden_as) {
-      case DType::kFloat16:
-        largest = 65504;
-        break;
-      case DType::kBFloat16:
-        largest = 0x1.fep127;
-        break;
-      case DType::kFloat8E4M3FN:
-        largest = 448;
-        break;
-      case DType::kFloat8E4M3FNUZ:
-        largest = 240;
-        break;
-      case DType::kFloat8E5M2:
-      case DType::kFloat8E5M2FNUZ:
-        largest = 57344;
-        break;
-      case DType::kFloat32:
-        largest = std::numeric_limits<float>::max();
-        break;
-      default:
-        largest = std::numeric_limits<double>::max();
-    }
+    largest = rounded.largest;
   }
 
   // 2^e is kept at or below this, so that 2^-e is a normal number.

@@ -36,36 +36,13 @@ inline double EpsilonOf(DType t, DType g) {
   const auto is_double = [](DType d) {
     return d == DType::kFloat64 || d == DType::kComplex128 || IsWhole(DTypeKindOf(d));
   };
-  return is_double(t) || is_double(g) ? 0x1p-52 : 0x1p-23;
+  return DTypeEpsilon(is_double(t) || is_double(g) ? DType::kFloat64 : DType::kFloat32);
 }
 
-// A float format: `mantissa` bits after the point, smallest normal exponent `min_exponent`.
-struct FloatFormat {
-  int mantissa, min_exponent;
-};
+// The format in which differences of a dtype are measured.
 inline FloatFormat FormatOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return {23, -126};
-    case DType::kFloat16:
-      return {10, -14};
-    case DType::kBFloat16:
-      return {7, -126};
-    case DType::kFloat8E4M3FN:
-      return {3, -6};
-    case DType::kFloat8E5M2:
-      return {2, -14};
-    case DType::kFloat8E4M3FNUZ:
-      return {3, -7};
-    case DType::kFloat8E5M2FNUZ:
-      return {2, -15};
-    case DType::kFloat8E8M0FNU:
-      return {0, -127};
-    case DType::kFloat4E2M1X2:
-      return {1, 0};
-    default:
-      return {52, -1022};
-  }
+  const bool is_float = DTypeKindOf(dtype) == DTypeKind::kFloat;
+  return FactsOf(is_float ? dtype : DType::kFloat64).format;
 }
 
 // How a pair's ULP distance is measured.
@@ -99,11 +76,8 @@ inline int64_t Ordinal(double x, FloatFormat format) {
   int64_t ordinal = static_cast<int64_t>(rounded);
   if (format.min_exponent > -1022) {
     ordinal -= static_cast<int64_t>(format.min_exponent + 1022) << format.mantissa;
-    const double smallest_normal =
-        std::bit_cast<double>(static_cast<uint64_t>(format.min_exponent + 1023) << 52);
-    const double per_step = std::bit_cast<double>(
-        static_cast<uint64_t>(format.mantissa - format.min_exponent + 1023) << 52);
-    if (magnitude < smallest_normal) {
+    const double per_step = PowerOfTwo(format.mantissa - format.min_exponent);
+    if (magnitude < format.smallest_normal()) {
       ordinal = static_cast<int64_t>(magnitude * per_step + 0x1p52 -
                                      0x1p52);  // a whole number, ties to even
     }

@@ -9,21 +9,7 @@
 namespace msprobe::kernels {
 
 // Whether a float holds every value of the dtype exactly.
-constexpr bool FitsFloat(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64:
-    case DType::kUInt32:
-    case DType::kUInt64:
-    case DType::kInt32:
-    case DType::kInt64:
-    case DType::kComplex32:
-    case DType::kComplex64:
-    case DType::kComplex128:
-      return false;
-    default:
-      return true;
-  }
-}
+constexpr bool FitsFloat(DType dtype) { return DTypeSize(dtype) <= 2 || dtype == DType::kFloat32; }
 constexpr bool IsWideInteger(DType dtype) {
   return dtype == DType::kInt64 || dtype == DType::kUInt64;
 }

@@ -11,27 +11,28 @@ namespace msprobe::kernels {
 namespace {
 
 // A float format: its bits as an integer, and the number that they stand for.
-template <typename BitsType, typename NumberType, int kMantissa>
+template <typename BitsType, typename NumberType, DType kDType>
 struct Format {
+  static constexpr int kMantissa = FactsOf(kDType).format.mantissa;
   using Bits = BitsType;
   using Number = NumberType;
   static constexpr Bits kSign = Bits{1} << (sizeof(Bits) * 8 - 1);
   static constexpr Bits kInfinity = static_cast<Bits>((kSign - 1) >> kMantissa << kMantissa);
   static constexpr Bits kSmallestNormal = static_cast<Bits>(Bits{1} << kMantissa);
 };
-struct Double : Format<uint64_t, double, 52> {
+struct Double : Format<uint64_t, double, DType::kFloat64> {
   static Number Decode(Bits bits) { return std::bit_cast<double>(bits); }
   static Bits Encode(Number value) { return std::bit_cast<uint64_t>(value); }
 };
-struct Single : Format<uint32_t, float, 23> {
+struct Single : Format<uint32_t, float, DType::kFloat32> {
   static Number Decode(Bits bits) { return std::bit_cast<float>(bits); }
   static Bits Encode(Number value) { return std::bit_cast<uint32_t>(value); }
 };
-struct Half : Format<uint16_t, float, 10> {
+struct Half : Format<uint16_t, float, DType::kFloat16> {
   static Number Decode(Bits bits) { return HalfToFloat(bits); }
   static Bits Encode(Number value) { return FloatToHalf(value); }
 };
-struct BFloat : Format<uint16_t, float, 7> {
+struct BFloat : Format<uint16_t, float, DType::kBFloat16> {
   static Number Decode(Bits bits) { return BFloat16ToFloat(bits); }
   static Bits Encode(Number value) { return FloatToBFloat16(value); }
 };

@@ -41,7 +41,8 @@ double RatioLimit(const Question& question, DType first) {
   const bool noise = question.perturbation == Perturbation::kAddNoise ||
                      question.perturbation == Perturbation::kBitNoise;
   // A bit of bfloat16 is a change of up to 2^-7: to pass it on is no fault of the operation.
-  if (noise) limit = std::max(limit, 1 + kNoiseGain * LimitsOf(question.perturbed).epsilon);
+  if (noise)
+    limit = std::max(limit, 1 + kNoiseGain * DTypeEpsilon(LimitsOf(question.perturbed).dtype));
   return limit;
 }
 

@@ -18,16 +18,18 @@ T Load(const void* p) {
   return value;
 }
 
-// sign | exponent | mantissa with the usual subnormals and no special value.
-float Decode(uint32_t bits, int exponent_bits, int mantissa_bits, int bias) {
-  const uint32_t mantissa = bits & ((1u << mantissa_bits) - 1);
-  const uint32_t exponent = bits >> mantissa_bits & ((1u << exponent_bits) - 1);
-  const bool negative = bits >> (mantissa_bits + exponent_bits) & 1;
+// Of kWidth bits: sign | exponent | mantissa with the usual subnormals and no special value.
+template <int kWidth, DType kDType>
+float Decode(uint32_t bits) {
+  constexpr FloatFormat kFormat = FactsOf(kDType).format;
+  const uint32_t mantissa = bits & ((1u << kFormat.mantissa) - 1);
+  const uint32_t exponent = (bits & ((1u << (kWidth - 1)) - 1)) >> kFormat.mantissa;
+  constexpr int kLowest = kFormat.min_exponent - kFormat.mantissa;
   const float magnitude = exponent == 0
-                              ? std::ldexp(static_cast<float>(mantissa), 1 - bias - mantissa_bits)
-                              : std::ldexp(static_cast<float>(mantissa | 1u << mantissa_bits),
-                                           static_cast<int>(exponent) - bias - mantissa_bits);
-  return negative ? -magnitude : magnitude;
+                              ? std::ldexp(static_cast<float>(mantissa), kLowest)
+                              : std::ldexp(static_cast<float>(mantissa | 1u << kFormat.mantissa),
+                                           static_cast<int>(exponent) - 1 + kLowest);
+  return bits >> (kWidth - 1) & 1 ? -magnitude : magnitude;
 }
 
 }  // namespace
@@ -37,7 +39,7 @@ float HalfToFloat(uint16_t bits) {
     if (bits & 0x3ff) return kNan;
     return bits & 0x8000 ? -kInf : kInf;
   }
-  return Decode(bits, 5, 10, 15);
+  return Decode<16, DType::kFloat16>(bits);
 }
 
 float BFloat16ToFloat(uint16_t bits) {
@@ -45,7 +47,7 @@ float BFloat16ToFloat(uint16_t bits) {
 }
 
 float Float8E4M3FNToFloat(uint8_t bits) {
-  return (bits & 0x7f) == 0x7f ? kNan : Decode(bits, 4, 3, 7);
+  return (bits & 0x7f) == 0x7f ? kNan : Decode<8, DType::kFloat8E4M3FN>(bits);
 }
 
 float Float8E5M2ToFloat(uint8_t bits) {
@@ -53,13 +55,17 @@ float Float8E5M2ToFloat(uint8_t bits) {
     if (bits & 3) return kNan;
     return bits & 0x80 ? -kInf : kInf;
   }
-  return Decode(bits, 5, 2, 15);
+  return Decode<8, DType::kFloat8E5M2>(bits);
 }
 
-float Float8E4M3FNUZToFloat(uint8_t bits) { return bits == 0x80 ? kNan : Decode(bits, 4, 3, 8); }
-float Float8E5M2FNUZToFloat(uint8_t bits) { return bits == 0x80 ? kNan : Decode(bits, 5, 2, 16); }
+float Float8E4M3FNUZToFloat(uint8_t bits) {
+  return bits == 0x80 ? kNan : Decode<8, DType::kFloat8E4M3FNUZ>(bits);
+}
+float Float8E5M2FNUZToFloat(uint8_t bits) {
+  return bits == 0x80 ? kNan : Decode<8, DType::kFloat8E5M2FNUZ>(bits);
+}
 float Float8E8M0ToFloat(uint8_t bits) { return bits == 0xff ? kNan : std::ldexp(1.0f, bits - 127); }
-float Float4E2M1ToFloat(uint8_t nibble) { return Decode(nibble & 15u, 2, 1, 1); }
+float Float4E2M1ToFloat(uint8_t nibble) { return Decode<4, DType::kFloat4E2M1X2>(nibble & 15u); }
 
 uint16_t FloatToHalf(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

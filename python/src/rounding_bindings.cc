@@ -15,7 +15,6 @@
 namespace msprobe::python {
 namespace {
 
-using accuracy::FloatFormat;
 using accuracy::RoundingJudge;
 using accuracy::RoundingJudges;
 using Shapes = std::vector<std::vector<int64_t>>;
@@ -68,10 +67,10 @@ void Move(nb::handle tensor, uint64_t seed, double relative, const std::string& 
 
 std::string Coarsest(const std::vector<std::string>& dtypes) {
   std::string found = "float32";
-  int digits = 24;
+  int mantissa = FactsOf(DType::kFloat32).format.mantissa;
   for (const std::string& dtype : dtypes) {
     const std::optional<FloatFormat> format = accuracy::FormatOf(FloatOf(dtype));
-    if (format->digits < digits) found = dtype, digits = format->digits;
+    if (format->mantissa < mantissa) found = dtype, mantissa = format->mantissa;
   }
   return found;
 }

@@ -59,6 +59,43 @@ TEST(DType, SizeKindAndNames) {
   }
 }
 
+struct FormatNumbers {
+  DType dtype;
+  double epsilon, smallest_normal, smallest, largest;
+};
+
+// From torch.finfo: eps, smallest_normal, smallest_subnormal, max.
+TEST(DType, FloatFormats) {
+  const FormatNumbers rows[] = {
+      {DType::kFloat64, 0x1p-52, 0x1p-1022, 0x1p-1074, 0x1.fffffffffffffp1023},
+      {DType::kFloat32, 0x1p-23, 0x1p-126, 0x1p-149, 0x1.fffffep127},
+      {DType::kFloat16, 0x1p-10, 0x1p-14, 0x1p-24, 65504},
+      {DType::kBFloat16, 0x1p-7, 0x1p-126, 0x1p-133, 0x1.fep127},
+      {DType::kFloat8E4M3FN, 0x1p-3, 0x1p-6, 0x1p-9, 448},
+      {DType::kFloat8E5M2, 0x1p-2, 0x1p-14, 0x1p-16, 57344},
+      {DType::kFloat8E4M3FNUZ, 0x1p-3, 0x1p-7, 0x1p-10, 240},
+      {DType::kFloat8E5M2FNUZ, 0x1p-2, 0x1p-15, 0x1p-17, 57344},
+      {DType::kFloat8E8M0FNU, 1, 0x1p-127, 0x1p-127, 0x1p127},
+      {DType::kFloat4E2M1X2, 0x1p-1, 1, 0x1p-1, 6},
+      {DType::kComplex64, 0x1p-23, 0x1p-126, 0x1p-149, 0x1.fffffep127},
+      {DType::kComplex128, 0x1p-52, 0x1p-1022, 0x1p-1074, 0x1.fffffffffffffp1023},
+      {DType::kComplex32, 0x1p-10, 0x1p-14, 0x1p-24, 65504},
+  };
+  int without = kDTypeCount;
+  for (const FormatNumbers& row : rows) {
+    const FloatFormat& format = FactsOf(row.dtype).format;
+    EXPECT_EQ(DTypeEpsilon(row.dtype), row.epsilon) << DTypeTorchName(row.dtype);
+    EXPECT_EQ(format.epsilon(), row.epsilon) << DTypeTorchName(row.dtype);
+    EXPECT_EQ(2 * format.roundoff(), row.epsilon) << DTypeTorchName(row.dtype);
+    EXPECT_EQ(format.smallest_normal(), row.smallest_normal) << DTypeTorchName(row.dtype);
+    EXPECT_EQ(format.smallest(), row.smallest) << DTypeTorchName(row.dtype);
+    EXPECT_EQ(format.largest, row.largest) << DTypeTorchName(row.dtype);
+    --without;
+  }
+  for (int i = 0; i < kDTypeCount; ++i) without -= DTypeEpsilon(static_cast<DType>(i)) == 0;
+  EXPECT_EQ(without, 0);  // integers and bool are exact
+}
+
 TEST(DType, FoundByNameWithOrWithoutThePrefix) {
   for (const Row& row : kRows) {
     EXPECT_EQ(DTypeFromTorchName(row.name), row.dtype) << row.name;

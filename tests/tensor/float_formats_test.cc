@@ -16,7 +16,7 @@ namespace {
 const double kNaN = std::numeric_limits<double>::quiet_NaN();
 const double kInf = std::numeric_limits<double>::infinity();
 
-double PowerOfTwo(int exponent) {
+double TwoTo(int exponent) {
   double value = 1;
   for (; exponent > 0; --exponent) value *= 2;
   for (; exponent < 0; ++exponent) value /= 2;
@@ -46,10 +46,9 @@ double Oracle(const Format& f, unsigned bits) {
     return kNaN;
   double fraction = exponent == 0 ? 0 : 1;
   for (int i = 0; i < f.mantissa_bits; ++i) {
-    if (mantissa >> i & 1) fraction += PowerOfTwo(i - f.mantissa_bits);
+    if (mantissa >> i & 1) fraction += TwoTo(i - f.mantissa_bits);
   }
-  const double value =
-      fraction * PowerOfTwo(static_cast<int>(exponent == 0 ? 1 : exponent) - f.bias);
+  const double value = fraction * TwoTo(static_cast<int>(exponent == 0 ? 1 : exponent) - f.bias);
   return sign ? -value : value;
 }
 
@@ -105,7 +104,7 @@ TEST(FloatFormats, EveryEightBitPattern) {
 TEST(FloatFormats, EveryScale) {
   for (unsigned bits = 0; bits < 0x100; ++bits) {
     const uint8_t p = static_cast<uint8_t>(bits);
-    const double want = bits == 0xff ? kNaN : PowerOfTwo(static_cast<int>(bits) - 127);
+    const double want = bits == 0xff ? kNaN : TwoTo(static_cast<int>(bits) - 127);
     ExpectSame(Float8E8M0ToFloat(p), want, bits, "float8_e8m0fnu");
     ExpectSame(ElementToDouble(DType::kFloat8E8M0FNU, &p), want, bits, "float8_e8m0fnu");
   }

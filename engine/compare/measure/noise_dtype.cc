@@ -15,7 +15,7 @@ namespace {
 // The epsilon of bfloat16, the coarsest dtype that programs compute in. float8 and narrower dtypes
 // are formats in which single, scaled tensors are stored: their rounding says nothing of later
 // calls.
-constexpr double kCoarsest = 0x1p-7;
+constexpr double kCoarsest = DTypeEpsilon(DType::kBFloat16);
 
 // A real float dtype, or none: an empty type.
 ElementType Coarser(ElementType a, ElementType b) {

@@ -1,60 +1,43 @@
 #include "engine/compare/model/rounding.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 namespace msprobe::compare {
 namespace {
 
-constexpr double kEps64 = 0x1p-52, kEps32 = 0x1p-23;
-
-constexpr Rounding Float(std::string_view name, double epsilon, double min_normal, double explained,
-                         double accumulator) {
-  return {NumberKind::kFloat, epsilon, min_normal, explained, accumulator, name};
-}
-constexpr Rounding Exact(std::string_view name, NumberKind kind) {
-  return {kind, 0, 0, 0, 0, name};
-}
-constexpr Rounding Complex(std::string_view name, Rounding part) {
-  part.kind = NumberKind::kComplex;
-  part.name = name;
-  return part;
+// Of a float or complex dtype with this many bits after the point.
+constexpr double Explained(int mantissa) {
+  return mantissa >= 23 ? 64 : mantissa == 10 ? 8 : mantissa == 7 ? 4 : mantissa > 0 ? 2 : 1;
 }
 
-constexpr Rounding kFloat64 = Float("float64", kEps64, 0x1p-1022, 64, kEps64);
-constexpr Rounding kFloat32 = Float("float32", kEps32, 0x1p-126, 64, kEps32);
-constexpr Rounding kFloat16 = Float("float16", 0x1p-10, 0x1p-14, 8, kEps32);
+constexpr Rounding Of(DType dtype) {
+  const DTypeFacts& facts = FactsOf(dtype);
+  Rounding r{.name = DTypeShortName(dtype)};
+  if (!IsFloatOrComplex(dtype)) {
+    r.kind = facts.kind == DTypeKind::kBool ? NumberKind::kBool : NumberKind::kInteger;
+    return r;
+  }
+  r.kind = facts.kind == DTypeKind::kFloat ? NumberKind::kFloat : NumberKind::kComplex;
+  r.epsilon = facts.format.epsilon();
+  r.min_normal = facts.format.smallest_normal();
+  r.explained = Explained(facts.format.mantissa);
+  r.accumulator = std::min(r.epsilon, DTypeEpsilon(DType::kFloat32));
+  return r;
+}
 
 // In the order of ElementType::index().
-constexpr std::array<Rounding, ElementType::kIndexCount> kTable = {
-    kFloat64,
-    kFloat32,
-    kFloat16,
-    Float("bfloat16", 0x1p-7, 0x1p-126, 4, kEps32),
-    Float("float8_e4m3fn", 0x1p-3, 0x1p-6, 2, kEps32),
-    Float("float8_e5m2", 0x1p-2, 0x1p-14, 2, kEps32),
-    Float("float8_e4m3fnuz", 0x1p-3, 0x1p-7, 2, kEps32),
-    Float("float8_e5m2fnuz", 0x1p-2, 0x1p-15, 2, kEps32),
-    Float("float8_e8m0fnu", 1, 0x1p-127, 1, kEps32),
-    Float("float4_e2m1fn_x2", 0x1p-1, 1, 2, kEps32),
-    Exact("uint8", NumberKind::kInteger),
-    Exact("uint16", NumberKind::kInteger),
-    Exact("uint32", NumberKind::kInteger),
-    Exact("uint64", NumberKind::kInteger),
-    Exact("int8", NumberKind::kInteger),
-    Exact("int16", NumberKind::kInteger),
-    Exact("int32", NumberKind::kInteger),
-    Exact("int64", NumberKind::kInteger),
-    Exact("bool", NumberKind::kBool),
-    Complex("complex64", kFloat32),
-    Complex("complex128", kFloat64),
-    Complex("complex32", kFloat16),
-    // bool, int and float of Python.
-    Exact("bool", NumberKind::kBool),
-    Exact("int", NumberKind::kInteger),
-    kFloat32,  // a Python float: nearly always the value of a float32 tensor
-    Rounding{},
-};
+constexpr std::array<Rounding, ElementType::kIndexCount> kTable = [] {
+  std::array<Rounding, ElementType::kIndexCount> table;
+  for (int i = 0; i < kDTypeCount; ++i) table[static_cast<size_t>(i)] = Of(static_cast<DType>(i));
+  // bool, int and float of Python.
+  Rounding* python = &table[kDTypeCount];
+  python[0] = {.kind = NumberKind::kBool, .name = "bool"};
+  python[1] = {.kind = NumberKind::kInteger, .name = "int"};
+  python[2] = Of(DType::kFloat32);  // nearly always the value of a float32 tensor
+  return table;
+}();
 
 }  // namespace
 

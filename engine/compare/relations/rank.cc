@@ -438,7 +438,7 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
     const bool same_rows = r.strength == Strength::kSame && r.proven;
     const bool exact = r.strength == Strength::kEqual ||
                        (r.strength == Strength::kNear && (r.error == 0 || !alike)) ||
-                       (same_rows && r.error <= kOwnRoundings * 0x1p-53);
+                       (same_rows && r.error <= kOwnRoundings * kDouble);
     return (exact && (w == kNoId || r_.Fits(port.value, w))) || t.values[port.value].plain;
   };
   const auto takes = t.Takes(id), saved = t.Takes(forward);

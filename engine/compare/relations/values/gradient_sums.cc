@@ -204,7 +204,8 @@ class Graph::SketchedSums {
     if (sums == of_elements_.end()) return {};
     for (const RowSketch& mine : run_.SketchesOf(v)) {
       const double norm = std::sqrt(static_cast<double>(value.moments.n));
-      const double most = kRoundings * 0x1p-8 * norm * value.moments.Rms();
+      constexpr double kCoarsest = FactsOf(DType::kBFloat16).format.roundoff();
+      const double most = kRoundings * kCoarsest * norm * value.moments.Rms();
       auto at =
           std::lower_bound(sums->second.begin(), sums->second.end(), mine.sums.rows.real() - most,
                            [](const Sum& sum, double real) { return sum.rows.real() < real; });

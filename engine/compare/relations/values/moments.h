@@ -16,7 +16,7 @@ namespace msprobe::compare::relations {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Half of the last bit of a double.
-inline constexpr double kDouble = 0x1p-53;
+inline constexpr double kDouble = FactsOf(DType::kFloat64).format.roundoff();
 // Statistics of float32 tensors are written with 24 bits.
 inline constexpr double kDigits = 0x1p-22;
 
