@@ -85,19 +85,22 @@ bool BeginsUnrecorded(const Comparison& c) {
   for (const RecordPair& pair : c.pairs) {
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
       if (c.rows[i].target < 0 || c.rows[i].golden < 0) continue;
+      if (!c.target.AllocationOf(c.rows[i].target).empty()) continue;  // nobody has written it
       const Leaf& leaf = c.target.leaves[c.rows[i].target];
       const Record& record = c.target.records[pair.target];
-      const bool arrives = leaf.slot != Slot::kOutput && leaf.slot != Slot::kParameter &&
-                           leaf.kind == LeafKind::kTensor &&
-                           record.direction == Direction::kForward &&
-                           !IsOptimizerCall(record.api) && !made.Has(leaf.fingerprint);
+      const auto arrives = [&] {
+        return leaf.slot != Slot::kOutput && leaf.slot != Slot::kParameter &&
+               leaf.kind == LeafKind::kTensor && record.direction == Direction::kForward &&
+               !IsOptimizerCall(record.api) && !made.Has(leaf.fingerprint);
+      };
+      const auto received = [&] { return IsReceived(c.target, record, leaf); };
       const RowVerdict verdict = c.measures[i].verdict;
-      if (verdict == RowVerdict::kDiffers && data_arrived) return false;
-      if (verdict == RowVerdict::kNoise || verdict == RowVerdict::kDiffers) {
-        return arrives || IsReceived(c.target, record, leaf) ||
+      if (verdict == RowVerdict::kDiffers) return !data_arrived && arrives() && !received();
+      if (verdict == RowVerdict::kNoise) {
+        return arrives() || received() ||
                (IsOptimizerCall(record.api) && leaf.slot == Slot::kOutput);
       }
-      data_arrived |= arrives && verdict == RowVerdict::kEqual;
+      data_arrived = data_arrived || (verdict == RowVerdict::kEqual && arrives());
       if (leaf.slot == Slot::kOutput) made.Insert(leaf.fingerprint);
     }
   }
