@@ -72,5 +72,5 @@ def answers(ray, node):
     probe = ray.remote(lambda: True).options(num_cpus=0, **on_node(ray, node)).remote()
     try:
         return ray.get(probe, timeout=_NODE_SECONDS)
-    except Exception:
+    except Exception:  # of any kind: what is told to people is the error of the task that failed
         return False
