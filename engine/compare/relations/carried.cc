@@ -13,16 +13,18 @@ namespace msprobe::compare::relations {
 namespace {
 
 // Whether a call left the value in memory that may outlive the step: an optimizer also keeps what
-// another call made, a gradient as the first average of gradients.
+// another call made, or nobody did, as a gradient that was added up as the first average.
 bool IsLeft(const Graph& run, ValueId v) {
   const Value& value = run.values[v];
-  if (value.maker == kNoId || value.plain) return false;
-  const Call& call = run.calls[value.maker];
+  if (value.plain) return false;
   const auto makers = run.MakersOf(v);
+  if (std::any_of(makers.begin(), makers.end(),
+                  [&run](CallId maker) { return run.calls[maker].kind == CallKind::kUpdate; }))
+    return true;
+  if (value.maker == kNoId) return false;
+  const Call& call = run.calls[value.maker];
   return run.made[value.port].changed ||
-         (call.facts->in_place && call.kind == CallKind::kOperation) ||
-         std::any_of(makers.begin(), makers.end(),
-                     [&run](CallId maker) { return run.calls[maker].kind == CallKind::kUpdate; });
+         (call.facts->in_place && call.kind == CallKind::kOperation);
 }
 
 uint64_t KeyOf(const Graph& run, ValueId value) {
@@ -71,11 +73,13 @@ Carried LeaveBehind(const Relations& r) {
     if (w == kNoId || r.t.values[v].plain || !r.IsRight(v) || !r.Fits(v, w)) continue;
     const uint64_t mine = KeyOf(r.t, v), golden = KeyOf(r.g, w);
     if (mine == golden || mine == 0 || golden == 0) continue;
+    const auto known = out.left.find(mine);
+    if (known != out.left.end() && known->second.golden == golden) continue;
     const double terms = r.Terms(v), error = r.ApartOf(v, w, terms).in_order;
     if (!std::isfinite(error)) continue;  // parts of a whole: they are carried above
     out.left[mine] = {.golden = golden,
                       .error = error,
-                      .bound = kOwnRoundings * r.t.values[v].roundoff,
+                      .bound = std::max(r.of(v).bound, kOwnRoundings * r.t.values[v].roundoff),
                       .terms = terms};
   }
   for (ValueId w = 0; w < static_cast<ValueId>(r.g.values.size()); ++w) {
