@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,35 @@ Dump Surrogates(bool max) {
 TEST(Wiring, TwoResultsOfOneCallAreExchanged) {
   const std::string first = FirstOf(Surrogates(true), Surrogates(false));
   EXPECT_TRUE(first.starts_with("Torch.max.0.")) << first;
+}
+
+// A model and the model that it is compared with, each of which is asked once.
+Dump TwoModels(bool reference_first, bool turned_round) {
+  const Elements x = Random(16, 1);
+  Elements said[2];
+  DumpBuilder b;
+  for (int i = 0; i < 2; ++i) {
+    const int model = reference_first ? 1 - i : i;
+    const std::string number = std::to_string(i);
+    const std::string module = model == 0 ? "Module.policy.Net" : "Module.reference.Net";
+    const Elements y = Random(16, 2 + static_cast<unsigned>(model));
+    said[model] = Map(y, [](float v) { return v - 1; });
+    b.Call("Functional.linear." + number + ".forward").Parent(module + ".forward.0");
+    b.In(Recorded(x)).In(Recorded(Random(16, 8 + static_cast<unsigned>(model)))).Out(Recorded(y));
+    b.Call("Tensor.log_softmax." + number + ".forward").In(Recorded(y)).Out(Recorded(said[model]));
+  }
+  const Elements &left = said[turned_round ? 0 : 1], &right = said[turned_round ? 1 : 0];
+  const Elements away = Sum(left, right, -1);
+  b.Call("Tensor.__sub__.0.forward").In(Recorded(left)).In(Recorded(right)).Out(Recorded(away));
+  b.Call("Tensor.exp.0.forward").In(Recorded(away));
+  b.Out(Recorded(Map(away, [](float v) { return std::exp(v); })));
+  return b.Take();
+}
+
+TEST(Wiring, TwoModelsMayBeAskedInAnotherOrder) {
+  EXPECT_EQ(FirstOf(TwoModels(true, false), TwoModels(false, false)), "none");
+  EXPECT_EQ(FirstOf(TwoModels(false, true), TwoModels(false, false)), "Tensor.__sub__.0.forward");
+  EXPECT_EQ(FirstOf(TwoModels(true, true), TwoModels(false, false)), "Tensor.__sub__.0.forward");
 }
 
 // In the first update of a policy the old and the new probabilities are equal; only the new ones

@@ -186,7 +186,7 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
                        [&](const Port& port) { return right(port.value); });
   };
   std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(wrong),
-               [&](ValueId w) { return !right(w) && !only_new(w); });
+               [&](ValueId w) { return !right(w) && !only_new(w) && !MayBePositions(w); });
   if (IsScaledOnly(v, wrong)) {
     wrong.clear();
     const Inputs saved = t.InputsOf(v, /*saved=*/true);
@@ -208,6 +208,18 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
     return r.doubtful;
   });
   return wrong;
+}
+
+// Whether integers may be the positions of rows: of rows in another order they are other ones. Who
+// takes them for the same rows makes what its partner makes.
+bool Exposure::MayBePositions(ValueId v) const {
+  const CallId maker = r_.t.values[v].maker;
+  if (maker == kNoId || r_.t.values[v].IsFloat()) return false;
+  const auto takes = r_.t.Takes(maker);
+  return std::ranges::all_of(takes, [this](const Port& p) { return r_.IsRight(p.value); }) &&
+         std::ranges::any_of(takes, [this](const Port& p) {
+           return r_.of(p.value).strength == Strength::kSame;
+         });
 }
 
 // The wrong gradients that the entry of an optimizer takes.
@@ -394,7 +406,8 @@ bool Exposure::Ends(ValueId v) const {
 // A call that only the golden makes inside of a function of the user's, which makes nothing else:
 // the function is missing.
 Candidate Exposure::Outermost(Candidate candidate) const {
-  if (candidate.cause == Cause::kAnotherInput && !modules_only_) return FirstThatTakes(candidate);
+  if (candidate.cause == Cause::kAnotherInput && !modules_only_)
+    return candidate.other_pass ? candidate : FirstThatTakes(candidate);
   candidate = WhereMade(candidate);
   if (candidate.call != kNoId || candidate.golden == kNoId) return candidate;
   for (const Port& port : r_.g.Makes(candidate.golden)) {

@@ -59,6 +59,8 @@ struct Candidate {
 
   // The result has the golden's elements, in an order that no constructor explains.
   bool another_order = false;
+  // The runs pass through its module and its partner's in another order; both results are there.
+  bool other_pass = false;
 
   // How much speaks for it besides that it comes first.
   int Evidence() const;
@@ -141,6 +143,9 @@ class Exposure {
   bool TakesStale(CallId call) const;
   bool OnlyPairsUp(CallId call) const;
   Candidate Origin(CallId call, ValueId value, std::vector<CallId> seen);
+  bool Errs(CallId call) const;
+  bool MayBePositions(ValueId value) const;
+  bool IsOfAnotherModule(const Candidate& found) const;
   std::optional<Candidate> WhoShouldMake(ValueId x, ValueId w, CallId call, ValueId value,
                                          const std::vector<CallId>& seen);
   std::optional<Candidate> Reshaped(CallId call, ValueId value) const;

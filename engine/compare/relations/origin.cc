@@ -39,7 +39,9 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
     const ValueId w = r_.AtPartner(port), x = port.value;
     if (w == kNoId || r_.Fits(x, w)) continue;
     if (auto left = LeftIn(x); left && t.calls[call].kind == CallKind::kUpdate) return *left;
-    if (auto found = WhoShouldMake(x, w, call, v, seen)) return *found;
+    const auto found = WhoShouldMake(x, w, call, v, seen);
+    const bool crossed = found && found->other_pass && Errs(call);
+    if (found && !crossed) return *found;
     const bool parameter = t.dump.leaves[port.leaf].slot == Slot::kParameter;
     if (parameter || (t.IsWeight(x) && t.values[x].maker == kNoId && !r_.IsRight(x)))
       return Named(call, x, Cause::kAnotherWeight, true);
@@ -63,7 +65,9 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
       // What the forward call takes decides what its gradients meet.
       const CallId forward = t.calls[call].forward;
       if (t.calls[call].IsBackward() && forward != kNoId && TakesAnother(forward)) named = forward;
-      return Named(named, v, Cause::kAnotherInput);
+      Candidate candidate = Named(named, v, Cause::kAnotherInput);
+      candidate.other_pass = crossed;
+      return candidate;
     }
   }
   // A gradient is made of what the forward call took, too.
@@ -221,6 +225,19 @@ std::optional<Candidate> Exposure::ComputedNumber(CallId call) const {
   return neutral;
 }
 
+bool Exposure::Errs(CallId call) const {
+  return std::ranges::any_of(r_.t.Makes(call),
+                             [this](const Port& port) { return !r_.IsRight(port.value); });
+}
+
+// Two modules that the runs call one after the other, in another order: each call of one is paired
+// with a call of the other, and takes what is its own.
+bool Exposure::IsOfAnotherModule(const Candidate& found) const {
+  return (found.cause == Cause::kAnotherInput || found.cause == Cause::kAnotherWeight) &&
+         found.call != kNoId && found.golden != kNoId &&
+         r_.t.calls[found.call].path != r_.g.calls[found.golden].path;
+}
+
 // The call takes x where its partner takes w: the call before it that should have made w.
 std::optional<Candidate> Exposure::WhoShouldMake(ValueId x, ValueId w, CallId call, ValueId v,
                                                  const std::vector<CallId>& seen) {
@@ -230,10 +247,16 @@ std::optional<Candidate> Exposure::WhoShouldMake(ValueId x, ValueId w, CallId ca
   const auto errs = [&](CallId m, ValueId own) {
     const bool was_seen = std::find(seen.begin(), seen.end(), m) != seen.end();
     return m != kNoId && m < call && !was_seen && own != kNoId && !r_.Fits(own, w) &&
-           !FillsNewMemory(t, m);
+           !MayBePositions(own) && !FillsNewMemory(t, m);
   };
   if (mine != kNoId) {
-    if (errs(mine, r_.AtTarget(g.made[g.values[w].port].leaf))) return Origin(mine, v, seen);
+    const ValueId own = r_.AtTarget(g.made[g.values[w].port].leaf);
+    if (errs(mine, own)) {
+      Candidate found = Origin(mine, v, seen);
+      found.other_pass |= IsOfAnotherModule(found);
+      found.other_pass &= r_.Has(w) && r_.IsRight(own);
+      return found;
+    }
     // The golden makes the same numbers again: the last time before this call, they go there.
     const CallId end = call < static_cast<CallId>(t.calls.size()) ? r_.pair[call] : kNoId;
     const auto makers = g.MakersOf(w);

@@ -304,12 +304,12 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
     if (x.dtype.dtype() != y.dtype.dtype() || x.shape.view() != y.shape.view()) continue;
     const Inputs inputs = t.InputsOf(port.value, false);
     // Others that it was made of are named in its place, or came from outside; rows in another
-    // order, or in other parts, have other numbers.
+    // order, or in other parts, have other numbers, and so has memory that is not full yet.
     const auto other = [&](ValueId v) {
       return t.values[v].IsFloat() || !r_.IsRight(v) || r_.of(v).strength == Strength::kSame ||
-             r_.IsPart(v);
+             r_.IsPart(v) || t.values[v].unwritten;
     };
-    if (std::any_of(inputs.begin(), inputs.end(), other)) continue;
+    if (std::any_of(inputs.begin(), inputs.end(), other) || TakesAnother(x.maker)) continue;
     return Candidate{.call = x.maker,
                      .golden = r_.pair[x.maker],
                      .value = port.value,
