@@ -55,6 +55,52 @@ TEST(Laws, ALargeArgumentOfAnExponentialHasManyRoundings) {
   EXPECT_EQ(FirstOf(run("exp", kSmallError, 0.01F), run("exp", 0, 0)), "Functional.exp.0.forward");
 }
 
+// A call of two tensors that both runs have, whose result is off by `off` of itself.
+Dump OfTheSame(const std::string& name, float off) {
+  const Elements x = Random(64, 1), y = Random(64, 2);
+  DumpBuilder b;
+  b.Call(name + ".0.forward").In(Recorded(x)).In(Recorded(y));
+  b.Out(Recorded(Times(Sum(x, y), 1 + off)));
+  return b.Take();
+}
+
+TEST(Laws, ASumOfTwoTensorsThatBothRunsHaveIsRoundedOnce) {
+  EXPECT_EQ(FirstOf(OfTheSame("Tensor.__add__", 1.2e-7F), OfTheSame("Tensor.__add__", 0)), "none");
+  EXPECT_EQ(FirstOf(OfTheSame("Tensor.__add__", kSmallError), OfTheSame("Tensor.__add__", 0)),
+            "Tensor.__add__.0.forward");
+  // How many elements these add up is not known.
+  for (const char* name : {"Torch.cumsum", "Tensor.index_add_"})
+    EXPECT_EQ(FirstOf(OfTheSame(name, kSmallError), OfTheSame(name, 0)), "none") << name;
+}
+
+// The gradient of a bias before a batch norm, which is nothing but rounding: of `rows` rows.
+Dump BiasBefore(const std::string& norm, float left) {
+  constexpr int kRows = 4096, kChannels = 16;
+  const Elements arriving = Random(kRows * kChannels, 1), bias = Times(Random(kChannels, 2), left);
+  const std::string rows = "[4096, 16]";
+  const Elements x = Random(kRows * kChannels, 3), y = Random(kRows * kChannels, 4);
+  Elements gradient = Random(kRows * kChannels, 5);
+  gradient[0] += 1e-3F * left;  // it is rounded in each run
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 6), "[16, 4]"));
+  b.Out(Recorded(x, rows));
+  b.Call("Functional." + norm + ".0.forward").In(Recorded(x, rows)).Out(Recorded(y, rows));
+  b.Call("Functional." + norm + ".0.backward").In(Recorded(arriving, rows));
+  b.Out(Recorded(gradient, rows));
+  b.Call("Functional.linear.0.backward").In(Recorded(gradient, rows)).Out(Recorded(bias, "[16]"));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.bias", Recorded(bias, "[16]"));
+  return b.Take();
+}
+
+TEST(Laws, ABatchNormRoundsAllRowsAlike) {
+  const float left = 64 * 64 * 3e-8F;  // rounding of the mean, once a row
+  EXPECT_EQ(FirstOf(BiasBefore("batch_norm", left), BiasBefore("batch_norm", -left)), "none");
+  EXPECT_EQ(FirstOf(BiasBefore("layer_norm", left), BiasBefore("layer_norm", -left)),
+            "Functional.linear.0.backward");
+  EXPECT_EQ(FirstOf(BiasBefore("batch_norm", 100 * left), BiasBefore("batch_norm", -left)),
+            "Functional.linear.0.backward");
+}
+
 // The gradient of relu: where an argument is near zero, rounding decides whether it passes.
 Dump Kink(const std::string& name, float off, float wrong) {
   constexpr int kElements = 4096;

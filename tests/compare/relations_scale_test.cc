@@ -152,6 +152,30 @@ TEST(Wrong, AWrongValueDoesNotBecomeRightInACoarserDType) {
   EXPECT_EQ(FirstOf(CastOff(1e-6F), CastOff(0)), "none");
 }
 
+// A gradient in bfloat16 that is `factor` times as large, and divided by that; it is off by `off`.
+Dump DividedAgain(float factor, float off) {
+  const Elements x = Random(64, 1);
+  const auto sixteen_bits = [](const Elements& y) {
+    return Recorded(Rounded(y)).DType("torch.bfloat16");
+  };
+  Elements rounded = x;
+  for (size_t i = 0; i < x.size(); ++i) rounded[i] *= factor * (1 + (i % 2 == 0 ? off : -off));
+  DumpBuilder b;
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 3))).Out(sixteen_bits(rounded));
+  if (factor != 1) {
+    b.Call("Tensor.div.0.forward").In(sixteen_bits(rounded));
+    b.Out(sixteen_bits(Times(rounded, 1 / factor)));
+  }
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", sixteen_bits(Times(rounded, 1 / factor)));
+  return b.Take();
+}
+
+TEST(Wrong, ANumberTimesTheGoldensIsRightWhereItIsDividedByThatNumber) {
+  EXPECT_EQ(FirstOf(DividedAgain(2, 0.03F), DividedAgain(1, 0)), "none");
+  EXPECT_NE(FirstOf(DividedAgain(2, 0.5F), DividedAgain(1, 0)), "none");
+}
+
 // What code without records made is a third off.
 Dump Arriving(float off) {
   const Elements x = Sum(Random(64, 1), Random(64, 2), off);

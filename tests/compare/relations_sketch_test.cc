@@ -128,6 +128,112 @@ TEST(RowSketch, RowsMayBeDealtToTheCallsInAnotherWay) {
   EXPECT_EQ(other.Result(1).strength, Strength::kNone);
 }
 
+// Rows that are chosen, by their positions, and written to others. `wrong`: by another operation.
+Dump Placed(bool reversed, bool wrong) {
+  const std::vector<int> kept = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<int> order = reversed ? Reversed() : kept;
+  const Matrix x = Matrix::Random(kRows, 1).Take(order);
+  const Matrix y = x.Map([](float v) { return std::sin(3 * v); });
+  const Matrix written = Matrix::Random(kRows, wrong ? 2 : 3).Take(order);
+  std::vector<float> chosen;
+  for (const float row : {1.0F, 2.0F, 4.0F, 6.0F}) chosen.push_back(20 + (reversed ? 7 - row : row));
+  const auto rows = [&] { return test::Recorded(chosen, "[4]").DType("torch.int64"); };
+  DumpBuilder b;
+  b.Call("Torch.f.0.forward");
+  In(b, x);
+  Out(b, y);
+  b.Call("Tensor.nonzero.0.forward");
+  In(b, y);
+  b.Out(rows());
+  b.Call(wrong ? "Tensor.index_copy.0.forward" : "Tensor.index_add.0.forward");
+  In(b, y);
+  b.In(rows());
+  Out(b, written);
+  const test::Tensor sum = test::Recorded(test::Random(kColumns, wrong ? 4 : 5));
+  b.Call("Tensor.sum.0.forward");
+  In(b, written);
+  b.Out(sum);
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", sum);
+  return b.Take();
+}
+
+TEST(RowSketch, PositionsOfRowsInAnotherOrderAreOtherOnes) {
+  const auto first = [](Dump target, Dump golden) {
+    return std::string(test::First(test::MustCompare(std::move(target), std::move(golden))));
+  };
+  EXPECT_EQ(first(Placed(true, false), Placed(false, false)), "none");
+  EXPECT_EQ(first(Placed(true, true), Placed(false, false)), "Tensor.index_copy.0.forward");
+}
+
+// Two calls each of which takes rows of its own. `exchanged`: a row of each result is in the other.
+Dump Exchanged(bool exchanged) {
+  const Matrix x = Matrix::Random(kRows, 1);
+  const auto f = [](float v) { return std::sin(3 * v); };
+  DumpBuilder b;
+  const std::vector<int> given[] = {{0, 1, 2, 3}, {4, 5, 6, 7}};
+  const std::vector<int> mixed[] = {{4, 1, 2, 3}, {0, 5, 6, 7}};
+  for (int call = 0; call < 2; ++call) {
+    b.Call("Torch.f." + std::to_string(call) + ".forward");
+    b.Parent("Module.mine.Net.forward." + std::to_string(call));
+    In(b, x.Take(given[call]));
+    Out(b, x.Take((exchanged ? mixed : given)[call]).Map(f));
+  }
+  return b.Take();
+}
+
+TEST(RowSketch, OfWholeValuesACallMakesNoParts) {
+  const Runs runs(Exchanged(true), Exchanged(false));
+  EXPECT_EQ(runs.Result(0).strength, Strength::kNone);
+  EXPECT_EQ(runs.Result(1).strength, Strength::kNone);
+}
+
+// A layer that takes four rows at a time, and gives back the gradient of its weight. `twice`: the
+// last row counts twice.
+Dump DealtToALayer(const std::vector<int>& first, const std::vector<int>& second,
+                   bool twice = false) {
+  const Matrix x = Matrix::Random(kRows, 1), w = Matrix::Random(kRows, 2);
+  DumpBuilder b;
+  int call = 0;
+  for (const std::vector<int>& rows : {first, second}) {
+    Matrix given = x.Take(rows), gradient = w.Map([](float) { return 0.0F; });
+    for (int row = 0; row < given.rows(); ++row) {
+      for (int i = 0; i < kRows * kColumns; ++i) {
+        const float product = given.x[row * kColumns + i / kColumns] *
+                              std::sin(given.x[row * kColumns + i % kColumns]);
+        gradient.x[i] += twice && row + 1 == given.rows() ? 2 * product : product;
+      }
+    }
+    const std::string name = "Functional.linear." + std::to_string(call);
+    const std::string module = "Module.mine.Net.forward." + std::to_string(call++);
+    b.Call(name + ".forward").Parent(module);
+    In(b, given);
+    In(b, w);
+    Out(b, given.Map([](float v) { return 2 * v; }));
+    b.Call(module);
+    In(b, given);
+    Out(b, given.Map([](float v) { return 2 * v; }));
+    b.Parameter("weight", w.Recorded());
+    b.Call(name + ".backward").Parent(module);
+    In(b, given.Map([](float v) { return std::sin(v); }));
+    Out(b, given.Map([](float v) { return std::cos(v); }));
+    Out(b, gradient);
+  }
+  return b.Take();
+}
+
+TEST(RowSketch, GradientsOfAWeightAddUpHoweverRowsAreDealt) {
+  const auto gradient = [](const Runs& runs, CallId backward) {
+    return runs.relations.of(runs.target.Makes(backward)[1].value);
+  };
+  const Runs dealt(DealtToALayer({2, 0, 7, 5}, {1, 3, 4, 6}),
+                   DealtToALayer({0, 1, 2, 3}, {4, 5, 6, 7}));
+  EXPECT_EQ(gradient(dealt, 2).proof, Proof::kPartOfBatch);
+  EXPECT_EQ(gradient(dealt, 5).proof, Proof::kPartOfBatch);
+  const Runs wrong(DealtToALayer({2, 0, 7, 5}, {1, 3, 4, 6}, true),
+                   DealtToALayer({0, 1, 2, 3}, {4, 5, 6, 7}));
+  EXPECT_EQ(gradient(wrong, 5).strength, Strength::kNone);
+}
+
 TEST(RowSketch, AModuleIsTheSameInBothRunsWhereverOtherOnesRun) {
   const Matrix x = Matrix::Random(kRows, 1);
   const Comparison c = test::MustCompare(Dealt(x, {2, 0, 7, 5}, {1, 3, 4, 6}, /*other=*/2),
@@ -437,7 +543,7 @@ TEST(Pieces, OfAWeightHaveGradientsThatArePieces) {
 }
 
 // A step of an optimizer, and the call of the next step that takes the weight.
-Dump Updated(const Matrix& weight, const Matrix& gradient) {
+Dump Updated(const Matrix& weight, const Matrix& gradient, bool momentum = false) {
   DumpBuilder b;
   b.Call("Optimizer.SGD.step.0.forward");
   b.Kwarg("gradients.w", gradient.Recorded());
@@ -445,7 +551,16 @@ Dump Updated(const Matrix& weight, const Matrix& gradient) {
   Matrix after = weight;
   for (size_t i = 0; i < after.x.size(); ++i) after.x[i] -= gradient.x[i];
   b.OutAt("0.weights.w", after.Recorded());
+  if (momentum) b.OutAt("0.state.w.momentum_buffer", gradient.Recorded());
   return b.Take();
+}
+
+// The first average of gradients is the gradient, which no recorded call made.
+TEST(Carried, AStateThatIsTheGradientItselfIsLeft) {
+  const Matrix weight = Matrix::Random(kRows, 1), gradient = Matrix::Random(kRows, 2);
+  const Matrix rounded = gradient.Map([](float v) { return v * (1 + 0x1p-22F); });
+  const Runs first(Updated(weight, rounded, true), Updated(weight, gradient, true));
+  EXPECT_EQ(LeaveBehind(first.relations).left.size(), 2U);
 }
 
 TEST(Carried, AWeightBeginsAStepWithTheErrorWithWhichItWasLeft) {

@@ -40,10 +40,10 @@ bool MentionsAny(std::string_view name, const std::vector<std::string>& words) {
   });
 }
 
-constexpr std::array<std::string_view, 14> kSections = {
-    "classes",       "means",         "in_place",      "alone",    "linear",
-    "movements",     "buffers",       "kinks",         "softmax",  "lipschitz",
-    "exponentiates", "other_kernels", "sums_products", "amplifies"};
+constexpr std::array<std::string_view, 15> kSections = {
+    "classes",       "means",         "in_place",      "alone",     "linear",
+    "movements",     "buffers",       "kinks",         "softmax",   "lipschitz",
+    "exponentiates", "other_kernels", "sums_products", "amplifies", "accumulates"};
 
 }  // namespace
 
@@ -114,6 +114,7 @@ class OperationReader {
       if (section == "means") RowOf(name)->is_mean = true;
       if (section == "buffers") RowOf(name)->buffers = true;
       if (section == "exponentiates") RowOf(name)->exponentiates = true;
+      if (section == "accumulates") RowOf(name)->accumulates = true;
       if (section == "kinks") RowOf(name)->kinks = true;
       if (section == "lipschitz") RowOf(name)->lipschitz = true;
       if (section == "softmax") RowOf(name)->softmax = true;

@@ -41,6 +41,7 @@ struct OperationFacts {
   bool exchanges = false;      // with other ranks
   bool in_place = false;       // writes its first argument
   bool is_mean = false;        // of a reduction
+  bool accumulates = false;    // of a sum: any number of elements, cumsum
   bool alone = false;          // of an optimizer: each parameter by its own gradient alone
   bool exponentiates = false;  // an argument of size x is rounded as if it were x roundings
   bool softmax = false;        // its parts are of one sum: the gradient of what they share cancels
@@ -50,6 +51,10 @@ struct OperationFacts {
   bool linear = false;         // of an optimizer: a movement is the gradient times the rate
 
   bool Moves() const { return kind == OperationClass::kKeeps || kind == OperationClass::kTakes; }
+  // Each element of the result is one operation of elements of the arguments, or two.
+  bool RoundsOnce() const {
+    return kind == OperationClass::kScaling || (kind == OperationClass::kSum && !accumulates);
+  }
   bool Cancels() const {
     return kind == OperationClass::kNormalisation || kind == OperationClass::kExponential ||
            kind == OperationClass::kSum || kind == OperationClass::kReduction;

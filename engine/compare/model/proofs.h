@@ -55,6 +55,7 @@ struct Premise {
   double terms = 0;    // the size of what was added up to it
   double coarse = 0;   // the coarsest rounding on the way to it
   double wrong = 0;    // the error that rounding cannot explain
+  double scaled = 0;   // of a number times its partner: how far it is from that
 };
 
 // What was found of one value, from what was known before. Values have the numbers that graph.h

@@ -224,11 +224,15 @@ double Figures::Between(const relations::Together& together, bool* told) const {
     const double rows =
         x.rows != y.rows ? kInfinity
                          : std::max(moments, RowsApart(x.sum, x.squares, y.sum, y.squares, size));
-    if (together.target.size() == together.golden.size() || all.extremes > 0) return rows;
-    if (!x.even_height || !y.even_height || x.height != y.height) return rows;
+    const bool added_up = t_.IsGradientOfWeight(together.target[0]);
+    const bool as_many = together.target.size() == together.golden.size();
+    if (!added_up && (as_many || all.extremes > 0)) return rows;
+    if (!x.even_height || !y.even_height || x.height != y.height)
+      return added_up ? kInfinity : rows;
     const double sums =
-        std::max(Of(std::abs(x.sum - y.sum), size), Of(std::abs(x.wave - y.wave), size));
-    return std::min(rows, sums * std::sqrt(static_cast<double>(together.golden.size())));
+        std::max(Of(std::abs(x.sum - y.sum), size), Of(std::abs(x.wave - y.wave), size)) *
+        std::sqrt(static_cast<double>(together.golden.size()));
+    return added_up ? sums : std::min(rows, sums);
   }
   Whole x, y;
   *told = Add(t_, together.target, 0, &x) && Add(g_, together.golden, 0, &y);

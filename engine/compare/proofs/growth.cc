@@ -94,6 +94,20 @@ double Growth::ReachOfErrors(const ProofStep& step, std::span<const Premise> pre
   return 2 * reach / step.terms;
 }
 
+// A sum over rows whose gradients a batch norm has made add up to nothing.
+double Growth::SharedRounding(const Value& value) const {
+  double most = 0;
+  for (const relations::Port& port : t_.Takes(value.maker)) {
+    const Value& given = t_.values[port.value];
+    if (given.maker == kNoId || !t_.calls[given.maker].IsBackward() ||
+        !t_.calls[ForwardOf(given.maker)].facts->buffers)
+      continue;
+    most = std::max(most, kOfParts * std::sqrt(ShareOf(static_cast<double>(given.moments.n),
+                                                       static_cast<double>(value.moments.n))));
+  }
+  return most;
+}
+
 bool Growth::IsExact(const ProofStep& step, std::span<const Premise> premises,
                      std::span<const ProofStep> steps) const {
   const Value& value = t_.values[step.value];
@@ -134,6 +148,7 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
                                             call->facts->kind == OperationClass::kContraction);
   if (long_sum) own *= kOfSums;
   if (unseen) own *= kOfSums;
+  if (call != nullptr && call->IsBackward()) own = std::max(own, SharedRounding(value) * roundoff);
   const double roundings = exponent > 1 ? kOfMoves * exponent * roundoff : 0;
   own = std::max(own, roundings);
   const double many = sum ? std::sqrt(static_cast<double>(premises.size()) + 1) : 1;
@@ -203,7 +218,7 @@ double Growth::MostBesideWrong(const ProofStep& step, std::span<const Premise> p
   double near = 0, coarse = t_.values[step.value].roundoff;
   if (step.golden >= 0) coarse = std::max(coarse, g_.values[step.golden].roundoff);
   for (const Premise& each : premises) {
-    if (each.wrong == 0) near = std::max(near, each.error);
+    near = std::max(near, each.wrong == 0 ? each.error : each.scaled);
   }
   return std::max(wrong / kGone, kHidden * coarse + 2 * near);
 }

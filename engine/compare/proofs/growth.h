@@ -42,6 +42,7 @@ class Growth {
   double coarsest() const { return coarsest_; }
 
  private:
+  double SharedRounding(const relations::Value& value) const;
   double MostOfUpdate(const relations::ProofStep& step,
                       std::span<const relations::Premise> premises) const;
   double ScaleOf(const relations::Value& value) const;

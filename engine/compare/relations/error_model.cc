@@ -22,6 +22,9 @@ namespace {
 constexpr double kGain = 8, kGainOfMoves = 4, kGainOfCancelling = 32;
 // So many times the roundings of another call where many terms are added up.
 constexpr double kOwnOfSums = 4;
+// And of elements that are the golden's, in any order: of a sum or product of two of them, and of
+// what the same kernel makes of them.
+constexpr double kOwnOfExact = 4;
 // Of the digits of the dtype half must agree, but for two bits, or nothing is proven: 1e-3 in
 // float32.
 constexpr double kJudged = 4;
@@ -72,8 +75,15 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   if (of_many ||
       (facts != nullptr && (facts->Cancels() || facts->kind == OperationClass::kContraction)))
     own *= kOwnOfSums;
+  const bool exact = call != nullptr && call->kind == CallKind::kOperation &&
+                     std::ranges::all_of(inputs, [this](ValueId w) { return IsExact(w); });
+  if (exact && facts->RoundsOnce())
+    own = kOwnOfExact * roundoff;
+  else if (exact && !moves && same_environment_ && Alike(value.maker))
+    own *= kOwnOfExact / kOwnRoundings;
   const double exponent = call != nullptr ? ExponentOf(value.maker) : 1;
   if (exponent > 1) own = std::max(own, kGainOfMoves * exponent * roundoff);
+  if (call != nullptr && call->IsBackward()) own = std::max(own, OwnOfCancelling(v) * roundoff);
   own *= ScaleOf(v);
   if (is_sum) own *= std::sqrt(std::max<double>(static_cast<double>(inputs.size()), 1));
   // An absolute error of what is exponentiated is a relative one of the result.
@@ -120,6 +130,30 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   const double bound = std::min(explained, judged);
   // Of what code without records made the noise of the run is a guess, which excuses no more.
   return {.error = bound, .wide = guessed ? bound : explained};
+}
+
+// A batch norm gives back gradients that add up to nothing in each channel, and the rounding of the
+// mean that it takes away is the same for all rows: their sum, as for a bias before it, is that
+// rounding times their number. Terms grow with the root of it.
+double Relations::OwnOfCancelling(ValueId v) const {
+  const auto n = static_cast<double>(std::max<int64_t>(t.values[v].moments.n, 1));
+  double own = 0;
+  for (const Port& port : t.Takes(t.values[v].maker)) {
+    const Value& arriving = t.values[port.value];
+    if (arriving.maker == kNoId || !t.calls[arriving.maker].IsBackward()) continue;
+    const CallId norm = t.calls[arriving.maker].forward;
+    const double rows = static_cast<double>(arriving.moments.n) / n;
+    if (norm != kNoId && t.calls[norm].facts->buffers && rows > 1)
+      own = std::max(own, kOwnOfExact * std::sqrt(rows));
+  }
+  return own;
+}
+
+// Whether its elements are the golden's, in any order.
+bool Relations::IsExact(ValueId v) const {
+  const Relation& r = of(v);
+  return r.strength == Strength::kEqual ||
+         (r.strength == Strength::kSame && r.proven && r.error <= kDigits);
 }
 
 bool Relations::IsOfUnrelated(ValueId v) const {
@@ -356,6 +390,7 @@ double Relations::NotHiding(ValueId v, double bound, double roundoff, double* wr
   for (const ValueId w : t.InputsOf(v, /*saved=*/true)) {
     *wrong = std::max(*wrong, wrong_[w]);
     if (wrong_[w] == 0 && of(w).strength == Strength::kNear) near = std::max(near, of(w).error);
+    near = std::max(near, scaled_[w]);
   }
   if (*wrong == 0) return bound;
   return std::min(bound, std::max(*wrong / kContracts, kHidden * roundoff + 2 * near));

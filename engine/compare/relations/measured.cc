@@ -120,6 +120,23 @@ double Relations::FactorOf(ValueId v, ValueId w, double bound) const {
   return 0;
 }
 
+// How far a value is from a number times its partner: what divides it by that number keeps this. A
+// value without a partner is as far as what it was made of.
+double Relations::ErrorOfFactor(ValueId v, const Relation& r) const {
+  if (r.strength != Strength::kNone) return 0;
+  if (r.golden == kNoId) {
+    double most = 0;
+    for (const ValueId w : t.InputsOf(v, /*saved=*/true)) most = std::max(most, scaled_[w]);
+    return most;
+  }
+  if (r.factor == 0) return 0;
+  const Moments scaled = Times(r.factor, g.values[r.golden].moments);
+  const double terms = Terms(v), moments = Distance(t.values[v].moments, scaled, terms);
+  const auto apart = BySketches(v, r.golden, std::max(scaled.Rms(), terms), r.factor);
+  const double error = apart ? std::max(moments, apart->in_order) : moments;
+  return std::isfinite(error) ? error : 0;
+}
+
 // How v is related to w, by what was measured of the two.
 Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, Proof proof) const {
   const Value &a = t.values[v], &b = g.values[w];
@@ -219,9 +236,9 @@ bool Relations::Fits(ValueId v, ValueId w) const {
     return beside == nullptr || beside->by_row != RowVerdict::kDiffers;
   }
   if (a.plain) {  // what rounding leaves of terms that cancel may be a round number, too
+    const double own = kOwnRoundings * std::max(a.roundoff, b.roundoff);
     return !a.moments.known || !b.moments.known ||
-           Distance(a.moments, b.moments, Terms(v)) <=
-               kOwnRoundings * std::max(a.roundoff, b.roundoff);
+           Distance(a.moments, b.moments, Terms(v)) <= std::max(part_[v] != 0 ? r.bound : 0, own);
   }
   if (r.strength < Strength::kSame) return false;
   if (r.strength == Strength::kEqual && a.dtype.dtype() == b.dtype.dtype()) {

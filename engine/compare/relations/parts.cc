@@ -59,7 +59,8 @@ double Relations::TogetherApart(std::span<const ValueId> mine, std::span<const V
     if (!collect(t, mine, first.columns, &x) || !collect(g, others, first.columns, &y)) continue;
     *proven = true;
     const double rows = std::max(moments, DistanceOfRows(x, y, size));
-    // As many values may have one sum by chance: a and 1 - a.
+    // As many values may have one sum by chance, a and 1 - a; but gradients of weights are added up.
+    if (t.IsGradientOfWeight(mine[0])) return DistanceOfSums(x, y, size);
     const bool may_add_up = mine.size() != others.size() && all.extremes == 0;
     return may_add_up ? std::min(rows, DistanceOfSums(x, y, size)) : rows;
   }
@@ -258,6 +259,7 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
            .proven = proven},
           {}, together);
     }
+    Keep(&wrong_[v], 0.0, v);
     Keep<char>(&part_[v], 1, v);
   }
   Cover(others);
@@ -269,6 +271,14 @@ void Relations::Cover(std::span<const ValueId> golden) {
     if (covered_[w] == 0) covered_now_ = ++now_;
     covered_[w] = 1;
   }
+}
+
+// Parts of a batch are made of parts of a batch, or code without records made them.
+bool Relations::MayBePart(ValueId v) const {
+  const Inputs inputs = t.InputsOf(v, /*saved=*/true);
+  return inputs.empty() || std::any_of(inputs.begin(), inputs.end(), [this](ValueId w) {
+           return part_[w] != 0 && of(w).golden == kNoId;
+         });
 }
 
 void Relations::RelateDivided(CallId call) {
@@ -289,6 +299,8 @@ void Relations::RelateDivided(CallId call) {
         const std::vector<ValueId> mine = InSlot(t, group.mine, port.place, made, any, like);
         if (std::all_of(mine.begin(), mine.end(), known)) continue;
         const std::vector<ValueId> others = InSlot(g, group.others, port.place, made, any, like);
+        const auto may_be = [this](ValueId v) { return IsKnown(v) || MayBePart(v); };
+        if (!one && mine.size() == others.size() && !std::ranges::all_of(mine, may_be)) continue;
         best = std::min(best, RelateParts(mine, others, 0, Proof::kPartOfBatch));
         if (best == 0) break;
         all.insert(all.end(), mine.begin(), mine.end());

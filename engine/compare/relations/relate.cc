@@ -51,6 +51,7 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       related_made_(target.made.size(), 0),
       relations_(target.values.size()),
       wrong_(target.values.size(), 0),
+      scaled_(target.values.size(), 0),
       terms_(target.values.size(), -1),
       coarse_(target.values.size(), -1),
       step_of_(log != nullptr ? target.values.size() : 0, -1),
@@ -396,6 +397,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   best.doubtful = IsDoubtful(v, best);
   best.like = best.like || wrong > 0;
   if (best.strength == Strength::kNone) best.factor = factor;
+  Keep(&scaled_[v], wrong_[v] > 0 ? ErrorOfFactor(v, best) : 0, v);
   const bool known = old.unknown && !best.unknown && best.strength == old.strength;
   if (best.strength > old.strength || known || old.proof == Proof::kNotTried)
     Set(v, best);
@@ -459,7 +461,8 @@ int32_t Relations::LogStep(ValueId v, const Relation& r, std::span<const ValueId
                              .error = MeasuredOrBound(w),
                              .terms = Terms(w),
                              .coarse = Coarse(w),
-                             .wrong = wrong_[w]});
+                             .wrong = wrong_[w],
+                             .scaled = scaled_[w]});
   }
   if (v != kNoId) {
     step.terms = Terms(v);

@@ -103,6 +103,7 @@ class Relations {
   Apart ApartOf(ValueId value, ValueId w, double terms) const;
   // The number by which w must be multiplied to be the value, within the bound; 0: there is none,
   // or it is 1.
+  double ErrorOfFactor(ValueId value, const Relation& r) const;
   double FactorOf(ValueId value, ValueId w, double bound) const;
   // The error of a value, relative to its terms.
   double RelativeErrorOf(ValueId value) const { return ErrorOf(value) * Ratio(value); }
@@ -195,6 +196,7 @@ class Relations {
   double TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others, double terms,
                        bool* proven) const;
   bool IsDoubtful(ValueId value, const Relation& relation) const;
+  bool MayBePart(ValueId value) const;
   void RelateDivided(CallId call);
   void RelateIndices(CallId call);
   void RelateIndex(const Port& port, CallId call);
@@ -221,6 +223,8 @@ class Relations {
     double wide = 0;     // what rounding explains; where it is more than `error`, it proves nothing
   };
   Relation AsUnknown(ValueId value, ValueId w, double bound, const Relation& unrelated) const;
+  double OwnOfCancelling(ValueId value) const;
+  bool IsExact(ValueId value) const;
   bool IsOfUnrelated(ValueId value) const;  // something that is not related went into it
   Bound BoundOf(ValueId value) const;
   bool IsUnseen(ValueId value, const Inputs& inputs) const;
@@ -295,6 +299,7 @@ class Relations {
   mutable uint64_t noise_now_ = 0;  // when noise_ grew last
   std::vector<Relation> relations_;
   std::vector<double> wrong_;             // of each value the error that rounding cannot explain; 0
+  std::vector<double> scaled_;  // and how far it is from a number times its partner, if it is that
   std::vector<double> terms_, coarse_;    // -1: not known yet
   mutable std::vector<int32_t> step_of_;  // of each value the last step of the log
   std::vector<char> has_, part_, covered_;

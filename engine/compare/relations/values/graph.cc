@@ -512,6 +512,17 @@ bool Graph::IsOfSecondPass(ValueId value) const {
          std::ranges::any_of(Makes(v.maker), carries);
 }
 
+bool Graph::IsGradientOfWeight(ValueId v) const {
+  const CallId maker = values[v].maker;
+  if (maker == kNoId || !calls[maker].IsBackward() || calls[maker].forward == kNoId) return false;
+  const std::span<const Port> used = Takes(calls[maker].forward);
+  return std::any_of(used.begin(), used.end(), [this, v](const Port& port) {
+    const std::span<const ValueId> gradients = GradientsOf(port.value);
+    return IsWeight(port.value) &&
+           std::find(gradients.begin(), gradients.end(), v) != gradients.end();
+  });
+}
+
 bool Graph::IsLeft(ValueId v) const {
   const std::span<const CallId> makers = MakersOf(v);
   const CallId last = makers.empty() ? kNoId : makers.back();

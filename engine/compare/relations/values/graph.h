@@ -215,6 +215,8 @@ class Graph {
   std::span<const CallId> ChildrenOf(CallId module) const { return children_.Of(module); }
   // The gradients that backward calls gave for the uses of a forward value.
   std::span<const ValueId> GradientsOf(ValueId value) const { return gradients_.Of(value); }
+  // Whether a backward call made it for its use of a weight: a sum over all rows of the batch.
+  bool IsGradientOfWeight(ValueId value) const;
   // The gradients that were added up to a value that no operation made; empty: it is no such sum.
   std::span<const ValueId> PartsOf(ValueId value) const { return parts_.Of(value); }
   // Whether a later pass, which differentiates the recorded one, made what a backward call returns:
