@@ -167,6 +167,34 @@ void Relations::FindPlaces() {
   }
 }
 
+// Whether all calls of a place take and make values of the same forms, of which moments alone are
+// known: as many of them are never told apart together (RelateParts).
+bool Relations::AreAlike(Place* place) const {
+  if (place->alike) return *place->alike;
+  const auto same_form = [](const Value& a, const Value& b) {
+    return a.dtype.dtype() == b.dtype.dtype() && a.shape == b.shape;
+  };
+  const auto alike = [&](const Graph& run, CallId id, const Graph& first_run, CallId first) {
+    for (const bool made : {false, true}) {
+      const auto ports = made ? run.Makes(id) : run.Takes(id);
+      const auto others = made ? first_run.Makes(first) : first_run.Takes(first);
+      if (ports.size() != others.size()) return false;
+      for (size_t i = 0; i < ports.size(); ++i) {
+        if (ports[i].place != others[i].place || !run.SketchesOf(ports[i].value).empty() ||
+            !same_form(run.values[ports[i].value], first_run.values[others[i].value]))
+          return false;
+      }
+    }
+    return true;
+  };
+  const CallId mine = place->mine[0], other = place->others[0];
+  place->alike =
+      alike(g, other, t, mine) &&
+      std::ranges::all_of(place->mine, [&](CallId id) { return alike(t, id, t, mine); }) &&
+      std::ranges::all_of(place->others, [&](CallId id) { return alike(g, id, g, other); });
+  return *place->alike;
+}
+
 // Whether the calls of a place, `calls` in one pass, take as many elements in each of them.
 bool Relations::AreDivided(const Place& place, size_t calls) const {
   // Of the first argument, since a reduction has one result however many rows it takes; or of the
@@ -208,7 +236,7 @@ std::vector<Relations::Group> Relations::GroupsOf(CallId call) {
   if (number < 0) return out;
   Place& place = places_[number];
   const size_t m = place.mine.size(), k = place.others.size();
-  if (k == 0) return out;
+  if (k == 0 || (m == k && AreAlike(&place))) return out;
   const uint64_t asked = place.divided[index];
   const auto makes = t.Makes(call);
   const bool known = std::all_of(makes.begin(), makes.end(),

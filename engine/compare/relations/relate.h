@@ -138,6 +138,7 @@ class Relations {
     // How many of the calls one pass makes, in each way in which the runs may divide the same work;
     // once it is asked for.
     std::optional<std::vector<size_t>> passes;
+    std::optional<bool> alike;  // AreAlike, once it is asked for
     // Of each call of the target: when it was related, and when its groups were; and whether
     // something is not known that it takes or makes.
     std::vector<uint64_t> related, divided;
@@ -147,6 +148,7 @@ class Relations {
     std::vector<int32_t> mine, others;
   };
   bool AreDivided(const Place& place, size_t calls) const;
+  bool AreAlike(Place* place) const;
   const std::vector<size_t>& PassesOf(Place* place) const;
   std::vector<Group> GroupsOf(CallId call);
 
