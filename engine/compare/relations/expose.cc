@@ -138,7 +138,8 @@ void Exposure::Spread(const std::vector<ValueId>& from, Next next, Causes* out) 
     todo.pop_back();
     if (out->Has(v)) continue;
     const std::vector<ValueId> causes = next(v);
-    Append(&todo, causes);
+    std::ranges::copy_if(causes, std::back_inserter(todo),
+                         [out](ValueId w) { return !out->Has(w); });
     out->Put(v, causes);
   }
 }
@@ -317,6 +318,29 @@ bool Exposure::IsState(ValueId v) const {
   });
 }
 
+std::vector<Exposure::Loose> Exposure::FindLoose() const {
+  const Graph& t = r_.t;
+  std::vector<Loose> out;
+  const std::unordered_set<ValueId> taken(losses_.begin(), losses_.end());  // backward
+  for (ValueId w = 0; w < static_cast<ValueId>(t.values.size()); ++w) {
+    const CallId maker = t.values[w].maker;
+    if (maker == kNoId || t.values[w].plain || r_.IsRight(w) || Ends(w) || taken.count(w) > 0 ||
+        (!modules_only_ && !t.IsLoose(w)))
+      continue;
+    const Moments& m = t.values[w].moments;
+    const bool told = m.known && m.not_finite == 0;
+    out.push_back({.value = w,
+                   .maker = maker,
+                   .path = t.calls[maker].path,
+                   .backward = t.calls[maker].IsBackward(),
+                   .dtype = t.values[w].dtype.dtype(),
+                   .top = told ? std::max(m.high, 0.0) : kInfinity,
+                   .bottom = told ? std::min(m.low, 0.0) : -kInfinity});
+  }
+  std::ranges::stable_sort(out, {}, &Loose::maker);
+  return out;
+}
+
 // Code without records made v: of wrong results that no recorded call takes, before it, and first
 // of those of the same module.
 std::vector<ValueId> Exposure::Around(ValueId v) {
@@ -343,46 +367,41 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
       }
     }
   }
-  const auto made_by = [&t](ValueId w) { return t.values[w].maker; };
-  if (!loose_) {
-    loose_.emplace();
-    const std::unordered_set<ValueId> taken(losses_.begin(), losses_.end());  // backward
-    for (ValueId w = 0; w < static_cast<ValueId>(t.values.size()); ++w) {
-      if (t.values[w].maker != kNoId && !t.values[w].plain && !r_.IsRight(w) && !Ends(w) &&
-          taken.count(w) == 0 && (modules_only_ || t.IsLoose(w)))
-        loose_->push_back(w);
-    }
-    std::ranges::stable_sort(*loose_, {}, made_by);
-  }
-  std::vector<std::pair<Lead, ValueId>> near, far;
+  if (!loose_) loose_ = FindLoose();
   const bool exchange = user.facts->exchanges;
   const bool backward = user.IsBackward() || (lists == kNoId && r_.MayBeGradient(v));
-  const auto last = std::ranges::lower_bound(*loose_, end, {}, made_by);
-  const auto first = last - std::min(last - loose_->begin(), kMostLoose);
-  for (const ValueId w : std::ranges::subrange(first, last)) {
-    const Value& other = t.values[w];
-    const Call& maker = t.calls[other.maker];
-    if (w == v || (maker.IsBackward() != backward && !exchange)) continue;
-    if (modules_only_) {
-      const auto makers = t.MakersOf(w);
-      if (std::any_of(makers.begin(), makers.end(),
-                      [&](CallId m) { return t.calls[m].parent == user.parent; }))
-        near.emplace_back(Lead::kPart, w);
-    } else if (const Lead lead = LeadOf(t.values[v], other);
-               lead != Lead::kNone && (lead != Lead::kChosen || r_.of(w).golden != kNoId)) {
-      (maker.path == user.path ? near : far).emplace_back(lead, w);
-    }
-  }
   // Most calls that join values are recorded, so a part is likelier than a value beside others; and
   // an index is only to blame where no elements are.
-  const auto& from = near.empty() ? far : near;
-  Lead best = Lead::kNone;
-  for (const auto& [lead, w] : from) best = std::max(best, lead);
-  const size_t known = out.size();
-  for (const auto& [lead, w] : from) {
-    if (lead == best) out.push_back(w);
+  struct Best {
+    Lead lead = Lead::kNone;
+    std::vector<ValueId> values;  // of the likeliest lead
+    void Add(Lead found, ValueId value) {
+      if (found > lead) values.clear();
+      lead = std::max(lead, found);
+      if (found == lead) values.push_back(value);
+    }
+  } near, far;
+  const auto last = std::ranges::lower_bound(*loose_, end, {}, &Loose::maker);
+  const auto first = last - std::min(last - loose_->begin(), kMostLoose);
+  for (const Loose& each : std::ranges::subrange(first, last)) {
+    if (each.value == v || (each.backward != backward && !exchange)) continue;
+    if (modules_only_) {
+      const auto makers = t.MakersOf(each.value);
+      if (std::any_of(makers.begin(), makers.end(),
+                      [&](CallId m) { return t.calls[m].parent == user.parent; }))
+        near.Add(Lead::kPart, each.value);
+      continue;
+    }
+    const bool part = each.Holds(t.values[v]);
+    if (!part && near.lead == Lead::kPart) continue;
+    if (const Lead lead = part ? Lead::kPart : LeadOf(t.values[v], t.values[each.value]);
+        lead != Lead::kNone && (lead != Lead::kChosen || r_.of(each.value).golden != kNoId)) {
+      (each.path == user.path ? near : far).Add(lead, each.value);
+    }
   }
-  std::sort(out.begin() + static_cast<std::ptrdiff_t>(known), out.end());
+  std::vector<ValueId>& from = near.values.empty() ? far.values : near.values;
+  std::sort(from.begin(), from.end());
+  Append(&out, from);
   return out;
 }
 
