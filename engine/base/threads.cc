@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -137,6 +139,20 @@ void ThreadPool::ParallelFor(size_t count, const std::function<void(size_t)>& bo
   std::unique_lock lock(s.mutex);
   s.done.wait(lock, [&] { return s.busy == 0; });
   s.body = nullptr;  // not before: a worker may have taken an index and not yet read the body
+}
+
+void ThreadPool::Both(const std::function<void()>& one, const std::function<void()>& other) {
+  std::array<std::exception_ptr, 2> failed;
+  ParallelFor(failed.size(), [&](size_t i) {
+    try {
+      (i == 0 ? one : other)();
+    } catch (...) {
+      failed[i] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& each : failed) {
+    if (each != nullptr) std::rethrow_exception(each);
+  }
 }
 
 void ThreadPool::Borrow(Team team) {

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <exception>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -39,26 +37,14 @@ bool IsWritten(const Graph& run, ValueId v) {
 
 // Both runs as graphs, with one numbering of paths; made at the same time.
 struct Runs {
-  explicit Runs(const Comparison& c) : content(ContentOf(c)) {
+  explicit Runs(Comparison& c) {
+    const ContentIds& content = ContentOf(&c);
     Paths paths, own;
-    std::array<std::exception_ptr, 2> failed;  // out of memory
-    ThreadPool::Default().ParallelFor(failed.size(), [&](size_t i) {
-      try {
-        if (i == 0)
-          target.emplace(c, Side::kTarget, *content, &paths);
-        else
-          golden.emplace(c, Side::kGolden, *content, &own);
-      } catch (...) {
-        failed[i] = std::current_exception();
-      }
-    });
-    for (const std::exception_ptr& each : failed) {
-      if (each != nullptr) std::rethrow_exception(each);
-    }
+    ThreadPool::Default().Both([&] { target.emplace(c, Side::kTarget, content, &paths); },
+                               [&] { golden.emplace(c, Side::kGolden, content, &own); });
     golden->Renumber(own, &paths);
   }
 
-  std::shared_ptr<const ContentIds> content;
   std::optional<Graph> target, golden;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "engine/base/threads.h"
 #include "engine/compare/explain/optimizer_steps.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/relations/expose.h"
@@ -94,12 +95,16 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
   const bool exchanges = std::any_of(r_.t.calls.begin(), r_.t.calls.end(),
                                      [](const Call& call) { return call.facts->exchanges; });
   const size_t n = std::min(found.size(), kMostWeighed);
-  const Lists<ValueId> of_target = Reversed(exposed_, r_.t.values.size()),
-                       of_golden = Reversed(exposed_golden_, r_.g.values.size());
-  const std::vector<ValueId> contradictions = Contradictions();
-  std::vector<std::vector<ValueId>> effects;
-  for (size_t i = 0; i < n; ++i)
-    effects.push_back(Explained(found[i], of_target, of_golden, contradictions));
+  Lists<ValueId> of_target, of_golden;
+  std::vector<ValueId> contradictions;
+  ThreadPool::Default().Both([&] { of_target = Reversed(exposed_, r_.t.values.size()); },
+                             [&] {
+                               of_golden = Reversed(exposed_golden_, r_.g.values.size());
+                               contradictions = Contradictions();
+                             });
+  std::vector<std::vector<ValueId>> effects(n);
+  ThreadPool::Default().ParallelFor(
+      n, [&](size_t i) { effects[i] = Explained(found[i], of_target, of_golden, contradictions); });
   const auto explains = [&](size_t i, size_t j) {
     return std::includes(effects[i].begin(), effects[i].end(), effects[j].begin(),
                          effects[j].end());
@@ -235,9 +240,10 @@ bool Exposure::SamePolicy() const {
           run.calls[id].facts->kind != OperationClass::kContraction)
         continue;
       double in = 0, out = 1;
-      for (const Port& port : run.Takes(id)) in = std::max(in, run.values[port.value].roundoff);
+      for (const Port& port : run.Takes(id)) in = std::max(in, run.values[port.value].roundoff());
       for (const Port& port : run.Makes(id)) {
-        if (run.values[port.value].IsFloat()) out = std::min(out, run.values[port.value].roundoff);
+        if (run.values[port.value].IsFloat())
+          out = std::min(out, run.values[port.value].roundoff());
       }
       if (in > 0 && out < 1 && out > in) return true;
     }
@@ -322,7 +328,7 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
 // The coarsest rounding on the way to each value of a run.
 std::vector<double> Exposure::Coarsest(const Graph& run) {
   std::vector<double> out;
-  for (const Value& value : run.values) out.push_back(value.roundoff);
+  for (const Value& value : run.values) out.push_back(value.roundoff());
   for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
     for (const Port& port : run.Takes(id)) {  // a sum of gradients is made by no call
       for (const ValueId part : run.PartsOf(port.value))
@@ -345,7 +351,7 @@ std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<do
     const ValueId v = port.value, w = r_.AtPartner(port);
     if (w == kNoId || r_.of(v).strength != Strength::kNear || r_.of(v).error == 0) continue;
     const Value &x = r_.t.values[v], &y = r_.g.values[w];
-    const bool in_coarser = x.roundoff > y.roundoff && y.IsFloat();
+    const bool in_coarser = x.roundoff() > y.roundoff() && y.IsFloat();
     if ((!in_coarser && x.dtype.dtype() != y.dtype.dtype()) || !(mine[v] > golden[w])) continue;
     if (in_coarser) {
       if (const auto cast = CastFor(id)) return cast;
@@ -364,7 +370,7 @@ std::optional<Candidate> Exposure::CastFor(CallId id) const {
   for (const Port& port : r_.t.Takes(id)) {
     const ValueId w = r_.AtPartner(port);
     const Value& given = r_.t.values[port.value];
-    if (w == kNoId || given.maker == kNoId || !(given.roundoff > r_.g.values[w].roundoff) ||
+    if (w == kNoId || given.maker == kNoId || !(given.roundoff() > r_.g.values[w].roundoff()) ||
         (r_.pair[given.maker] != kNoId && !r_.OtherApi(given.maker)))
       continue;
     const auto takes = r_.t.Takes(given.maker);
@@ -393,7 +399,7 @@ std::optional<Candidate> Exposure::FinerBetweenCasts(CallId id) const {
     const Value &made = g.values[w], &taken = g.values[from];
     const bool casts = made.dtype != taken.dtype && made.shape.view() == taken.shape.view() &&
                        std::abs(made.moments.Rms() - taken.moments.Rms()) <=
-                           kOwnRoundings * made.roundoff * taken.moments.Rms();
+                           kOwnRoundings * made.roundoff() * taken.moments.Rms();
     return casts ? from : w;
   };
   const auto takes = t.Takes(id);
@@ -404,7 +410,7 @@ std::optional<Candidate> Exposure::FinerBetweenCasts(CallId id) const {
     const CallId other = g.values[finer].maker;
     if (other == kNoId || g.calls[other].kind != t.calls[id].kind ||
         BaseApi(g.ApiOf(other)) != BaseApi(t.ApiOf(id)) ||
-        g.values[finer].roundoff >= t.values[port.value].roundoff)
+        g.values[finer].roundoff() >= t.values[port.value].roundoff())
       continue;
     const auto given = g.Takes(other);
     bool casts = false;  // what it takes; autocast casts what it makes
@@ -412,7 +418,7 @@ std::optional<Candidate> Exposure::FinerBetweenCasts(CallId id) const {
         takes.begin(), takes.end(), given.begin(), given.end(), [&](const Port& a, const Port& b) {
           const Value &x = t.values[a.value], &y = g.values[b.value];
           if (x.plain && y.plain) return true;
-          casts |= x.roundoff > y.roundoff;
+          casts |= x.roundoff() > y.roundoff();
           const Relation& argument = r_.of(a.value);
           return argument.strength == Strength::kEqual && argument.golden == before_cast(b.value);
         });
@@ -454,7 +460,7 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
     if (w == kNoId) continue;
     const Value &x = t.values[port.value], &y = g.values[w];
     if (x.shape.view() != y.shape.view()) return std::nullopt;
-    coarser |= x.roundoff > y.roundoff && y.roundoff > 0;
+    coarser |= x.roundoff() > y.roundoff() && y.roundoff() > 0;
   }
   if (other == nullptr) return std::nullopt;
   const Relation& made = r_.of(other->value);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/threads.h"
 #include "engine/compare/measure/exchange.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_names.h"
@@ -108,7 +109,8 @@ std::vector<Exposure::Sink> Exposure::SinksOf(const Graph& run) const {
 void Exposure::FindSinks() {
   const Graph &t = r_.t, &g = r_.g;
   const bool t_complete = t.dump.complete;  // what a killed run did not record is not missing
-  const std::vector<Sink> mine = SinksOf(t), golden = SinksOf(g);
+  std::vector<Sink> mine, golden;
+  ThreadPool::Default().Both([&] { mine = SinksOf(t); }, [&] { golden = SinksOf(g); });
   for (const Sink& sink : mine) {
     const Port port{.value = sink.value, .leaf = sink.leaf};
     const ValueId there = r_.AtPartner(port);
