@@ -101,14 +101,14 @@ class Checker {
 
   // The coarsest rounding on the way to a value, since its bits were equal.
   double CoarseFrom(const ProofStep& step) const {
-    double coarse = t_.values[step.value].roundoff;
+    double coarse = t_.values[step.value].roundoff();
     if (step.strength == Strength::kEqual) return coarse;
-    if (step.golden >= 0) coarse = std::max(coarse, g_.values[step.golden].roundoff);
+    if (step.golden >= 0) coarse = std::max(coarse, g_.values[step.golden].roundoff());
     const Value& value = t_.values[step.value];
     if (value.maker == kNoId || t_.calls[value.maker].kind == CallKind::kGradients)
       return growth_.coarsest();
     for (const ValueId w : t_.InputsOf(step.value, /*saved=*/true))
-      coarse = std::max({coarse, coarse_[w], t_.values[w].roundoff});
+      coarse = std::max({coarse, coarse_[w], t_.values[w].roundoff()});
     return coarse;
   }
 
@@ -139,7 +139,7 @@ class Checker {
       return AtMost(each.error, most) ? "" : "the error of all gradients is more than of each";
     }
     const Value& value = t_.values[each.value];
-    const double coarse = std::max(coarse_[each.value], value.roundoff);
+    const double coarse = std::max(coarse_[each.value], value.roundoff());
     if (!AtMost(each.coarse, coarse) &&
         !AtMost(each.coarse, known == nullptr ? 0 : CoarseFrom(*known)))
       return "a premise is said to be coarser than it is";
@@ -225,7 +225,7 @@ class Checker {
     const bool open = !told && step.proof == Proof::kNotRecorded && !t_.dump.ranks.empty() &&
                       !g_.dump.ranks.empty();
     if (!told && !open) return "nothing tells how near it is";
-    const double own = kRoundings * std::max(a.roundoff, b == nullptr ? 0 : b->roundoff);
+    const double own = kRoundings * std::max(a.roundoff(), b == nullptr ? 0 : b->roundoff());
     if (!AtMost(step.bound, std::max(growth_.Most(step, PremisesOf(step), noise_), own)))
       return "its bound is wider than rounding";
     if (open) return AtMost(step.error, step.bound) ? "" : "it is off by more than its bound";
@@ -322,7 +322,7 @@ class Checker {
     const Value &a = t_.values[step.value], &b = g_.values[step.golden];
     const auto premises = PremisesOf(step);
     const bool cast = a.dtype.dtype() != b.dtype.dtype();
-    const double own = kRoundings * std::max(a.roundoff, b.roundoff);
+    const double own = kRoundings * std::max(a.roundoff(), b.roundoff());
     double most = growth_.Most(step, premises, noise_);
     if (step.proof == Proof::kMovedAlike) {
       const auto moved = MovedOf(step.value);
@@ -363,10 +363,10 @@ class Checker {
       return "one value is no part of another one";
     double roundoff = 0, terms = 0, squares = 0;
     for (const ValueId v : all.target) {
-      roundoff = std::max(roundoff, t_.values[v].roundoff);
+      roundoff = std::max(roundoff, t_.values[v].roundoff());
       terms = std::max(terms, figures_.MostTerms(v));
     }
-    for (const ValueId w : all.golden) roundoff = std::max(roundoff, g_.values[w].roundoff);
+    for (const ValueId w : all.golden) roundoff = std::max(roundoff, g_.values[w].roundoff());
     if (!AtMost(all.terms, terms)) return "they are said to be sums of larger terms";
     bool told = false;
     const double error = figures_.Between(all, &told);
@@ -424,7 +424,7 @@ class Checker {
       });
       if (!beside) return "nothing beside it is transposed";
       const double most =
-          std::max(growth_.Most(step, PremisesOf(step), noise_), kRoundings * value.roundoff);
+          std::max(growth_.Most(step, PremisesOf(step), noise_), kRoundings * value.roundoff());
       const double error = figures_.Between(step.value, step.golden, step.terms).moments;
       if (!Same(error, step.error)) return "it is off by another number";
       return AtMost(error, most) ? "" : "it is off by more than rounding";
@@ -460,7 +460,7 @@ class Checker {
       if (!padded) return "nothing that it is made of is padded";
     }
     const double most = std::max(growth_.Most(step, PremisesOf(step), noise_), kOfPieces);
-    if (!AtMost(step.bound, std::max(most, kRoundings * a.roundoff)))
+    if (!AtMost(step.bound, std::max(most, kRoundings * a.roundoff())))
       return "its bound is wider than rounding";
     return Measured(step, padding.error);
   }
@@ -483,7 +483,7 @@ class Checker {
       if (known == nullptr || known->strength < Strength::kNear || known->golden != step.golden)
         return "it is no view of pairs that are the golden's";
     }
-    return Measured(step, paired.error, OwnOfForm(step, std::max(a.roundoff, b.roundoff)));
+    return Measured(step, paired.error, OwnOfForm(step, std::max(a.roundoff(), b.roundoff())));
   }
 
   // cos(x)^2 + sin(x)^2 = 1: of one angle one run makes the two, and the other one complex numbers.
@@ -502,14 +502,14 @@ class Checker {
     });
     if (!of_one_angle) return "they are not made of one angle";
     double roundoff = 0;
-    for (const ValueId v : all.target) roundoff = std::max(roundoff, t_.values[v].roundoff);
-    for (const ValueId w : all.golden) roundoff = std::max(roundoff, g_.values[w].roundoff);
+    for (const ValueId v : all.target) roundoff = std::max(roundoff, t_.values[v].roundoff());
+    for (const ValueId w : all.golden) roundoff = std::max(roundoff, g_.values[w].roundoff());
     return Measured(step, figures_.SquaresApart(all), kRoundings * roundoff);
   }
 
   // What a change of form may add: the rows of sketches are summed in other dtypes.
   double OwnOfForm(const ProofStep& step, double roundoff) const {
-    const bool cast = t_.values[step.value].roundoff != g_.values[step.golden].roundoff;
+    const bool cast = t_.values[step.value].roundoff() != g_.values[step.golden].roundoff();
     return std::max(kOfPieces, cast ? kRoundings * roundoff : 0);
   }
 

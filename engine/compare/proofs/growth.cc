@@ -38,7 +38,7 @@ Growth::Growth(const Comparison& comparison, const relations::Graph& target,
     : c_(comparison), t_(target), g_(golden) {
   for (const relations::Graph* run : {&t_, &g_}) {
     for (const relations::Port& port : run->made)
-      coarsest_ = std::max(coarsest_, run->values[port.value].roundoff);
+      coarsest_ = std::max(coarsest_, run->values[port.value].roundoff());
   }
 }
 
@@ -127,7 +127,7 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
   const bool unseen =
       call == nullptr || call->kind == CallKind::kGradients || t_.TakesNoGradient(value.maker);
   const bool moves = call != nullptr && call->kind == CallKind::kOperation && call->facts->Moves();
-  double roundoff = value.roundoff, coarse = unseen ? coarsest_ : 0;
+  double roundoff = value.roundoff(), coarse = unseen ? coarsest_ : 0;
   double gain = kOfOthers;
   if (call != nullptr) gain = moves ? kOfMoves : call->facts->Cancels() ? kOfCancelling : kOfOthers;
   const double exponent = call == nullptr ? 1 : LargestExponent(ForwardOf(value.maker));
@@ -136,7 +136,7 @@ double Growth::Most(const ProofStep& step, std::span<const Premise> premises, do
   for (const Premise& each : premises) {
     if (each.value < 0) continue;
     const Value& argument = t_.values[each.value];
-    roundoff = std::max(roundoff, argument.roundoff);
+    roundoff = std::max(roundoff, argument.roundoff());
     coarse = std::max(coarse, each.coarse);
     const double rms = argument.moments.Rms(), size = each.error * each.terms;
     const double relative = rms > 0 ? size / rms : each.error;
@@ -198,7 +198,7 @@ double Growth::MostOfUpdate(const ProofStep& step, std::span<const Premise> prem
     }
     if (x > 0.5 && x < 1) rates = std::max(rates, 1 / (1 - x));
   }
-  const double own = (kRoundings + rates) * value.roundoff;
+  const double own = (kRoundings + rates) * value.roundoff();
   const double weights = off == 0 ? 0
                                   : std::min(4.0, std::max(vector ? kOtherWay : 0.25, 1000 * off)) *
                                         moved / std::max(value.moments.Rms(), 1e-30);
@@ -206,7 +206,7 @@ double Growth::MostOfUpdate(const ProofStep& step, std::span<const Premise> prem
 }
 
 double Growth::MostUnseen(const ProofStep& step, double noise, const Moments& before) const {
-  const double own = kRoundings * t_.values[step.value].roundoff;
+  const double own = kRoundings * t_.values[step.value].roundoff();
   if (noise == 0 || step.golden < 0) return own;
   const double moved = MovedBy(g_.values[step.golden].moments, before);
   return own + std::min(4.0, std::max(0.25, 1000 * noise)) * moved /
@@ -215,8 +215,8 @@ double Growth::MostUnseen(const ProofStep& step, double noise, const Moments& be
 
 double Growth::MostBesideWrong(const ProofStep& step, std::span<const Premise> premises,
                                double wrong) const {
-  double near = 0, coarse = t_.values[step.value].roundoff;
-  if (step.golden >= 0) coarse = std::max(coarse, g_.values[step.golden].roundoff);
+  double near = 0, coarse = t_.values[step.value].roundoff();
+  if (step.golden >= 0) coarse = std::max(coarse, g_.values[step.golden].roundoff());
   for (const Premise& each : premises) {
     near = std::max(near, each.wrong == 0 ? each.error : each.scaled);
   }

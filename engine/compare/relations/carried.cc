@@ -79,7 +79,7 @@ Carried LeaveBehind(const Relations& r) {
     if (!std::isfinite(error)) continue;  // parts of a whole: they are carried above
     out.left[mine] = {.golden = golden,
                       .error = error,
-                      .bound = std::max(r.of(v).bound, kOwnRoundings * r.t.values[v].roundoff),
+                      .bound = std::max(r.of(v).bound, kOwnRoundings * r.t.values[v].roundoff()),
                       .terms = terms};
   }
   for (ValueId w = 0; w < static_cast<ValueId>(r.g.values.size()); ++w) {

@@ -36,7 +36,7 @@ std::vector<Gradient> GradientsOf(const Relations& r) {
 }
 
 double NearOf(const Relations& r, ValueId v) {
-  return std::max(r.of(v).bound, kOwnRoundings * r.t.values[v].roundoff);
+  return std::max(r.of(v).bound, kOwnRoundings * r.t.values[v].roundoff());
 }
 
 // How much of a gradient is rounding; of one whose terms cancel, nearly all.

@@ -64,8 +64,8 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
     const double moved = BoundOfUpdate(v, *call);
     return {.error = moved, .wide = moved};
   }
-  double roundoff = value.roundoff;
-  for (const ValueId w : inputs) roundoff = std::max(roundoff, t.values[w].roundoff);
+  double roundoff = value.roundoff();
+  for (const ValueId w : inputs) roundoff = std::max(roundoff, t.values[w].roundoff());
   const bool is_sum = !t.PartsOf(v).empty();
   const OperationFacts* facts = call != nullptr ? call->facts : nullptr;
   double own = (moves ? 1 : kOwnRoundings) * roundoff;
@@ -296,7 +296,7 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
                                             : ErrorOfAllGradients(id);
   double noise = (gradient == kNoId ? 0 : ErrorOf(gradient) * Ratio(gradient)) + joined;
   const double left = before == kNoId ? 0 : ErrorOf(before);
-  const double own = kOwnRoundings * value.roundoff;
+  const double own = kOwnRoundings * value.roundoff();
   const bool holds_movements = place.starts_with("state.") && !call.facts->linear &&
                                OperationsOf(c).HoldsMovements(place.substr(place.rfind('.') + 1));
   if (place.starts_with("state.") && !holds_movements) {
@@ -305,7 +305,7 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
         !place.ends_with("sq") || gradient == kNoId || Rms(gradient) == 0
             ? kGain
             : 2 * std::max(kGain, t.values[gradient].moments.Size() / Rms(gradient));
-    return own + (same_environment_ ? 0 : RatesOf(call.record).roundings) * value.roundoff +
+    return own + (same_environment_ ? 0 : RatesOf(call.record).roundings) * value.roundoff() +
            gain * (noise + noise * noise + left);
   }
   if (!place.starts_with("weights.") && !holds_movements) return own + kGain * noise;
@@ -376,7 +376,7 @@ double Relations::ErrorOfAllGradients(CallId update) const {
 
 // What a step leaves that nobody recorded, of a weight whose gradient had this noise.
 double Relations::BoundOfUnseen(ValueId v, ValueId w, const Carried::Unseen& moved) const {
-  const double own = kOwnRoundings * t.values[v].roundoff;
+  const double own = kOwnRoundings * t.values[v].roundoff();
   if (moved.noise == 0 || w == kNoId || !g.values[w].moments.known) return own;
   const double far = Moved(g.values[w].moments, moved.before) / std::max(Rms(v), 1e-30);
   return own + std::min(4.0, std::max(0.25, 1000 * moved.noise)) * far;

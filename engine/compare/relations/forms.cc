@@ -125,8 +125,9 @@ std::optional<Relation> Relations::AsPairs(ValueId v, ValueId w, double bound) c
   if (by_bits || a.plain || b.plain || b.unwritten || !MayBePairs(a, b, bound)) return std::nullopt;
   // The rows of the two were summed in other dtypes (kernels/sketch.h).
   double wrong = 0;
-  const double coarse = std::max(a.roundoff, b.roundoff);
-  const double own = std::max(4 * kDigits, a.roundoff == b.roundoff ? 0 : kOwnRoundings * coarse);
+  const double coarse = std::max(a.roundoff(), b.roundoff());
+  const double own =
+      std::max(4 * kDigits, a.roundoff() == b.roundoff() ? 0 : kOwnRoundings * coarse);
   Relation r{.strength = Strength::kNear,
              .proof = Proof::kPairs,
              .golden = w,
@@ -155,7 +156,6 @@ std::optional<Relation> Relations::AsPairs(ValueId v, ValueId w, double bound) c
 
 // The same of the golden's value at its place, of that of an argument, or of any with such a norm.
 std::optional<Relation> Relations::AsAnyPairs(ValueId v, ValueId w, double bound) const {
-  constexpr int kMostOfNorm = 64;  // values of nearly the same norm that are looked at
   const Value& value = t.values[v];
   const Moments& m = value.moments;
   if (!(IsComplex(value) || complex_there_) || !value.IsFloat() || !m.known || m.norm == 0 ||
@@ -168,15 +168,11 @@ std::optional<Relation> Relations::AsAnyPairs(ValueId v, ValueId w, double bound
     if (of(u).golden == kNoId) continue;
     if (auto there = AsPairs(v, of(u).golden, bound)) return there;
   }
-  const auto of_size = by_norm_.find(IsComplex(value) ? 2 * m.n : m.n / 2);
-  if (of_size == by_norm_.end()) return std::nullopt;
   std::optional<Relation> best;
   const double near = std::max(bound, 4 * kDigits);
-  auto at = std::lower_bound(of_size->second.begin(), of_size->second.end(), m.norm * (1 - near),
-                             [](const Norm& a, double norm) { return a.norm < norm; });
-  for (int i = 0; i < kMostOfNorm && at != of_size->second.end(); ++i, ++at) {
-    if (at->norm > m.norm * (1 + 2 * near)) break;
-    const auto found = AsPairs(v, at->value, bound);
+  for (const NormIndex::Item& each : by_norm_.Near(IsComplex(value) ? 2 * m.n : m.n / 2,
+                                                   m.norm * (1 - near), m.norm * (1 + 2 * near))) {
+    const auto found = AsPairs(v, each.value, bound);
     if (found && found->proven && (!best || found->error < best->error)) best = found;
   }
   return best;
@@ -207,7 +203,7 @@ bool Relations::RelateCircles(std::span<const ValueId> mine, std::span<const Val
   const auto add = [&roundoff](const Value& value, double* squares) {
     const Moments& m = value.moments;
     *squares += m.norm * m.norm;
-    roundoff = std::max(roundoff, value.roundoff);
+    roundoff = std::max(roundoff, value.roundoff());
     return m.known && value.IsFloat() && m.not_finite == 0;
   };
   for (const ValueId v : mine) {
@@ -282,7 +278,7 @@ bool Relations::ArrivesTransposed(ValueId v) const {
   if (r.golden == kNoId || !AreTransposed(t.values[v], g.values[r.golden])) return false;
   const auto apart = BySketches(v, r.golden, t.values[v].moments.Rms());
   return apart &&
-         apart->in_order > kSurely * std::max(r.bound, kOwnRoundings * t.values[v].roundoff);
+         apart->in_order > kSurely * std::max(r.bound, kOwnRoundings * t.values[v].roundoff());
 }
 
 // What one optimizer's step takes and makes of such a weight.
@@ -300,7 +296,7 @@ void Relations::RelateUpdateOfTransposed(CallId call) {
       if (w == kNoId || IsKnown(v) || !AreTransposed(t.values[v], g.values[w])) continue;
       const double bound = BoundOf(v).error;
       const double error = Distance(t.values[v].moments, g.values[w].moments, Terms(v));
-      if (error <= std::max(bound, kOwnRoundings * t.values[v].roundoff))
+      if (error <= std::max(bound, kOwnRoundings * t.values[v].roundoff()))
         SetTransposed(v, w, error, bound, moved);
     }
   }

@@ -42,7 +42,7 @@ std::optional<Relation> Relations::ByRow(ValueId v, ValueId w) const {
   const Beside* beside = BesideOf(v, w);
   if (beside == nullptr || beside->by_row == RowVerdict::kUnknown) return std::nullopt;
   const bool same = t.values[v].content != kNoId && t.values[v].content == g.values[w].content;
-  const double roundoff = std::max(t.values[v].roundoff, kDouble);
+  const double roundoff = std::max(t.values[v].roundoff(), kDouble);
   Relation r{.proof = Proof::kItsRow, .golden = w, .error = beside->roundings * roundoff};
   switch (beside->by_row) {
     case RowVerdict::kEqual:
@@ -109,7 +109,7 @@ double Relations::FactorOf(ValueId v, ValueId w, double bound) const {
       (a.n < kFewestScaled && !plain) || a.not_finite > 0 || b.not_finite > 0 || a.norm == 0 ||
       b.norm == 0 || !std::isfinite(a.norm / b.norm))
     return 0;
-  const double near = std::max(bound, kOwnRoundings * t.values[v].roundoff), terms = Terms(v);
+  const double near = std::max(bound, kOwnRoundings * t.values[v].roundoff()), terms = Terms(v);
   for (const double factor : {a.norm / b.norm, -a.norm / b.norm}) {
     if (std::abs(factor - 1) <= kSurely * near) continue;
     const Moments scaled = Times(factor, b);
@@ -181,7 +181,7 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
     return r;
   }
   if (a.dtype.dtype() != b.dtype.dtype()) {
-    const double coarse = std::max(a.roundoff, b.roundoff);
+    const double coarse = std::max(a.roundoff(), b.roundoff());
     double wrong = 0;
     r.bound = std::max(bound, NotHiding(v, kOwnRoundings * coarse, coarse, &wrong));
     exact = false;
@@ -236,20 +236,20 @@ bool Relations::Fits(ValueId v, ValueId w) const {
     return beside == nullptr || beside->by_row != RowVerdict::kDiffers;
   }
   if (a.plain) {  // what rounding leaves of terms that cancel may be a round number, too
-    const double own = kOwnRoundings * std::max(a.roundoff, b.roundoff);
+    const double own = kOwnRoundings * std::max(a.roundoff(), b.roundoff());
     return !a.moments.known || !b.moments.known ||
            Distance(a.moments, b.moments, Terms(v)) <= std::max(part_[v] != 0 ? r.bound : 0, own);
   }
   if (r.strength < Strength::kSame) return false;
   if (r.strength == Strength::kEqual && a.dtype.dtype() == b.dtype.dtype()) {
     const Apart apart = ApartOf(v, w, 0);
-    return (apart.in_order <= kOwnRoundings * a.roundoff &&
+    return (apart.in_order <= kOwnRoundings * a.roundoff() &&
             (apart.proven || !SameElements(a.moments, b.moments))) ||
            IsMadeReordered(v, w);
   }
   const Apart apart = ApartOf(v, w, Terms(v));
   const double error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
-  return error <= std::max({r.bound, kOwnRoundings * std::max(a.roundoff, b.roundoff),
+  return error <= std::max({r.bound, kOwnRoundings * std::max(a.roundoff(), b.roundoff()),
                             kOwnRoundings * kDouble});
 }
 

@@ -132,8 +132,8 @@ const std::vector<NextWeight>& Relations::NextWeights() const {
     NextWeight next{.name = weight.name,
                     .mine = value_of(my_values, weight),
                     .golden = value_of(other_values, *there->second)};
-    const double roundoff = next.golden != kNoId ? g.values[next.golden].roundoff
-                            : next.mine != kNoId ? t.values[next.mine].roundoff
+    const double roundoff = next.golden != kNoId ? g.values[next.golden].roundoff()
+                            : next.mine != kNoId ? t.values[next.mine].roundoff()
                                                  : 0;
     const double apart = DistanceOfWeights(weight, *there->second);
     next.agrees = apart <= kOwnRoundings * roundoff;

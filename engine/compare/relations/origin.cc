@@ -135,7 +135,7 @@ bool Exposure::HasAnotherOrder(CallId call, const Port& made) const {
   if (w == kNoId) return false;
   const Value& value = r_.t.values[v];
   const double apart = Distance(value.moments, r_.g.values[w].moments, r_.Terms(v));
-  return apart <= std::max(r_.of(v).bound, kOwnRoundings * value.roundoff) &&
+  return apart <= std::max(r_.of(v).bound, kOwnRoundings * value.roundoff()) &&
          std::any_of(takes.begin(), takes.end(), [this](const Port& port) {
            return r_.of(port.value).strength == Strength::kSame;
          });

@@ -209,12 +209,12 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
   double roundoff = 0, terms = 0;
   for (const ValueId v : mine) {
     if (!t.values[v].moments.known) return kInfinity;
-    roundoff = std::max(roundoff, t.values[v].roundoff);
+    roundoff = std::max(roundoff, t.values[v].roundoff());
     terms = std::max(terms, Terms(v));
   }
   for (const ValueId w : others) {
     if (!g.values[w].moments.known) return kInfinity;
-    roundoff = std::max(roundoff, g.values[w].roundoff);
+    roundoff = std::max(roundoff, g.values[w].roundoff());
   }
   // Moments alone do not tell rows that were dealt to as many parts.
   if (mine.size() == others.size() && t.SketchesOf(mine[0]).empty()) return kInfinity;

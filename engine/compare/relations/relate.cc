@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
+#include "engine/base/threads.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
 #include "engine/compare/relations/values/mask.h"
@@ -66,36 +65,44 @@ Relations::Relations(const Comparison& comparison, const Graph& target, const Gr
       scalar_differs_(target.dump.leaves.size(), 0),
       same_environment_(!comparison.tolerant && SameEnvironment(target.dump, golden.dump)) {
   if (log != nullptr) log->values.resize(t.values.size());
-  PairCalls();
-  PairRecomputed();
-  PairGradients();
-  FindPlaces();
-  for (ValueId w = 0; w < static_cast<ValueId>(g.values.size()); ++w) {
-    const Value& value = g.values[w];
-    if (value.plain || !value.moments.known || !std::isfinite(value.moments.norm)) continue;
-    const Moments& m = value.moments;
-    complex_there_ |= RoundingOf(value.dtype).kind == NumberKind::kComplex;
-    by_norm_[m.n].push_back({m.norm, m.high, m.low, w, value.dtype.dtype()});
-    by_elements_.Add(ElementsKey(value.moments), w);
-    if (const Mask mask = MaskOf(value); mask.coding != Mask::kNone)
-      by_elements_.Add(MaskKey(mask), w);
-  }
-  by_elements_.Build();
-  for (auto& [n, norms] : by_norm_) {
-    std::sort(norms.begin(), norms.end(), [](const Norm& a, const Norm& b) {
-      return std::tie(a.norm, a.value) < std::tie(b.norm, b.value);
-    });
-  }
+  ThreadPool::Default().Both(
+      [this] {
+        PairCalls();
+        PairRecomputed();
+        PairGradients();
+        FindPlaces();
+        FindBeside();
+      },
+      [this] { IndexGolden(); });
   for (const Graph* run : {&t, &g}) {
     for (const Port& port : run->made)
-      coarsest_ = std::max(coarsest_, run->values[port.value].roundoff);
+      coarsest_ = std::max(coarsest_, run->values[port.value].roundoff());
   }
   while (first_backward_ < static_cast<CallId>(t.calls.size()) &&
          !t.calls[first_backward_].IsBackward())
     ++first_backward_;
   FindArrivals();
-  FindBeside();
   RelateAll();
+  by_norm_ = {};
+  by_elements_ = {};
+  places_ = {};
+  place_of_ = {};
+  changed_ = related_taken_ = related_made_ = {};
+}
+
+// By what values of the golden are found that a value of the target may be.
+void Relations::IndexGolden() {
+  for (ValueId w = 0; w < static_cast<ValueId>(g.values.size()); ++w) {
+    const Value& value = g.values[w];
+    if (value.plain || !value.moments.known || !std::isfinite(value.moments.norm)) continue;
+    complex_there_ |= RoundingOf(value.dtype).kind == NumberKind::kComplex;
+    by_norm_.Add(w, value);
+    by_elements_.Add(ElementsKey(value.moments), w);
+    if (const Mask mask = MaskOf(value); mask.coding != Mask::kNone)
+      by_elements_.Add(MaskKey(mask), w);
+  }
+  by_elements_.Build();
+  by_norm_.Build();
 }
 
 // Values with which the step began, and of which the step before knows something.
@@ -354,7 +361,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   const bool moved = arrival != arrivals_.end() && arrival->second.unseen != nullptr;
   if (moved) model.error = model.wide = BoundOfUnseen(v, w, *arrival->second.unseen);
   double wrong = 0;
-  const double bound = NotHiding(v, model.error, value.roundoff, &wrong);
+  const double bound = NotHiding(v, model.error, value.roundoff(), &wrong);
   const double goes_in = wrong;
   Relation best{.proof = Proof::kNotFound, .bound = bound};
   if (w != kNoId) {
@@ -374,7 +381,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
     // Within so wide a bound something stands by chance: its partner is no less likely.
     const bool open =
         w != kNoId && model.wide > model.error && best.error <= model.wide && goes_in == 0;
-    Relation other = Search(v, open ? kOwnRoundings * value.roundoff : bound, model.exact);
+    Relation other = Search(v, open ? kOwnRoundings * value.roundoff() : bound, model.exact);
     if (other.strength > best.strength) best = other;
     if (best.strength == Strength::kNone)
       best = AsAnyPairs(v, w, model.exact ? 0 : bound).value_or(best);
@@ -517,7 +524,7 @@ void Relations::RelateConstant(ValueId v, ValueId w) {
     return;
   }
   const Value& b = g.values[w];
-  const double own = kOwnRoundings * std::max(a.roundoff, b.roundoff);
+  const double own = kOwnRoundings * std::max(a.roundoff(), b.roundoff());
   const double bound = c.exact.empty() ? std::max(BoundOf(v).error, own) : 0;
   const double error = ApartOf(v, w, Terms(v)).in_order;
   const bool near =
@@ -555,22 +562,17 @@ Relation Relations::Search(ValueId v, double bound, bool exact, bool wide) const
       best = near;
   }
   if (best.strength >= Strength::kNear || exact || !value.IsFloat() || m.norm == 0) return best;
-  const auto of_size = by_norm_.find(m.n);
-  if (of_size == by_norm_.end()) return best;
-  const std::vector<Norm>& norms = of_size->second;
-  auto at = std::lower_bound(norms.begin(), norms.end(), m.norm * (1 - bound),
-                             [](const Norm& a, double norm) { return a.norm < norm; });
   // Most values of one size have about one norm: those whose ends are elsewhere are not looked at.
   const double terms = Terms(v);
-  const auto may_fit = [&](const Norm& other) {
+  const auto may_fit = [&](const NormIndex::Item& other) {
     if (other.dtype != value.dtype.dtype()) return true;
     const double ends = std::max(std::abs(m.high - other.high), std::abs(m.low - other.low));
     return ends <= bound * std::max({std::abs(other.high), std::abs(other.low), terms});
   };
-  for (int i = 0; i < kMostCandidates && at != norms.end(); ++i, ++at) {
-    if (at->norm > m.norm * (1 + 2 * bound)) break;
-    if (!may_fit(*at) || !g.values[at->value].IsFloat()) continue;
-    Relation near = CompareWith(v, at->value, bound, exact, Proof::kNearNumbers);
+  for (const NormIndex::Item& other :
+       by_norm_.Near(m.n, m.norm * (1 - bound), m.norm * (1 + 2 * bound))) {
+    if (!may_fit(other) || !g.values[other.value].IsFloat()) continue;
+    Relation near = CompareWith(v, other.value, bound, exact, Proof::kNearNumbers);
     if (near.strength >= Strength::kNear && near.proof == Proof::kNearNumbers && counts(near) &&
         (best.strength < Strength::kNear || near.error < best.error))
       best = near;
@@ -581,7 +583,7 @@ Relation Relations::Search(ValueId v, double bound, bool exact, bool wide) const
       (wide || !best.proven)) {
     const double likely = wide ? std::max(best.error, kDigits) : bound;
     const double chance = -std::min<double>(4, static_cast<double>(m.n)) * std::log10(likely);
-    if (chance < std::log10(static_cast<double>(norms.size())) + 3)
+    if (chance < std::log10(static_cast<double>(by_norm_.CountOf(m.n))) + 3)
       return {.proof = Proof::kNotFound, .bound = bound};
   }
   return best;

@@ -19,6 +19,7 @@
 
 #include "engine/compare/model/proofs.h"
 #include "engine/compare/relations/carried.h"
+#include "engine/compare/relations/norm_index.h"
 #include "engine/compare/relations/values/graph.h"
 
 namespace msprobe::compare::relations {
@@ -29,6 +30,8 @@ struct Relation {
   ValueId golden = kNoId;
   double error = 0;  // measured, relative to the terms of the value
   double bound = 0;  // what rounding explains
+  // Of a value that is not related: it is this number times that at its partner; 0: it is not.
+  double factor = 0;
   // Nothing says that its elements stand where those of the golden value do: only moments agree, or
   // the step has put its rows into another order.
   bool doubtful = false;
@@ -36,8 +39,6 @@ struct Relation {
   bool like = false;
   // Sketches say so, which tell the elements.
   bool proven = false;
-  // Of a value that is not related: it is this number times that at its partner; 0: it is not.
-  double factor = 0;
   // Rounding explains its error, and explains so much here that this proves nothing.
   bool unknown = false;
 
@@ -171,6 +172,7 @@ class Relations {
     RowVerdict by_row = RowVerdict::kUnknown;
     double roundings = 0;
   };
+  void IndexGolden();
   void FindArrivals();
   void FindBeside();
   const Beside* BesideOf(ValueId value, ValueId w) const;
@@ -281,11 +283,6 @@ class Relations {
     changed_[value] = now_;
   }
 
-  struct Norm {
-    double norm, high, low;
-    ValueId value;
-    std::optional<DType> dtype;
-  };
   // What is done has a number, so that it is not done again before something has changed.
   uint64_t now_ = 0;
   std::vector<uint64_t> changed_;                       // of each value: when it did
@@ -316,9 +313,9 @@ class Relations {
   };
   std::vector<Place> places_;
   std::vector<Holders> holders_;
-  std::vector<AtPlace> place_of_;                           // of each call of the target
-  std::unordered_map<int64_t, std::vector<Norm>> by_norm_;  // of the golden, by elements
-  HashedLists by_elements_;                                 // of the golden
+  std::vector<AtPlace> place_of_;  // of each call of the target
+  NormIndex by_norm_;              // of the golden
+  HashedLists by_elements_;        // of the golden
   struct Arrival {
     const Carried::Left* left = nullptr;
     const Carried::Unseen* unseen = nullptr;

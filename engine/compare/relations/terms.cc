@@ -22,15 +22,15 @@ double Relations::SizeOf(ValueId v) const {
 double Relations::Ratio(ValueId v) const { return SizeOf(v) > 0 ? Terms(v) / SizeOf(v) : 0; }
 
 double Relations::Coarse(ValueId v) const {
-  return coarse_[v] >= 0 ? coarse_[v] : t.values[v].roundoff;
+  return coarse_[v] >= 0 ? coarse_[v] : t.values[v].roundoff();
 }
 
 // The coarsest rounding on the way to a value, in both runs, since the bits were equal.
 double Relations::CoarseOf(ValueId v) const {
   const Relation& r = of(v);
-  double coarse = t.values[v].roundoff;
+  double coarse = t.values[v].roundoff();
   if (r.strength == Strength::kEqual) return coarse;
-  if (r.golden != kNoId) coarse = std::max(coarse, g.values[r.golden].roundoff);
+  if (r.golden != kNoId) coarse = std::max(coarse, g.values[r.golden].roundoff());
   const Inputs inputs = t.InputsOf(v, /*saved=*/true);
   if (coarsest_ > coarse && IsUnseen(v, inputs) && IsOfAnyDtype(v)) return coarsest_;
   for (const ValueId w : inputs) {

@@ -210,7 +210,7 @@ class Graph::SketchedSums {
           std::lower_bound(sums->second.begin(), sums->second.end(), mine.sums.rows.real() - most,
                            [](const Sum& sum, double real) { return sum.rows.real() < real; });
       for (; at != sums->second.end() && at->rows.real() <= mine.sums.rows.real() + most; ++at) {
-        const double bound = kRoundings * std::max(at->roundoff, value.roundoff) * norm *
+        const double bound = kRoundings * std::max(at->roundoff, value.roundoff()) * norm *
                              std::max(at->size, value.moments.Rms());
         const bool same = at->columns == mine.columns &&
                           std::abs(at->rows - mine.sums.rows) <= bound &&
@@ -238,7 +238,7 @@ class Graph::SketchedSums {
       sum->rows += sketches[0].sums.rows;
       sum->wave += sketches[0].sums.wave;
       sum->size = std::max(sum->size, value.moments.Rms());
-      sum->roundoff = std::max(sum->roundoff, value.roundoff);
+      sum->roundoff = std::max(sum->roundoff, value.roundoff());
     }
     return true;
   }
@@ -297,13 +297,13 @@ double Graph::FactorOfParts(ValueId v) const {
 bool Graph::AddsUp(ValueId v) const {
   constexpr double kRoundings = 64;
   const Value& sum = values[v];
-  double mean = 0, size = sum.moments.Rms(), roundoff = sum.roundoff;
+  double mean = 0, size = sum.moments.Rms(), roundoff = sum.roundoff();
   for (const ValueId p : PartsOf(v)) {
     const Value& part = values[p];
     if (!part.moments.known || part.moments.n != sum.moments.n) return true;  // nobody can tell
     mean += part.moments.mean;
     size = std::max(size, part.moments.Rms());
-    roundoff = std::max(roundoff, part.roundoff);
+    roundoff = std::max(roundoff, part.roundoff());
   }
   return !(std::abs(mean - sum.moments.mean) > kRoundings * roundoff * size);
 }

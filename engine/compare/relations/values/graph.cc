@@ -15,12 +15,6 @@
 namespace msprobe::compare::relations {
 namespace {
 
-// Half the distance from 1 to the next number; 0: the type does not round.
-double RoundoffOf(ElementType type) {
-  const Rounding& r = RoundingOf(type);
-  return r.kind == NumberKind::kFloat || r.kind == NumberKind::kComplex ? r.epsilon / 2 : 0;
-}
-
 // 0, 1, 2 .. n - 1, as arange makes it.
 bool IsRamp(const Moments& m) {
   const double n = static_cast<double>(m.n);
@@ -89,6 +83,8 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
   made.reserve(dump.leaves.size() / 2);
   for (int32_t r = 0, end = EndOf(c, side); r < end; ++r) AddRecord(r, paths);
   weight_.resize(values.size());
+  born_ = {};
+  unwritten_leaf_ = {};
   Nest();
   FindRecomputed();
   Index();
@@ -231,9 +227,9 @@ void Graph::Make(CallId call, int32_t leaf, int32_t place) {
   const CallKind now = calls[call].kind;
   const bool makes = now == CallKind::kOperation || now == CallKind::kBackward;
   if (v.maker == call || !makes) return;
-  const bool shown = v.maker == kNoId
-                         ? now == CallKind::kBackward && !v.plain && calls[v.born].IsBackward()
-                         : calls[v.maker].IsModule() || calls[v.maker].kind == CallKind::kGradients;
+  const bool shown =
+      v.maker == kNoId ? now == CallKind::kBackward && !v.plain && calls[born_[value]].IsBackward()
+                       : calls[v.maker].IsModule() || calls[v.maker].kind == CallKind::kGradients;
   const std::span<const Port> takes = Takes(call);
   const bool passes = std::any_of(takes.begin(), takes.end(),
                                   [&](const Port& port) { return port.value == value; });
@@ -257,14 +253,12 @@ ValueId Graph::Observe(int32_t leaf, CallId call, bool is_made) {
     value.dtype = l.dtype;
     value.shape = l.shape;
     value.content = content;
-    value.roundoff = RoundoffOf(l.dtype);
     value.has_digest = has_digest;
     value.unwritten = unwritten_leaf_[leaf] != 0;
     const bool by_digest =
         has_digest && !value.moments.known && value.IsFloat() && l.shape.elements() > 1;
     value.plain = content < 0 || value.unwritten ||
                   (!by_digest && SaysNothing(value.moments, value.dtype, value.IsFloat()));
-    value.born = call;
     const uint64_t key = HashText(l.shape.view(), static_cast<uint64_t>(content) + 1);
     if (value.plain && !is_made && content >= 0) {
       const auto found = plain_now_.find(key);
@@ -277,6 +271,7 @@ ValueId Graph::Observe(int32_t leaf, CallId call, bool is_made) {
         value.port = static_cast<int32_t>(made.size());
       }
       values.push_back(value);
+      born_.push_back(call);
       if (value.plain && content >= 0) plain_now_[key] = known;
       if (!value.plain) by_content_[content] = known;
     }

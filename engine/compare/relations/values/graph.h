@@ -27,6 +27,7 @@
 
 #include "engine/compare/judge/operation_facts.h"
 #include "engine/compare/model/comparison.h"
+#include "engine/compare/model/rounding.h"
 #include "engine/compare/relations/values/lists.h"
 #include "engine/compare/relations/values/moments.h"
 #include "engine/compare/relations/values/sketch.h"
@@ -100,13 +101,17 @@ struct Value {
   bool has_digest = false;  // a fingerprint or checksum says its bits
   bool unwritten = false;   // memory that nobody had written: its elements are no result
   bool taken = false;       // by a call
-  CallId born = kNoId;      // the first call that takes or makes it
   CallId maker = kNoId;
   int32_t port = kNoId;  // of its maker, index into Graph::made
 
-  bool IsFloat() const { return roundoff > 0; }
-  double roundoff = 0;  // half the distance from 1 to the next number; 0: does not round
+  bool IsFloat() const { return roundoff() > 0; }
+  // Half the distance from 1 to the next number; 0: it does not round.
+  double roundoff() const {
+    const Rounding& r = RoundingOf(dtype);
+    return r.kind == NumberKind::kFloat || r.kind == NumberKind::kComplex ? r.epsilon / 2 : 0;
+  }
 };
+static_assert(sizeof(Value) <= 104);  // held by the million
 
 // Numbers for the paths of modules, the same in both runs.
 class Paths {
@@ -296,6 +301,7 @@ class Graph {
   std::vector<ValueId> value_of_leaf_;
   std::vector<CallId> call_of_leaf_;
   std::vector<char> unwritten_leaf_;
+  std::vector<CallId> born_;  // of each value the first call that takes or makes it
   std::vector<char> weight_;
   std::vector<std::pair<ValueId, std::string>> named_;
   std::unordered_map<std::string_view, ValueId> weight_of_;  // by the name of the parameter

@@ -24,12 +24,12 @@ inline constexpr double kDigits = 0x1p-22;
 // the number of the other elements, and `mean` is 0.
 struct Moments {
   bool known = false;  // false: nothing was recorded
+  // Of a sum over ranks: of its elements the mean is known, the others are bounds.
+  bool mean_only = false;
   int64_t n = 0;
   double high = 0, low = 0, mean = 0, norm = 0;
   int64_t not_finite = 0, extremes = 0;
   int64_t zeros = 0;  // -1: they were not counted
-  // Of a sum over ranks: of its elements the mean is known, the others are bounds.
-  bool mean_only = false;
 
   double Rms() const;   // root of the mean square; 0: no elements, or not finite
   double Size() const;  // the largest absolute value
