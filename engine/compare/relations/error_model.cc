@@ -109,7 +109,7 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   };
   if (call != nullptr && !is_sum && call->kind == CallKind::kOperation) {
     for (const Port& port : t.Takes(value.maker)) {
-      if (port.value != v) count(port.value, IsAddend(*call, port));
+      if (port.value != v) count(port.value, port.addend);
     }
   } else {
     for (const ValueId w : inputs) count(w, false);
@@ -262,14 +262,6 @@ double Relations::ScaleOf(ValueId v) const {
   const std::string_view api =
       value.maker == kNoId ? "" : t.ApiOf(value.maker);  // "": no operation
   return c.tolerance * c.Thresholds().RoundingScale(api, RoundingOf(value.dtype));
-}
-
-// The bias of a sum of products.
-bool Relations::IsAddend(const Call& call, const Port& port) const {
-  if (call.facts->kind != OperationClass::kContraction) return false;
-  const Leaf& leaf = t.dump.leaves[port.leaf];
-  const std::string_view place = LeafPlace(leaf, t.dump.records[call.record]);
-  return place == "bias" || (leaf.slot == Slot::kInput && place == "2");
 }
 
 // What an optimizer leaves. Where it divides a gradient by its own size, noise becomes a step of

@@ -221,6 +221,7 @@ void Relations::RelateCall(CallId call) {
       open |= !IsKnown(v);
       return true;
     }
+    SettleTerms(v);
     *related = ++now_;
     again = true;
     return false;
@@ -235,7 +236,6 @@ void Relations::RelateCall(CallId call) {
       if (std::exchange(total_norm_, now) == now) continue;
     }
     if (related_before(v, &related_taken_[&port - t.taken.data()])) continue;
-    SettleTerms(v);
     const Relation& r = of(v);
     if (r.proof == Proof::kNotTried || r.strength < Strength::kNear || r.unknown)
       Relate(v, AtPartner(port), false);
@@ -244,7 +244,6 @@ void Relations::RelateCall(CallId call) {
   }
   for (const Port& port : t.Makes(call)) {
     if (related_before(port.value, &related_made_[&port - t.made.data()])) continue;
-    SettleTerms(port.value);
     Relate(port.value, AtPartner(port), false);
     SettleCoarse(port.value);
     open |= !IsKnown(port.value);
@@ -287,11 +286,12 @@ bool Relations::MayChange(ValueId v, uint64_t since) const {
 // the same rows, which are numbered in another order.
 void Relations::RelateIndices(CallId call) {
   const CallId golden = pair[call];
-  if (golden == kNoId || t.calls[call].kind != CallKind::kOperation || OtherApi(call)) return;
+  if (golden == kNoId || t.calls[call].kind != CallKind::kOperation) return;
   const auto known = [this](const Port& port) {
     return t.values[port.value].plain || IsKnown(port.value);
   };
-  if (t.calls[call].facts->Moves() && !OtherScalars(call)) {  // indices that are moved
+  if (t.calls[call].facts->Moves() && !OtherApi(call) &&
+      !OtherScalars(call)) {  // indices that are moved
     const auto takes = t.Takes(call);
     const auto index = [this](const Port& port) { return of(port.value).proof == Proof::kIndex; };
     if (std::all_of(takes.begin(), takes.end(), known) &&
@@ -310,7 +310,7 @@ void Relations::RelateIndices(CallId call) {
       in_another_order |= of(port.value).strength == Strength::kSame;
     }
   }
-  if (in_another_order) {
+  if (in_another_order && !OtherApi(call)) {
     for (const Port& port : t.Takes(call)) RelateIndex(port, call);
   }
 }

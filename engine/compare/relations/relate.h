@@ -265,7 +265,6 @@ class Relations {
   double Coarse(ValueId value) const;
   double Rms(ValueId value) const { return t.values[value].moments.Rms(); }
   double Ratio(ValueId value) const;
-  bool IsAddend(const Call& call, const Port& port) const;
   double ExponentOf(CallId call) const;
   double ReachOf(ValueId value, CallId call) const;
   bool TakesTheSameBits(CallId call) const;

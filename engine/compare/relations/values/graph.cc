@@ -55,6 +55,20 @@ int32_t EndOf(const Comparison& c, Side side) {
   return end;
 }
 
+// Whether it is the bias of a sum of products.
+bool IsAddend(const Call& call, const Dump& dump, int32_t index) {
+  if (call.kind != CallKind::kOperation || call.facts->kind != OperationClass::kContraction)
+    return false;
+  const Leaf& leaf = dump.leaves[index];
+  const std::string_view place = LeafPlace(leaf, dump.records[call.record]);
+  return place == "bias" || (leaf.slot == Slot::kInput && place == "2");
+}
+
+std::optional<bool> RequiresGrad(const Leaf& leaf) {
+  if (leaf.requires_grad == "True") return true;
+  return leaf.requires_grad == "False" ? std::optional(false) : std::nullopt;
+}
+
 uint64_t CallKey(std::string_view api, int64_t call) {
   return HashText(api, static_cast<uint64_t>(call) + 7);
 }
@@ -205,18 +219,22 @@ void Graph::DropMemory(CallId id, size_t first_take, size_t first_make) {
 void Graph::Take(CallId call, int32_t leaf, int32_t place) {
   const ValueId value = Observe(leaf, call, /*is_made=*/false);
   values[value].taken = true;
-  taken.push_back({.value = value, .leaf = leaf, .place = place});
+  taken.push_back({.value = value,
+                   .leaf = leaf,
+                   .place = place,
+                   .addend = IsAddend(calls[call], dump, leaf),
+                   .requires_grad = RequiresGrad(dump.leaves[leaf])});
   ++calls[call].takes;
   call_of_leaf_[leaf] = call;
 }
 
 void Graph::Make(CallId call, int32_t leaf, int32_t place) {
   const ValueId value = Observe(leaf, call, /*is_made=*/true);
-  made.push_back(
-      {.value = value,
-       .leaf = leaf,
-       .place = place,
-       .changed = IsChangedInPlace(dump.leaves[leaf], dump.records[calls[call].record])});
+  made.push_back({.value = value,
+                  .leaf = leaf,
+                  .place = place,
+                  .changed = IsChangedInPlace(dump.leaves[leaf], dump.records[calls[call].record]),
+                  .requires_grad = RequiresGrad(dump.leaves[leaf])});
   ++calls[call].makes;
   call_of_leaf_[leaf] = call;
   // A module, or the list of a parameter's gradients, may show first what a later call made; but
@@ -498,11 +516,9 @@ Inputs Graph::InputsOf(ValueId v, bool saved) const {
 bool Graph::IsOfSecondPass(ValueId value) const {
   const Value& v = values[value];
   if (v.maker == kNoId || calls[v.maker].kind != CallKind::kBackward ||
-      dump.leaves[made[v.port].leaf].requires_grad != "False")
+      made[v.port].requires_grad != false)
     return false;
-  const auto carries = [this](const Port& port) {
-    return dump.leaves[port.leaf].requires_grad == "True";
-  };
+  const auto carries = [](const Port& port) { return port.requires_grad == true; };
   return std::ranges::any_of(Takes(v.maker), carries) ||
          std::ranges::any_of(Makes(v.maker), carries);
 }

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,7 +63,10 @@ struct Port {
   int32_t leaf = kNoId;  // index into Dump::leaves
   int32_t place = 0;     // its number among the tensors of its slot; of a gradient: of what
   bool changed = false;  // made: left in memory that the call was given
+  bool addend = false;   // taken: the bias of a sum of products
+  std::optional<bool> requires_grad = std::nullopt;  // unset: the dump does not say
 };
+static_assert(sizeof(Port) == 16);
 
 struct Call {
   CallKind kind = CallKind::kOperation;

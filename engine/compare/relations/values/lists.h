@@ -5,6 +5,7 @@
 //   takers.Of(0);  // 7, 9
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -50,24 +51,37 @@ class Lists {
 //   values.Of(hash);      // {7}
 class HashedLists {
  public:
-  void Add(uint64_t hash, int32_t item) {
-    const auto next = static_cast<int32_t>(numbers_.size());
-    items_.emplace_back(numbers_.Insert(hash, next), item);
-  }
+  void Add(uint64_t hash, int32_t item) { items_.emplace_back(hash, item); }
   void Build() {
-    lists_.Build(numbers_.size(), items_);
+    shift_ = 64 - std::bit_width(kBits * items_.size() + 1);
+    may_have_.assign(size_t{1} << (64 - shift_), false);
+    numbers_.Reserve(items_.size());
+    for (auto& [hash, item] : items_) {
+      may_have_[hash >> shift_] = true;
+      hash = static_cast<uint64_t>(numbers_.Insert(hash, static_cast<int32_t>(numbers_.size())));
+    }
+    lists_.BuildOf(numbers_.size(), [this](const auto& add) {
+      for (const auto& [number, item] : items_) add(static_cast<int32_t>(number), item);
+    });
     items_ = {};
   }
   std::span<const int32_t> Of(uint64_t hash) const {
+    if (may_have_.empty() || !may_have_[hash >> shift_]) return {};
     const int32_t number = numbers_.Find(hash);
     return number < 0 ? std::span<const int32_t>() : lists_.Of(number);
   }
-  bool empty() const { return numbers_.size() == 0; }
+  bool empty() const { return items_.empty() && numbers_.size() == 0; }
 
  private:
+  static constexpr size_t kBits = 8;
+
   ContentMap numbers_;
-  std::vector<std::pair<int32_t, int32_t>> items_;
+  std::vector<std::pair<uint64_t, int32_t>> items_;  // until they are in lists_
   Lists<int32_t> lists_;
+  // By the first bits of a hash. Most hashes that are asked for are not there, and this small table
+  // is in the cache of the core.
+  std::vector<bool> may_have_;
+  int shift_ = 0;
 };
 
 }  // namespace msprobe::compare::relations
