@@ -333,11 +333,32 @@ std::vector<Exposure::Loose> Exposure::FindLoose() const {
                    .maker = maker,
                    .path = t.calls[maker].path,
                    .backward = t.calls[maker].IsBackward(),
-                   .dtype = t.values[w].dtype.dtype(),
+                   .dtype = std::min(t.values[w].dtype.index(), kDTypeCount),
                    .top = told ? std::max(m.high, 0.0) : kInfinity,
                    .bottom = told ? std::min(m.low, 0.0) : -kInfinity});
   }
   std::ranges::stable_sort(out, {}, &Loose::maker);
+  return out;
+}
+
+// Of the results `from` those of a module, and of one direction where it is given, that surely have
+// `part` as a part (LeadOf): nothing is likelier.
+std::vector<ValueId> Exposure::WholesOf(ValueId part, std::span<const Loose> from, int32_t path,
+                                        std::optional<bool> backward) const {
+  const Value& value = r_.t.values[part];
+  const int dtype = std::min(value.dtype.index(), kDTypeCount);
+  const double high = std::isnan(value.moments.high) ? kInfinity : value.moments.high,
+               low = std::isnan(value.moments.low) ? -kInfinity : value.moments.low;
+  const bool any = !backward.has_value(), wanted = backward.value_or(false);
+  std::vector<ValueId> out(from.size());
+  size_t count = 0;
+  for (const Loose& each : from) {  // without a branch: no core foresees which of them hold it
+    out[count] = each.value;
+    const bool here = (each.path == path) & (any | (each.backward == wanted));
+    const bool holds = (each.dtype == dtype) & (high <= each.top) & (low >= each.bottom);
+    count += static_cast<size_t>(here & holds & (each.value != part));
+  }
+  out.resize(count);
   return out;
 }
 
@@ -383,24 +404,26 @@ std::vector<ValueId> Exposure::Around(ValueId v) {
   } near, far;
   const auto last = std::ranges::lower_bound(*loose_, end, {}, &Loose::maker);
   const auto first = last - std::min(last - loose_->begin(), kMostLoose);
-  for (const Loose& each : std::ranges::subrange(first, last)) {
+  if (!modules_only_)
+    near.values =
+        WholesOf(v, {first, last}, user.path, exchange ? std::nullopt : std::optional(backward));
+  const auto rest =
+      near.values.empty() ? std::ranges::subrange(first, last) : std::ranges::subrange(last, last);
+  for (const Loose& each : rest) {
     if (each.value == v || (each.backward != backward && !exchange)) continue;
     if (modules_only_) {
       const auto makers = t.MakersOf(each.value);
       if (std::any_of(makers.begin(), makers.end(),
                       [&](CallId m) { return t.calls[m].parent == user.parent; }))
         near.Add(Lead::kPart, each.value);
-      continue;
-    }
-    const bool part = each.Holds(t.values[v]);
-    if (!part && near.lead == Lead::kPart) continue;
-    if (const Lead lead = part ? Lead::kPart : LeadOf(t.values[v], t.values[each.value]);
-        lead != Lead::kNone && (lead != Lead::kChosen || r_.of(each.value).golden != kNoId)) {
+    } else if (const Lead lead = LeadOf(t.values[v], t.values[each.value]);
+               lead != Lead::kNone &&
+               (lead != Lead::kChosen || r_.of(each.value).golden != kNoId)) {
       (each.path == user.path ? near : far).Add(lead, each.value);
     }
   }
   std::vector<ValueId>& from = near.values.empty() ? far.values : near.values;
-  std::sort(from.begin(), from.end());
+  if (!std::ranges::is_sorted(from)) std::sort(from.begin(), from.end());
   Append(&out, from);
   return out;
 }

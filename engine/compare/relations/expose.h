@@ -198,16 +198,14 @@ class Exposure {
   struct Loose {  // what is asked of each result, millions of times
     ValueId value = kNoId;
     CallId maker = kNoId;
-    int32_t path = kNoId;   // of its maker
-    bool backward = false;  // made by a backward call
-    std::optional<DType> dtype;
+    int32_t path = kNoId;        // of its maker
+    bool backward = false;       // made by a backward call
+    int dtype = kDTypeCount;     // or its number
     double top = 0, bottom = 0;  // between which all of its elements lie, and 0
-    // Whether LeadOf finds that it is surely the whole of a part.
-    bool Holds(const Value& part) const {
-      return part.dtype.dtype() == dtype && part.moments.high <= top && part.moments.low >= bottom;
-    }
   };
   std::vector<Loose> FindLoose() const;
+  std::vector<ValueId> WholesOf(ValueId part, std::span<const Loose> from, int32_t path,
+                                std::optional<bool> backward) const;
   std::optional<std::vector<Loose>> loose_;  // of wrong results, by their makers
   std::optional<Candidate> cut_, cut_with_;  // FirstCut without and with a gradient, once asked for
   std::unordered_map<int32_t, std::vector<ValueId>> gradients_of_;  // of an optimizer's record
