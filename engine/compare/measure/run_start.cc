@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -90,14 +91,22 @@ bool IsWeightArgument(const Comparison& c, const Leaf& leaf) {
   return name == "weight" || name == "bias";
 }
 
+struct GoldenContents {
+  explicit GoldenContents(const Dump& golden) {
+    for (const Leaf& leaf : golden.leaves) {
+      all.Insert(leaf.fingerprint);
+      if (leaf.slot == Slot::kOutput) made.Insert(leaf.fingerprint);
+    }
+    for (const Weight& weight : golden.weights) all.Insert(weight.fingerprint);
+  }
+
+  FingerprintSet all, made;
+};
+
 // A sentence on the outside data (outside_data.h) of both runs.
 Message CompareData(const Comparison& c) {
-  FingerprintSet same, rounded, of_golden, made_in_golden;
-  for (const Leaf& leaf : c.golden.leaves) {
-    of_golden.Insert(leaf.fingerprint);
-    if (leaf.slot == Slot::kOutput) made_in_golden.Insert(leaf.fingerprint);
-  }
-  for (const Weight& weight : c.golden.weights) of_golden.Insert(weight.fingerprint);
+  FingerprintSet same, rounded;
+  std::optional<GoldenContents> golden;  // once it is asked for
   std::string_view other;
   const uint32_t data_end = EndOfFirstMaker(c);
   bool is_data = true;
@@ -112,8 +121,10 @@ Message CompareData(const Comparison& c) {
     // A weight is no data. What the golden has elsewhere, the target passes to another call: the
     // data are the same. What the golden computes, the target computes in code that is not
     // recorded.
-    if (differs && !IsWeightArgument(c, leaf) && !of_golden.Has(leaf.fingerprint) &&
-        !made_in_golden.Has(c.golden.leaves[c.rows[row].golden].fingerprint))
+    if (!differs || IsWeightArgument(c, leaf)) return true;
+    if (!golden) golden.emplace(c.golden);
+    if (!golden->all.Has(leaf.fingerprint) &&
+        !golden->made.Has(c.golden.leaves[c.rows[row].golden].fingerprint))
       other = leaf.name, is_data = row < data_end;
     return other.empty();
   });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -163,16 +164,23 @@ class Decision {
   // Where the golden passes on what only it makes, the target passes another value of the step.
   void MarkWhereMissing(CallId golden) {
     if (golden == kNoId) return;
-    std::unordered_set<int32_t> taken;  // leaves of the golden
-    for (const Port& made : golden_.Makes(golden)) {
-      for (const Taker& use : golden_.TakersOf(made.value))
-        taken.insert(golden_.taken[use.port].leaf);
+    if (!rewritten_rows_) {
+      rewritten_rows_.emplace();
+      for (size_t i = 0; i < c_.rows.size(); ++i) {
+        if (c_.measures[i].reason == Reason::kRewritten)
+          rewritten_rows_->emplace(c_.rows[i].golden, static_cast<int32_t>(i));
+      }
     }
-    for (size_t i = 0; i < c_.rows.size(); ++i) {
-      Measure& m = c_.measures[i];
-      if (m.reason != Reason::kRewritten || taken.count(c_.rows[i].golden) == 0) continue;
-      m.verdict = RowVerdict::kDiffers;
-      m.reason = Reason::kNone;
+    for (const Port& made : golden_.Makes(golden)) {
+      for (const Taker& use : golden_.TakersOf(made.value)) {
+        const auto [first, last] = rewritten_rows_->equal_range(golden_.taken[use.port].leaf);
+        for (auto row = first; row != last; ++row) {
+          Measure& m = c_.measures[row->second];
+          if (m.reason != Reason::kRewritten) continue;
+          m.verdict = RowVerdict::kDiffers;
+          m.reason = Reason::kNone;
+        }
+      }
     }
   }
 
@@ -395,6 +403,8 @@ class Decision {
   const LeftGradients& left_;
   Exposure exposure_;
   std::vector<int32_t> row_of_;  // of each leaf of the target
+  // By their leaves of the golden, once they are asked for.
+  std::optional<std::unordered_multimap<int32_t, int32_t>> rewritten_rows_;
 };
 
 // Whether the runs make the same calls with the same values, in one form: then nothing is to be

@@ -235,16 +235,17 @@ std::vector<MemoryPair> PairMemories(const Relations& r) {
     }
     out.push_back(pair);
   }
-  std::unordered_map<ValueId, ValueId> target_of;
+  std::vector<ValueId> target_of(r.g.values.size(), kNoId);
   for (ValueId v = 0; v < static_cast<ValueId>(r.t.values.size()); ++v) {
     const Value& value = r.t.values[v];
-    if (!value.plain && value.maker == kNoId && r.of(v).golden != kNoId)
-      target_of.emplace(r.of(v).golden, v);
+    const ValueId golden = r.of(v).golden;
+    if (!value.plain && value.maker == kNoId && golden != kNoId && target_of[golden] == kNoId)
+      target_of[golden] = v;
   }
   for (size_t i = 0; i < others.size(); ++i) {
-    const auto root = target_of.find(others[i].root);
-    if (paired[i] != 0 || root == target_of.end()) continue;
-    out.push_back({.mine = {.root = root->second, .last = root->second}, .golden = others[i]});
+    const ValueId root = others[i].root == kNoId ? kNoId : target_of[others[i].root];
+    if (paired[i] != 0 || root == kNoId) continue;
+    out.push_back({.mine = {.root = root, .last = root}, .golden = others[i]});
   }
   return out;
 }
