@@ -50,6 +50,7 @@ std::vector<ValueId> Exposure::Explained(const Candidate& candidate,
                                          const Lists<ValueId>& of_golden,
                                          std::span<const ValueId> contradictions) const {
   const auto reached = [](ValueId from, const Lists<ValueId>& effects, size_t values) {
+    if (from == kNoId) return std::vector<char>();
     std::vector<char> known(values, 0);
     std::vector<ValueId> todo;
     const auto reach = [&](ValueId v) {
@@ -57,7 +58,7 @@ std::vector<ValueId> Exposure::Explained(const Candidate& candidate,
       known[v] = 1;
       todo.push_back(v);
     };
-    if (from != kNoId) reach(from);
+    reach(from);
     while (!todo.empty()) {
       const ValueId v = todo.back();
       todo.pop_back();
@@ -71,7 +72,8 @@ std::vector<ValueId> Exposure::Explained(const Candidate& candidate,
   const auto other = reached(golden ? candidate.value : kNoId, of_golden, r_.g.values.size());
   std::vector<ValueId> out;
   for (const ValueId v : contradictions) {
-    if (mine[v] != 0 || other[r_.of(v).golden] != 0) out.push_back(v);
+    if ((!mine.empty() && mine[v] != 0) || (!other.empty() && other[r_.of(v).golden] != 0))
+      out.push_back(v);
   }
   return out;
 }

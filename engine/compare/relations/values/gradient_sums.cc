@@ -5,6 +5,7 @@
 #include <cmath>
 #include <complex>
 #include <map>
+#include <optional>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_names.h"
@@ -250,7 +251,7 @@ class Graph::SketchedSums {
 void Graph::AddUpGradients() {
   CollectGradients();
   Sums sums = SumsOfParameters();
-  const SketchedSums sketched(*this);
+  std::optional<SketchedSums> sketched;  // once it is asked for
   std::vector<std::pair<int32_t, ValueId>> items;
   for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
     std::vector<ValueId> parts;
@@ -260,8 +261,11 @@ void Graph::AddUpGradients() {
       parts = PartsOfArrival(v);
       // Or an operation takes it, which does not say whose gradient it is.
       const auto uses = TakersOf(v);
-      if (parts.empty() && !uses.empty() && !values[v].plain && values[v].IsFloat())
-        parts = sketched.PartsOf(v, uses[0].call);
+      if (parts.empty() && !uses.empty() && !values[v].plain && values[v].IsFloat() &&
+          !SketchesOf(v).empty()) {
+        if (!sketched) sketched.emplace(*this);
+        parts = sketched->PartsOf(v, uses[0].call);
+      }
     }
     std::sort(parts.begin(), parts.end());
     parts.erase(std::unique(parts.begin(), parts.end()), parts.end());

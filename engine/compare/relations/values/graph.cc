@@ -94,7 +94,7 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
   calls.reserve(dump.records.size());
   values.reserve(CountContents());
   taken.reserve(dump.leaves.size());
-  made.reserve(dump.leaves.size() / 2);
+  made.reserve(dump.leaves.size());  // what is not needed is never touched
   for (int32_t r = 0, end = EndOf(c, side); r < end; ++r) AddRecord(r, paths);
   weight_.resize(values.size());
   born_ = {};

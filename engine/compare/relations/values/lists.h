@@ -31,10 +31,15 @@ class Lists {
     each([this](int32_t key, const Item&) { ++begin_[key + 1]; });
     for (size_t i = 0; i < n; ++i) begin_[i + 1] += begin_[i];
     items_.resize(begin_[n]);
+    if (items_.empty()) {
+      begin_ = {};
+      return;
+    }
     std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
     each([&](int32_t key, const Item& item) { items_[next[key]++] = item; });
   }
   std::span<const Item> Of(int32_t key) const {
+    if (items_.empty()) return {};
     return {items_.data() + begin_[key], begin_[key + 1] - begin_[key]};
   }
 
