@@ -96,6 +96,7 @@ Exposure::Exposure(const Relations& relations, std::span<const LeftGradient> lef
 }
 
 void Exposure::NameFrontier() {
+  loose_.reset();  // millions; whoever follows more values finds them again
   for (Candidate& each : Rank(Frontier())) {
     const Candidate named = Outermost(WhereCut(each));
     const bool known = std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) {

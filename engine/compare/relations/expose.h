@@ -165,9 +165,8 @@ class Exposure {
   bool IsProven(const Candidate& candidate) const;
   std::vector<ValueId> Contradictions() const;
   static Lists<ValueId> Reversed(const Causes& graph, size_t values);
-  std::vector<ValueId> Explained(const Candidate& candidate, const Lists<ValueId>& of_target,
-                                 const Lists<ValueId>& of_golden,
-                                 std::span<const ValueId> contradictions) const;
+  Places Explained(const Candidate& candidate, const Lists<ValueId>& of_target,
+                   const Lists<ValueId>& of_golden, std::span<const ValueId> contradictions) const;
   Candidate WhereCut(const Candidate& candidate);
   Candidate FirstCut(bool with) const;
 

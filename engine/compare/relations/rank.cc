@@ -13,13 +13,6 @@ namespace {
 
 constexpr size_t kMostWeighed = 32;  // candidates that are weighed against each other
 
-// Whether two ascending lists have a value in common.
-bool Intersect(const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
-  auto i = a.begin(), j = b.begin();
-  while (i != a.end() && j != b.end() && *i != *j) *i < *j ? ++i : ++j;
-  return i != a.end() && j != b.end();
-}
-
 }  // namespace
 
 // The values that are made of each value.
@@ -33,22 +26,20 @@ Lists<ValueId> Exposure::Reversed(const Causes& graph, size_t values) {
   return out;
 }
 
-// Exposed values that have a partner and do not agree, in ascending order.
+// Exposed values that have a partner and do not agree.
 std::vector<ValueId> Exposure::Contradictions() const {
   std::vector<ValueId> out;
   for (const ValueId v : exposed_.values()) {
     const Relation& r = r_.of(v);
     if (r.strength == Strength::kNone && r.golden != kNoId && r.error < 1e9) out.push_back(v);
   }
-  std::sort(out.begin(), out.end());
   return out;
 }
 
-// The contradictions that follow from a candidate, in ascending order.
-std::vector<ValueId> Exposure::Explained(const Candidate& candidate,
-                                         const Lists<ValueId>& of_target,
-                                         const Lists<ValueId>& of_golden,
-                                         std::span<const ValueId> contradictions) const {
+// The contradictions that follow from a candidate.
+Places Exposure::Explained(const Candidate& candidate, const Lists<ValueId>& of_target,
+                           const Lists<ValueId>& of_golden,
+                           std::span<const ValueId> contradictions) const {
   const auto reached = [](ValueId from, const Lists<ValueId>& effects, size_t values) {
     if (from == kNoId) return std::vector<char>();
     std::vector<char> known(values, 0);
@@ -70,10 +61,11 @@ std::vector<ValueId> Exposure::Explained(const Candidate& candidate,
   const auto mine =
       reached(golden ? candidate.shown_by : candidate.value, of_target, r_.t.values.size());
   const auto other = reached(golden ? candidate.value : kNoId, of_golden, r_.g.values.size());
-  std::vector<ValueId> out;
-  for (const ValueId v : contradictions) {
+  Places out(contradictions.size());
+  for (size_t i = 0; i < contradictions.size(); ++i) {
+    const ValueId v = contradictions[i];
     if ((!mine.empty() && mine[v] != 0) || (!other.empty() && other[r_.of(v).golden] != 0))
-      out.push_back(v);
+      out.Add(i);
   }
   return out;
 }
@@ -94,6 +86,7 @@ bool Exposure::IsProven(const Candidate& candidate) const {
 // looks wrong itself from there on: one whose effects another one explains, with more besides,
 // gives way.
 std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
+  if (found.size() < 2) return found;
   const bool exchanges = std::any_of(r_.t.calls.begin(), r_.t.calls.end(),
                                      [](const Call& call) { return call.facts->exchanges; });
   const size_t n = std::min(found.size(), kMostWeighed);
@@ -104,13 +97,10 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
                                of_golden = Reversed(exposed_golden_, r_.g.values.size());
                                contradictions = Contradictions();
                              });
-  std::vector<std::vector<ValueId>> effects(n);
+  std::vector<Places> effects(n);
   ThreadPool::Default().ParallelFor(
       n, [&](size_t i) { effects[i] = Explained(found[i], of_target, of_golden, contradictions); });
-  const auto explains = [&](size_t i, size_t j) {
-    return std::includes(effects[i].begin(), effects[i].end(), effects[j].begin(),
-                         effects[j].end());
-  };
+  const auto explains = [&](size_t i, size_t j) { return effects[i].Includes(effects[j]); };
   const auto gives_way = [&](size_t i) {
     for (size_t j = 0; j < n; ++j) {
       const Candidate &a = found[i], &b = found[j];
@@ -126,7 +116,7 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
       const bool weighs = b.order < a.order || (IsProven(b) && !explains(i, j));
       const bool little =
           a.Evidence() == 0 || (a.Evidence() == 1 && a.call == kNoId && IsProven(b));
-      if (little && b.Evidence() > 0 && weighs && Intersect(effects[i], effects[j])) return true;
+      if (little && b.Evidence() > 0 && weighs && effects[i].Meets(effects[j])) return true;
     }
     return false;
   };
