@@ -29,8 +29,8 @@ class ThreadPool {
   void Borrow(Team team);
 
   void ParallelFor(size_t count, const std::function<void(size_t)>& body);
-  // Runs both at the same time, or one after the other on one thread. What they throw is thrown when
-  // both have ended.
+  // Runs both at the same time, or one after the other on one thread. What one of them throws is
+  // thrown when both have ended.
   void Both(const std::function<void()>& one, const std::function<void()>& other);
   size_t threads() const { return threads_; }
 

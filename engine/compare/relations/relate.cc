@@ -221,8 +221,8 @@ void Relations::RelateCall(CallId call) {
       open |= !IsKnown(v);
       return true;
     }
+    *related = ++now_;  // before its terms change: then it is related once more in the next round
     SettleTerms(v);
-    *related = ++now_;
     again = true;
     return false;
   };
