@@ -136,7 +136,8 @@ Dump Placed(bool reversed, bool wrong) {
   const Matrix y = x.Map([](float v) { return std::sin(3 * v); });
   const Matrix written = Matrix::Random(kRows, wrong ? 2 : 3).Take(order);
   std::vector<float> chosen;
-  for (const float row : {1.0F, 2.0F, 4.0F, 6.0F}) chosen.push_back(20 + (reversed ? 7 - row : row));
+  for (const float row : {1.0F, 2.0F, 4.0F, 6.0F})
+    chosen.push_back(20 + (reversed ? 7 - row : row));
   const auto rows = [&] { return test::Recorded(chosen, "[4]").DType("torch.int64"); };
   DumpBuilder b;
   b.Call("Torch.f.0.forward");
@@ -166,7 +167,7 @@ TEST(RowSketch, PositionsOfRowsInAnotherOrderAreOtherOnes) {
 }
 
 // Two calls each of which takes rows of its own. `exchanged`: a row of each result is in the other.
-Dump Exchanged(bool exchanged) {
+Dump RowsOfTwo(bool exchanged) {
   const Matrix x = Matrix::Random(kRows, 1);
   const auto f = [](float v) { return std::sin(3 * v); };
   DumpBuilder b;
@@ -182,7 +183,7 @@ Dump Exchanged(bool exchanged) {
 }
 
 TEST(RowSketch, OfWholeValuesACallMakesNoParts) {
-  const Runs runs(Exchanged(true), Exchanged(false));
+  const Runs runs(RowsOfTwo(true), RowsOfTwo(false));
   EXPECT_EQ(runs.Result(0).strength, Strength::kNone);
   EXPECT_EQ(runs.Result(1).strength, Strength::kNone);
 }

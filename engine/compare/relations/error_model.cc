@@ -49,6 +49,34 @@ double Moved(const Moments& a, const Moments& b) {
 
 }  // namespace
 
+// The roundings of the call that made a value, or of the sum that no call made.
+double Relations::OwnOf(ValueId v, double roundoff, double exponent) const {
+  const Value& value = t.values[v];
+  const Call* call = value.maker == kNoId ? nullptr : &t.calls[value.maker];
+  const OperationFacts* facts = call != nullptr ? call->facts : nullptr;
+  const bool operation = call != nullptr && call->kind == CallKind::kOperation;
+  const bool moves = operation && facts->Moves();
+  const Inputs inputs = t.InputsOf(v, /*saved=*/true);
+  double own = (moves ? 1 : kOwnRoundings) * roundoff;
+  // A module whose inside is not recorded makes any number of calls.
+  const bool of_many = call != nullptr && !t.HasOperations() &&
+                       (call->IsModule() || call->kind == CallKind::kGradients);
+  if (of_many ||
+      (facts != nullptr && (facts->Cancels() || facts->kind == OperationClass::kContraction)))
+    own *= kOwnOfSums;
+  const bool exact =
+      operation && std::ranges::all_of(inputs, [this](ValueId w) { return IsExact(w); });
+  if (exact && facts->RoundsOnce())
+    own = kOwnOfExact * roundoff;
+  else if (exact && !moves && same_environment_ && Alike(value.maker))
+    own *= kOwnOfExact / kOwnRoundings;
+  if (exponent > 1) own = std::max(own, kGainOfMoves * exponent * roundoff);
+  if (call != nullptr && call->IsBackward()) own = std::max(own, OwnOfCancelling(v) * roundoff);
+  own *= ScaleOf(v);
+  const bool is_sum = !t.PartsOf(v).empty();
+  return is_sum ? own * std::sqrt(std::max<double>(static_cast<double>(inputs.size()), 1)) : own;
+}
+
 Relations::Bound Relations::BoundOf(ValueId v) const {
   const Value& value = t.values[v];
   const Call* call = value.maker == kNoId ? nullptr : &t.calls[value.maker];
@@ -68,24 +96,8 @@ Relations::Bound Relations::BoundOf(ValueId v) const {
   for (const ValueId w : inputs) roundoff = std::max(roundoff, t.values[w].roundoff());
   const bool is_sum = !t.PartsOf(v).empty();
   const OperationFacts* facts = call != nullptr ? call->facts : nullptr;
-  double own = (moves ? 1 : kOwnRoundings) * roundoff;
-  // A module whose inside is not recorded makes any number of calls.
-  const bool of_many = call != nullptr && !t.HasOperations() &&
-                       (call->IsModule() || call->kind == CallKind::kGradients);
-  if (of_many ||
-      (facts != nullptr && (facts->Cancels() || facts->kind == OperationClass::kContraction)))
-    own *= kOwnOfSums;
-  const bool exact = call != nullptr && call->kind == CallKind::kOperation &&
-                     std::ranges::all_of(inputs, [this](ValueId w) { return IsExact(w); });
-  if (exact && facts->RoundsOnce())
-    own = kOwnOfExact * roundoff;
-  else if (exact && !moves && same_environment_ && Alike(value.maker))
-    own *= kOwnOfExact / kOwnRoundings;
   const double exponent = call != nullptr ? ExponentOf(value.maker) : 1;
-  if (exponent > 1) own = std::max(own, kGainOfMoves * exponent * roundoff);
-  if (call != nullptr && call->IsBackward()) own = std::max(own, OwnOfCancelling(v) * roundoff);
-  own *= ScaleOf(v);
-  if (is_sum) own *= std::sqrt(std::max<double>(static_cast<double>(inputs.size()), 1));
+  double own = OwnOf(v, roundoff, exponent);
   // An absolute error of what is exponentiated is a relative one of the result.
   const double gain = std::max(facts != nullptr ? GainOf(*facts) : kGain, 2 * exponent);
   const bool adds =

@@ -219,9 +219,8 @@ bool Exposure::MayBePositions(ValueId v) const {
   if (maker == kNoId || r_.t.values[v].IsFloat()) return false;
   const auto takes = r_.t.Takes(maker);
   return std::ranges::all_of(takes, [this](const Port& p) { return r_.IsRight(p.value); }) &&
-         std::ranges::any_of(takes, [this](const Port& p) {
-           return r_.of(p.value).strength == Strength::kSame;
-         });
+         std::ranges::any_of(
+             takes, [this](const Port& p) { return r_.of(p.value).strength == Strength::kSame; });
 }
 
 // The wrong gradients that the entry of an optimizer takes.

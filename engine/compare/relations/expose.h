@@ -143,6 +143,7 @@ class Exposure {
   bool TakesStale(CallId call) const;
   bool OnlyPairsUp(CallId call) const;
   Candidate Origin(CallId call, ValueId value, std::vector<CallId> seen);
+  CallId WhereTaken(CallId call, ValueId x) const;
   bool Errs(CallId call) const;
   bool MayBePositions(ValueId value) const;
   bool IsOfAnotherModule(const Candidate& found) const;

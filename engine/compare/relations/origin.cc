@@ -53,19 +53,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
     if (maker != kNoId && maker < call && StandsBetween(maker, w))
       return Named(maker, v, Cause::kOnlyHere, true);
     if (r_.IsRight(x)) {
-      CallId named = call;
-      for (CallId around = t.calls[call].parent;
-           modules_only_ && t.values[x].maker == kNoId && around != kNoId;
-           around = t.calls[around].parent) {
-        const auto takes = t.Takes(around);
-        if (std::none_of(takes.begin(), takes.end(), [&](const Port& p) { return p.value == x; }))
-          break;
-        named = around;
-      }
-      // What the forward call takes decides what its gradients meet.
-      const CallId forward = t.calls[call].forward;
-      if (t.calls[call].IsBackward() && forward != kNoId && TakesAnother(forward)) named = forward;
-      Candidate candidate = Named(named, v, Cause::kAnotherInput);
+      Candidate candidate = Named(WhereTaken(call, x), v, Cause::kAnotherInput);
       candidate.other_pass = crossed;
       return candidate;
     }
@@ -90,6 +78,23 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   named.another_order = named.cause == Cause::kAnotherResult && value.maker == call &&
                         HasAnotherOrder(call, r_.t.made[value.port]);
   return named;
+}
+
+// Of the calls that take x in place of something else the one that is named.
+CallId Exposure::WhereTaken(CallId call, ValueId x) const {
+  const Graph& t = r_.t;
+  CallId named = call;
+  for (CallId around = t.calls[call].parent;
+       modules_only_ && t.values[x].maker == kNoId && around != kNoId;
+       around = t.calls[around].parent) {
+    const auto takes = t.Takes(around);
+    if (std::none_of(takes.begin(), takes.end(), [&](const Port& p) { return p.value == x; }))
+      break;
+    named = around;
+  }
+  // What the forward call takes decides what its gradients meet.
+  const CallId forward = t.calls[call].forward;
+  return t.calls[call].IsBackward() && forward != kNoId && TakesAnother(forward) ? forward : named;
 }
 
 // Whether a call makes complex numbers of real ones, or the other way: they are the same numbers.

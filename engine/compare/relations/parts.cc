@@ -59,7 +59,7 @@ double Relations::TogetherApart(std::span<const ValueId> mine, std::span<const V
     if (!collect(t, mine, first.columns, &x) || !collect(g, others, first.columns, &y)) continue;
     *proven = true;
     const double rows = std::max(moments, DistanceOfRows(x, y, size));
-    // As many values may have one sum by chance, a and 1 - a; but gradients of weights are added up.
+    // As many values may have one sum by chance, a and 1 - a; gradients of weights are added up.
     if (t.IsGradientOfWeight(mine[0])) return DistanceOfSums(x, y, size);
     const bool may_add_up = mine.size() != others.size() && all.extremes == 0;
     return may_add_up ? std::min(rows, DistanceOfSums(x, y, size)) : rows;

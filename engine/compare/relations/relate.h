@@ -227,6 +227,7 @@ class Relations {
     double wide = 0;     // what rounding explains; where it is more than `error`, it proves nothing
   };
   Relation AsUnknown(ValueId value, ValueId w, double bound, const Relation& unrelated) const;
+  double OwnOf(ValueId value, double roundoff, double exponent) const;
   double OwnOfCancelling(ValueId value) const;
   bool IsExact(ValueId value) const;
   bool IsOfUnrelated(ValueId value) const;  // something that is not related went into it
@@ -296,7 +297,7 @@ class Relations {
   uint64_t covered_now_ = 0;        // when a value of the golden was covered last
   mutable uint64_t noise_now_ = 0;  // when noise_ grew last
   std::vector<Relation> relations_;
-  std::vector<double> wrong_;             // of each value the error that rounding cannot explain; 0
+  std::vector<double> wrong_;   // of each value the error that rounding cannot explain; 0
   std::vector<double> scaled_;  // and how far it is from a number times its partner, if it is that
   std::vector<double> terms_, coarse_;    // -1: not known yet
   mutable std::vector<int32_t> step_of_;  // of each value the last step of the log
