@@ -212,11 +212,11 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
   return wrong;
 }
 
-// Whether integers may be the positions of rows: of rows in another order they are other ones. Who
-// takes them for the same rows makes what its partner makes.
+// Whether integers that a call computes may be the positions of rows: of rows in another order they
+// are other ones. Who takes them for the same rows makes what its partner makes.
 bool Exposure::MayBePositions(ValueId v) const {
   const CallId maker = r_.t.values[v].maker;
-  if (maker == kNoId || r_.t.values[v].IsFloat()) return false;
+  if (maker == kNoId || r_.t.values[v].IsFloat() || r_.t.calls[maker].facts->Moves()) return false;
   const auto takes = r_.t.Takes(maker);
   return std::ranges::all_of(takes, [this](const Port& p) { return r_.IsRight(p.value); }) &&
          std::ranges::any_of(
