@@ -1,5 +1,6 @@
 """`msprobe compare --ray`: ranks compared by the nodes of a cluster."""
 
+import functools
 import importlib.util
 import json
 import os
@@ -244,7 +245,9 @@ def test_what_is_compared_stays_after_an_interrupt(on_nodes, msprobe, msprobe_bi
     hangs = "def begin(node, task):\n    if task and node == 'b': threading.Event().wait()\n"
     on_nodes("--rank", "3", patch=hangs, code=2)  # for the script and the environment
     words = [msprobe_bin, *WORDS, "--ray", "auto", "-o", "out"]
-    running = subprocess.Popen(words, cwd=runs, stderr=subprocess.PIPE, text=True)
+    # A shell that runs the tests in the background has them ignore interrupts.
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    running = subprocess.Popen(words, cwd=runs, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
     deadline = time.monotonic() + 60
     parts = [runs / "out" / f"compare_part_{i}_of_5.bin" for i in (1, 2, 3)]
     while not all(p.exists() and b"stopped before" not in p.read_bytes() for p in parts):
