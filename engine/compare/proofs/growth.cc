@@ -198,6 +198,10 @@ double Growth::MostOfUpdate(const ProofStep& step, std::span<const Premise> prem
     }
     if (x > 0.5 && x < 1) rates = std::max(rates, 1 / (1 - x));
   }
+  // What all elements share shows in the sum of squares.
+  const Moments& all = value.moments;
+  if (place.ends_with("sq") && all.Rms() > 0)
+    peak = std::max(peak, std::abs(all.mean) / all.Rms() * std::sqrt(static_cast<double>(all.n)));
   const double own = (kRoundings + rates) * value.roundoff();
   const double weights = off == 0 ? 0
                                   : std::min(4.0, std::max(vector ? kOtherWay : 0.25, 1000 * off)) *

@@ -304,11 +304,15 @@ double Relations::BoundOfUpdate(ValueId v, const Call& call) const {
   const bool holds_movements = place.starts_with("state.") && !call.facts->linear &&
                                OperationsOf(c).HoldsMovements(place.substr(place.rfind('.') + 1));
   if (place.starts_with("state.") && !holds_movements) {
-    // A square has twice the error; that of the largest element is relative to the size of all.
+    // A square has twice the error; that of the largest element is relative to the size of all, and
+    // what all share, as the rounding of a norm by which they were divided, adds up in their sum.
+    const bool square = place.ends_with("sq") && gradient != kNoId && Rms(gradient) > 0;
+    const Moments& m = value.moments;
+    const double shared =
+        Rms(v) > 0 ? std::abs(m.mean) / Rms(v) * std::sqrt(static_cast<double>(m.n)) : 0;
     const double gain =
-        !place.ends_with("sq") || gradient == kNoId || Rms(gradient) == 0
-            ? kGain
-            : 2 * std::max(kGain, t.values[gradient].moments.Size() / Rms(gradient));
+        square ? 2 * std::max({kGain, t.values[gradient].moments.Size() / Rms(gradient), shared})
+               : kGain;
     return own + (same_environment_ ? 0 : RatesOf(call.record).roundings) * value.roundoff() +
            gain * (noise + noise * noise + left);
   }
