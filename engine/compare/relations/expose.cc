@@ -216,7 +216,10 @@ std::vector<ValueId> Exposure::CausesOf(ValueId v) {
 // are other ones. Who takes them for the same rows makes what its partner makes.
 bool Exposure::MayBePositions(ValueId v) const {
   const CallId maker = r_.t.values[v].maker;
-  if (maker == kNoId || r_.t.values[v].IsFloat() || r_.t.calls[maker].facts->Moves()) return false;
+  const Value& value = r_.t.values[v];
+  if (maker == kNoId || value.IsFloat() || value.dtype.dtype() == DType::kBool ||
+      r_.t.calls[maker].facts->Moves())
+    return false;
   const auto takes = r_.t.Takes(maker);
   return std::ranges::all_of(takes, [this](const Port& p) { return r_.IsRight(p.value); }) &&
          std::ranges::any_of(
