@@ -9,6 +9,7 @@
 #include "engine/compare/relations/values/sketch.h"
 #include "engine/kernels/sketch.h"
 #include "engine/model/sketch_text.h"
+#include "tests/compare/divergence_values.h"
 #include "tests/compare/dump_builder.h"
 #include "tests/compare/matrix_runs.h"
 #include "tests/compare/recorded.h"
