@@ -12,7 +12,7 @@ PROGRAMS = (
     *("dpo", "t5lora", "vit", "latent", "links", "retriever", "llama", "convnext", "wav2vec"),
     *("unet2d", "electra", "effnet", "whisper", "sam", "tgn", "forecast", "mae", "gps"),
     *("vlm", "aekl", "squad", "captions", "endings", "control", "grpo", "teacher"),
-    *("headlines", "subject", "chat", "tiles", "intents", "walker"),
+    *("headlines", "subject", "chat", "tiles", "intents", "walker", "dino", "traffic"),
 )
 _declared = []
 
