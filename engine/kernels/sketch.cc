@@ -16,6 +16,7 @@
 #include "engine/kernels/sketch_floats-inl.h"
 #include "engine/kernels/sketch_rows-inl.h"
 #include "engine/kernels/sketch_run-inl.h"
+#include "engine/kernels/sketch_short_rows-inl.h"
 #include "engine/kernels/stats_accumulator-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -137,32 +138,49 @@ HWY_NOINLINE void AddSource(const uint8_t* p, int64_t n, SketchScan* s) {
   }
 }
 
-// `count` whole rows, as many as there is room for.
-template <class Loader, bool kAll>
-HWY_INLINE void AddFloatRows(const uint8_t* p, int64_t count, Counted<kAll> counted,
-                             SketchScan* s) {
+// `count` whole rows, as many as there is room for, of the `n` elements at `p`.
+template <class Loader>
+HWY_INLINE void AddFloatRows(const uint8_t* p, int64_t n, int64_t count, SketchScan* s) {
   constexpr size_t kTogether = 4 / kFloatVecs;  // as many as registers allow
-  const int64_t row_bytes = s->columns * static_cast<int64_t>(Loader::kBytes);
+  constexpr auto kBytes = static_cast<int64_t>(Loader::kBytes);
+  const int64_t columns = s->columns;
+  const LastPhases last(columns);
+  const auto reads_on = [&](int64_t rows) {
+    return (rows - 1) * columns + last.columns_read() <= n;
+  };
   while (count > 0) {
-    float* re = s->lanes_re.data() + kLanes * s->lane_rows;
-    float* im = s->lanes_im.data() + kLanes * s->lane_rows;
-    size_t rows = 1;
-    if (count >= static_cast<int64_t>(kTogether) &&
-        s->lane_rows + kTogether <= SketchScan::kFloatRows) {
-      rows = kTogether;
-      SumFloatRows<Loader, kAll, kTogether>(p, s->columns, counted, re, im);
+    int64_t rows = 1;
+    if (s->lane_rows == 0 && count >= kGroupRows && reads_on(kGroupRows)) {
+      int64_t groups = count / kGroupRows;
+      if (!reads_on(groups * kGroupRows)) --groups;
+      rows = groups * kGroupRows;
+      SumGroups<Loader>(p, columns, last, groups, s->rows_re.data() + s->waiting,
+                        s->rows_im.data() + s->waiting);
+      s->waiting += static_cast<size_t>(rows);
+      if (s->waiting == SketchScan::kRows) AddWaiting(s);
     } else {
-      SumFloatRows<Loader, kAll, 1>(p, s->columns, counted, re, im);
+      float* re = s->lanes_re.data() + kLanes * s->lane_rows;
+      float* im = s->lanes_im.data() + kLanes * s->lane_rows;
+      const auto together = static_cast<int64_t>(kTogether);
+      if (count >= together && s->lane_rows + kTogether <= kGroupRows && reads_on(together)) {
+        rows = together;
+        SumFloatRows<Loader, kTogether, true>(p, columns, last, re, im);
+      } else if (reads_on(1)) {
+        SumFloatRows<Loader, 1, true>(p, columns, last, re, im);
+      } else {
+        SumFloatRows<Loader, 1, false>(p, columns, last, re, im);
+      }
+      PushLanes(s, static_cast<size_t>(rows));
     }
-    PushLanes(s, rows);
-    count -= static_cast<int64_t>(rows);
-    p += row_bytes * static_cast<int64_t>(rows);
+    count -= rows;
+    p += rows * columns * kBytes;
+    n -= rows * columns;
   }
 }
 
-// Rows of several columns, in float.
-template <class Loader, bool kAll>
-HWY_NOINLINE void AddFloats(const uint8_t* p, int64_t n, Counted<kAll> counted, SketchScan* s) {
+// Rows of several columns, in float; the elements are finite.
+template <class Loader>
+HWY_NOINLINE void AddFloats(const uint8_t* p, int64_t n, SketchScan* s) {
   constexpr auto kBytes = static_cast<int64_t>(Loader::kBytes);
   while (n > 0) {
     if (s->column == 0 && n >= s->columns && s->whole_in_float()) {
@@ -171,7 +189,7 @@ HWY_NOINLINE void AddFloats(const uint8_t* p, int64_t n, Counted<kAll> counted, 
       const auto room = static_cast<int64_t>(SketchScan::kRows - s->waiting - s->lane_rows);
       const int64_t count = std::min({n / s->columns, s->run.end - s->row, room});
       if (s->waiting + s->lane_rows == 0) s->first_waiting = s->row;
-      AddFloatRows<Loader, kAll>(p, count, counted, s);
+      AddFloatRows<Loader>(p, n, count, s);
       s->row += count;
       n -= count * s->columns;
       p += count * s->columns * kBytes;
@@ -181,8 +199,7 @@ HWY_NOINLINE void AddFloats(const uint8_t* p, int64_t n, Counted<kAll> counted, 
     const int64_t piece = s->column / kPhaseTable * kPhaseTable;
     const int64_t piece_end = std::min(s->columns, piece + kPhaseTable);
     const int64_t take = std::min(n, piece_end - s->column);
-    AddToFloatPiece<Loader, kAll>(p, take, s->column - piece, counted, s->float_re.data(),
-                                  s->float_im.data());
+    AddToFloatPiece<Loader>(p, take, s->column - piece, s->float_re.data(), s->float_im.data());
     s->column += take;
     p += take * kBytes;
     n -= take;
@@ -212,11 +229,10 @@ HWY_NOINLINE void AddFloats(const uint8_t* p, int64_t n, Counted<kAll> counted, 
 
 // Rows of at most kShortRow columns.
 HWY_NOINLINE void AddShortFloats(const float* p, int64_t n, SketchScan* s) {
-  const Counted<true> all{};
   while (n > 0) {
     if (s->column > 0 || n < s->columns) {
       const int64_t take = std::min(n, s->columns - s->column);
-      AddFloats<LoadFloat32>(reinterpret_cast<const uint8_t*>(p), take, all, s);
+      AddFloats<LoadFloat32>(reinterpret_cast<const uint8_t*>(p), take, s);
       p += take;
       n -= take;
       continue;
@@ -226,8 +242,8 @@ HWY_NOINLINE void AddShortFloats(const float* p, int64_t n, SketchScan* s) {
     if (s->waiting == 0) s->first_waiting = s->row;
     const auto room = static_cast<int64_t>(SketchScan::kRows - s->waiting);
     const int64_t count = std::min({n / s->columns, s->run.end - s->row, room});
-    SumShortFloatRows(p, s->columns, count, s->rows_re.data() + s->waiting,
-                      s->rows_im.data() + s->waiting);
+    SumShortRows(p, n, s->columns, count, s->rows_re.data() + s->waiting,
+                 s->rows_im.data() + s->waiting);
     s->waiting += static_cast<size_t>(count);
     if (s->waiting == SketchScan::kRows) AddWaiting(s);
     s->row += count;
@@ -236,24 +252,26 @@ HWY_NOINLINE void AddShortFloats(const float* p, int64_t n, SketchScan* s) {
   }
 }
 
-template <bool kAll>
-HWY_INLINE void AddFloatsOf(DType dtype, const uint8_t* p, int64_t n, double limit, SketchScan* s) {
-  const Counted<kAll> counted{hn::Set(FloatTag(), static_cast<float>(limit))};
-  if (s->columns <= kShortRow) {
+// `limit`: elements of this magnitude or more, and NaN, count as 0; null: there are none.
+HWY_INLINE void AddFloatsOf(DType dtype, const uint8_t* p, int64_t n, const double* limit,
+                            SketchScan* s) {
+  const bool is_short = s->columns <= kShortRow;
+  if (limit != nullptr || (is_short && dtype != DType::kFloat32)) {
     alignas(64) float values[kChunkElements];
     DecodeFloats(dtype, p, n, values);
-    if constexpr (!kAll) {
-      for (int64_t i = 0; i < n; ++i) values[i] = std::fabs(values[i]) < limit ? values[i] : 0.0f;
-    }
-    return AddShortFloats(values, n, s);
+    for (int64_t i = 0; limit != nullptr && i < n; ++i)
+      values[i] = std::fabs(values[i]) < *limit ? values[i] : 0.0f;
+    return is_short ? AddShortFloats(values, n, s)
+                    : AddFloats<LoadFloat32>(reinterpret_cast<const uint8_t*>(values), n, s);
   }
+  if (is_short) return AddShortFloats(reinterpret_cast<const float*>(p), n, s);
   switch (dtype) {
     case DType::kFloat32:
-      return AddFloats<LoadFloat32>(p, n, counted, s);
+      return AddFloats<LoadFloat32>(p, n, s);
     case DType::kBFloat16:
-      return AddFloats<LoadBFloat16>(p, n, counted, s);
+      return AddFloats<LoadBFloat16>(p, n, s);
     default:
-      return AddFloats<LoadFloat16>(p, n, counted, s);
+      return AddFloats<LoadFloat16>(p, n, s);
   }
 }
 
@@ -283,8 +301,8 @@ HWY_NOINLINE void AddDecoded(DType dtype, const uint8_t* p, int64_t n, SketchOf 
 void AddValues(DType dtype, const uint8_t* p, int64_t n, SketchOf of, bool finite, SketchScan* s) {
   const bool all = finite && of == SketchOf::kFinite;
   if (s->in_float) {
-    return all ? AddFloatsOf<true>(dtype, p, n, 0, s)
-               : AddFloatsOf<false>(dtype, p, n, LimitOf(of), s);
+    const double limit = LimitOf(of);
+    return AddFloatsOf(dtype, p, n, all ? nullptr : &limit, s);
   }
   const bool is_short = s->columns > 1 && s->columns < 8;
   if (all && !is_short) {

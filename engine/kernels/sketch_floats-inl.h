@@ -8,6 +8,7 @@
 #define ENGINE_KERNELS_SKETCH_FLOATS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/kernels/decode-inl.h"
@@ -74,16 +75,6 @@ HWY_INLINE FloatVec LoadFirst(const uint8_t* p, size_t n) {
   }
 }
 
-// Which elements count: those below a magnitude. NaN is not.
-template <bool kAll>
-struct Counted {
-  FloatVec limit;
-  HWY_INLINE FloatVec operator()(FloatVec v) const {
-    if constexpr (kAll) return v;
-    return hn::IfThenElseZero(hn::Lt(hn::Abs(v), limit), v);
-  }
-};
-
 // The sixteen lanes of a piece of a row.
 struct FloatLanes {
   FloatVec re[kFloatVecs], im[kFloatVecs];
@@ -105,9 +96,29 @@ struct FloatLanes {
   }
 };
 
-// kRows rows of `columns` elements, at most kPhaseTable: their lanes, one row after the other.
-template <class Loader, bool kAll, size_t kRows>
-HWY_INLINE void SumFloatRows(const uint8_t* p, int64_t columns, Counted<kAll> counted, float* re,
+// The phases of the last columns of a row, from a multiple of sixteen on, and zeros.
+struct LastPhases {
+  alignas(64) float re[kLanes] = {}, im[kLanes] = {};
+  int64_t begin;  // column
+  size_t vecs;    // that hold columns
+
+  explicit LastPhases(int64_t columns) {
+    constexpr auto kStep = static_cast<int64_t>(kLanes);
+    begin = (columns - 1) / kStep * kStep;
+    const auto count = static_cast<size_t>(columns - begin);
+    vecs = (count + kFloatsPerVec - 1) / kFloatsPerVec;
+    const FloatPhases& phases = ColumnFloatPhases();
+    std::copy_n(phases.re.data() + begin, count, re);
+    std::copy_n(phases.im.data() + begin, count, im);
+  }
+  // Columns that are read of a row, if memory goes on so far: those behind its end count as zeros.
+  int64_t columns_read() const { return begin + static_cast<int64_t>(vecs * kFloatsPerVec); }
+};
+
+// kRows rows of `columns` finite elements, at most kPhaseTable: their lanes, one row after the
+// other. kReadsOn: memory goes on so far that last.columns_read() of each row can be read.
+template <class Loader, size_t kRows, bool kReadsOn>
+HWY_INLINE void SumFloatRows(const uint8_t* p, int64_t columns, const LastPhases& last, float* re,
                              float* im) {
   const FloatTag d;
   const FloatPhases& phases = ColumnFloatPhases();
@@ -116,36 +127,39 @@ HWY_INLINE void SumFloatRows(const uint8_t* p, int64_t columns, Counted<kAll> co
   const int64_t row_bytes = columns * kBytes;
   FloatLanes rows[kRows];
   for (size_t r = 0; r < kRows; ++r) rows[r].Clear();
-  const auto add = [&](int64_t j, size_t k, const auto& load) {
-    const auto at = static_cast<size_t>(j) + k * kFloatsPerVec;
-    const auto c = hn::LoadU(d, phases.re.data() + at), s = hn::LoadU(d, phases.im.data() + at);
-    const uint8_t* q = p + static_cast<int64_t>(at) * kBytes;
+  const auto add = [&](const float* from_re, const float* from_im, int64_t j, size_t k,
+                       const auto& load) {
+    const auto c = hn::LoadU(d, from_re + k * kFloatsPerVec);
+    const auto s = hn::LoadU(d, from_im + k * kFloatsPerVec);
+    const uint8_t* q = p + (j + static_cast<int64_t>(k * kFloatsPerVec)) * kBytes;
     for (size_t r = 0; r < kRows; ++r, q += row_bytes) {
-      const auto x = counted(load(q));
+      const auto x = load(q);
       rows[r].re[k] = FusedMulAdd(x, c, rows[r].re[k]);
       rows[r].im[k] = FusedMulAdd(x, s, rows[r].im[k]);
     }
   };
-  int64_t j = 0;
-  for (; j + kStep <= columns; j += kStep) {
+  const auto whole = [](const uint8_t* q) { return Loader::Load(q); };
+  for (int64_t j = 0; j < last.begin; j += kStep) {
     for (size_t k = 0; k < kFloatVecs; ++k)
-      add(j, k, [](const uint8_t* q) { return Loader::Load(q); });
+      add(phases.re.data() + j, phases.im.data() + j, j, k, whole);
   }
-  if (j < columns) {
-    for (size_t k = 0; k < kFloatVecs; ++k) {
-      const int64_t left = columns - j - static_cast<int64_t>(k * kFloatsPerVec);
-      if (left <= 0) break;
-      const size_t n = HWY_MIN(static_cast<size_t>(left), kFloatsPerVec);
-      add(j, k, [n](const uint8_t* q) { return LoadFirst<Loader>(q, n); });
+  for (size_t k = 0; k < kFloatVecs; ++k) {
+    if (k >= last.vecs) break;
+    if constexpr (kReadsOn) {
+      add(last.re, last.im, last.begin, k, whole);
+    } else {
+      const auto left = static_cast<size_t>(columns - last.begin) - k * kFloatsPerVec;
+      const size_t n = HWY_MIN(left, kFloatsPerVec);
+      add(last.re, last.im, last.begin, k,
+          [n](const uint8_t* q) { return LoadFirst<Loader>(q, n); });
     }
   }
   for (size_t r = 0; r < kRows; ++r) rows[r].Store(re + r * kLanes, im + r * kLanes);
 }
 
 // `n` elements of one row, which begin with column `j` of a piece: into its lanes.
-template <class Loader, bool kAll>
-HWY_NOINLINE void AddToFloatPiece(const uint8_t* p, int64_t n, int64_t j, Counted<kAll> counted,
-                                  float* re, float* im) {
+template <class Loader>
+HWY_NOINLINE void AddToFloatPiece(const uint8_t* p, int64_t n, int64_t j, float* re, float* im) {
   const FloatTag d;
   const FloatPhases& phases = ColumnFloatPhases();
   constexpr auto kBytes = static_cast<int64_t>(Loader::kBytes);
@@ -167,7 +181,7 @@ HWY_NOINLINE void AddToFloatPiece(const uint8_t* p, int64_t n, int64_t j, Counte
     }
     for (size_t k = 0; k < kFloatVecs; ++k) {
       add(k, static_cast<size_t>(j - lane) + k * kFloatsPerVec,
-          counted(hn::Load(d, some + k * kFloatsPerVec)));
+          hn::Load(d, some + k * kFloatsPerVec));
     }
     j += count;
     p += count * kBytes;
@@ -177,113 +191,11 @@ HWY_NOINLINE void AddToFloatPiece(const uint8_t* p, int64_t n, int64_t j, Counte
   for (; n >= kStep; n -= kStep, j += kStep, p += kStep * kBytes) {
     for (size_t k = 0; k < kFloatVecs; ++k) {
       const size_t at = k * kFloatsPerVec;
-      add(k, static_cast<size_t>(j) + at, counted(Loader::Load(p + at * Loader::kBytes)));
+      add(k, static_cast<size_t>(j) + at, Loader::Load(p + at * Loader::kBytes));
     }
   }
   add_some(n);
   lanes.Store(re, im);
-}
-
-// In each block of four floats of `a`, ..., `d` all are added: (0 + 2) + (1 + 3). The block of the
-// result has the four sums.
-HWY_INLINE FloatVec AddBlocks(FloatVec a, FloatVec b, FloatVec c, FloatVec d) {
-  const FloatTag f;
-  const DoubleTag g;
-  const auto pairs = [&](FloatVec x, FloatVec y) {
-    return hn::Add(hn::InterleaveLower(f, x, y), hn::InterleaveUpper(f, x, y));
-  };
-  const auto x = hn::BitCast(g, pairs(a, b)), y = hn::BitCast(g, pairs(c, d));
-  return hn::Add(hn::BitCast(f, hn::InterleaveLower(g, x, y)),
-                 hn::BitCast(f, hn::InterleaveUpper(g, x, y)));
-}
-
-// AddTree (sketch_node.h) of the lanes of sixteen rows.
-HWY_INLINE void AddFloatLanes(const float* lanes, float* out) {
-  const FloatTag f;
-  const auto row = [&](size_t r) { return lanes + r * kLanes; };
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  const hn::Half<FloatTag> half;
-  // Lane j and j + 8 of two rows.
-  const auto two = [&](size_t r) {
-    const auto lower = hn::Combine(f, hn::LoadU(half, row(r + 4)), hn::LoadU(half, row(r)));
-    const auto upper = hn::Combine(f, hn::LoadU(half, row(r + 4) + 8), hn::LoadU(half, row(r) + 8));
-    return hn::Add(lower, upper);
-  };
-  // And j + 4: a block of each of the rows r, r + 4, r + 8, r + 12.
-  const auto four = [&](size_t r) {
-    const FloatVec x = two(r), y = two(r + 8);
-    return hn::Add(FloatVec{_mm512_shuffle_f32x4(x.raw, y.raw, 0x88)},
-                   FloatVec{_mm512_shuffle_f32x4(x.raw, y.raw, 0xdd)});
-  };
-  hn::StoreU(AddBlocks(four(0), four(1), four(2), four(3)), f, out);
-#elif HWY_TARGET == HWY_AVX2
-  const auto whole = [&](size_t r) {
-    return hn::Add(hn::LoadU(f, row(r)), hn::LoadU(f, row(r) + kFloatsPerVec));
-  };
-  // A block of each of the rows r and r + 4.
-  const auto two = [&](size_t r) {
-    const FloatVec x = whole(r), y = whole(r + 4);
-    return hn::Add(hn::ConcatLowerLower(f, y, x), hn::ConcatUpperUpper(f, y, x));
-  };
-  for (size_t r = 0; r < kLanes; r += 8)
-    hn::StoreU(AddBlocks(two(r), two(r + 1), two(r + 2), two(r + 3)), f, out + r);
-#else
-  static_assert(kFloatsPerVec == 4);
-  const auto one = [&](size_t r) {
-    const auto part = [&](size_t k) { return hn::LoadU(f, row(r) + 4 * k); };
-    return hn::Add(hn::Add(part(0), part(2)), hn::Add(part(1), part(3)));
-  };
-  for (size_t r = 0; r < kLanes; r += 4)
-    hn::StoreU(AddBlocks(one(r), one(r + 1), one(r + 2), one(r + 3)), f, out + r);
-#endif
-}
-
-// Rows that are short: several of them fit a vector.
-inline constexpr int64_t kShortRow = 8;
-
-// `count` rows of kColumns columns, at most kShortRow. The compiler makes vectors over rows of the
-// loop.
-template <int64_t kColumns>
-HWY_NOINLINE void SumShortFloatRows(const float* HWY_RESTRICT p, int64_t count,
-                                    float* HWY_RESTRICT re, float* HWY_RESTRICT im) {
-  float c[8] = {}, s[8] = {};
-  for (size_t j = 0; j < kColumns; ++j) {
-    c[j] = ColumnFloatPhases().re[j];
-    s[j] = ColumnFloatPhases().im[j];
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    const float* x = p + i * kColumns;
-    const auto tree = [&](const float* phase) {  // AddTree
-      const auto four = [&](int64_t j) {
-        const float product = x[j] * phase[j];
-        return j + 4 < kColumns ? product + x[j + 4] * phase[j + 4] : product;
-      };
-      const float even = kColumns > 2 ? four(0) + four(2) : four(0);
-      return even + (kColumns > 3 ? four(1) + four(3) : four(1));
-    };
-    re[i] = tree(c);
-    im[i] = tree(s);
-  }
-}
-
-HWY_INLINE void SumShortFloatRows(const float* p, int64_t columns, int64_t count, float* re,
-                                  float* im) {
-  switch (columns) {
-    case 2:
-      return SumShortFloatRows<2>(p, count, re, im);
-    case 3:
-      return SumShortFloatRows<3>(p, count, re, im);
-    case 4:
-      return SumShortFloatRows<4>(p, count, re, im);
-    case 5:
-      return SumShortFloatRows<5>(p, count, re, im);
-    case 6:
-      return SumShortFloatRows<6>(p, count, re, im);
-    case 7:
-      return SumShortFloatRows<7>(p, count, re, im);
-    default:
-      return SumShortFloatRows<8>(p, count, re, im);
-  }
 }
 
 }  // namespace HWY_NAMESPACE

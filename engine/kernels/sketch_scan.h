@@ -18,7 +18,7 @@ namespace msprobe::kernels {
 
 struct SketchScan {
   static constexpr size_t kRows = 64;       // that wait; a multiple of kRowLanes
-  static constexpr size_t kFloatRows = 16;  // whose lanes wait; a divisor of kRows
+  static constexpr size_t kFloatRows = 16;  // whose lanes wait, at most; a divisor of kRows
 
   SketchNode node;
   const SketchLayout* layout = nullptr;
@@ -34,9 +34,9 @@ struct SketchScan {
   alignas(64) std::array<double, 2 * kRows> rows;  // real part, imaginary part, real part, ...
   size_t waiting = 0;
   int64_t first_waiting = 0;  // its row
-  // In place of `rows`, of rows in float that are one piece: their sums, and before them the lanes
-  // of up to kFloatRows more.
-  alignas(64) std::array<float, kRows> rows_re, rows_im;
+  // In place of `rows`, of rows in float that are one piece: their sums, and the lanes of up to
+  // kFloatRows rows after them. A vector of sums may reach behind the last row.
+  alignas(64) std::array<float, kRows + kFloatRows> rows_re, rows_im;
   alignas(64) std::array<float, 16 * kFloatRows> lanes_re, lanes_im;
   size_t lane_rows = 0;
   RowRun run;
