@@ -1,7 +1,10 @@
 // Statistics without and with the sketch, of tensors of rows x columns, beside memcpy of the same
-// bytes. Rates count bytes read.
+// bytes. Rates count bytes read. MSPROBE_BENCH_TARGET=AVX2 measures what CPUs without AVX-512 run.
 #include <benchmark/benchmark.h>
+#include <hwy/targets.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -26,9 +29,11 @@ Memory Elements(DType dtype, int64_t n) {
   std::normal_distribution<float> normal;
   for (int64_t i = 0; i < n; ++i) {
     const float v = normal(random);
+    const double wide = v;
     const uint16_t half = dtype == DType::kFloat16 ? FloatToHalf(v) : FloatToBFloat16(v);
-    dtype == DType::kFloat32 ? std::memcpy(bytes + i * 4, &v, 4)
-                             : std::memcpy(bytes + i * 2, &half, 2);
+    dtype == DType::kFloat64   ? std::memcpy(bytes + i * 8, &wide, 8)
+    : dtype == DType::kFloat32 ? std::memcpy(bytes + i * 4, &v, 4)
+                               : std::memcpy(bytes + i * 2, &half, 2);
   }
   return memory;
 }
@@ -61,6 +66,9 @@ void Shapes(benchmark::internal::Benchmark* bench) {
                                       {8192, 32},
                                       {16384, 16},
                                       {32768, 8},
+                                      {65536, 4},
+                                      {16384, 14},
+                                      {8192, 28},
                                       {90000, 3},
                                       {2048, 128},
                                       {1024, 256},
@@ -81,6 +89,21 @@ BENCHMARK(Of<DType::kBFloat16, Work::kStats>)->Apply(Shapes);
 BENCHMARK(Of<DType::kBFloat16, Work::kSketch>)->Apply(Shapes);
 BENCHMARK(Of<DType::kFloat16, Work::kStats>)->Apply(Shapes);
 BENCHMARK(Of<DType::kFloat16, Work::kSketch>)->Apply(Shapes);
+BENCHMARK(Of<DType::kFloat64, Work::kStats>)->Apply(Shapes);
+BENCHMARK(Of<DType::kFloat64, Work::kSketch>)->Apply(Shapes);
+
+[[maybe_unused]] const bool kForced = [] {
+  const char* name = std::getenv("MSPROBE_BENCH_TARGET");
+  if (name == nullptr) return false;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    if (std::strcmp(hwy::TargetName(target), name) != 0) continue;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    return true;
+  }
+  std::fprintf(stderr, "error: MSPROBE_BENCH_TARGET: this CPU has no target %s\n", name);
+  std::exit(1);
+}();
 
 }  // namespace
 }  // namespace msprobe::kernels

@@ -119,7 +119,7 @@ HWY_NOINLINE void AddSource(const uint8_t* p, int64_t n, SketchScan* s) {
       }
       const auto room = static_cast<int64_t>(SketchScan::kRows - s->waiting);
       const int64_t count = std::min({n / s->columns, s->run.end - s->row, room});
-      SumAllRows<Source>(p, s->columns, count, s->rows.data() + 2 * s->waiting);
+      SumAllRows<Source>(p, n, s->columns, count, s->rows.data() + 2 * s->waiting);
       s->waiting += static_cast<size_t>(count);
       if (s->waiting == SketchScan::kRows) AddWaiting(s);
       s->row += count;
@@ -144,25 +144,25 @@ HWY_INLINE void AddFloatRows(const uint8_t* p, int64_t n, int64_t count, SketchS
   constexpr size_t kTogether = 4 / kFloatVecs;  // as many as registers allow
   constexpr auto kBytes = static_cast<int64_t>(Loader::kBytes);
   const int64_t columns = s->columns;
-  const LastPhases last(columns);
+  const LastPhases<float> last(ColumnFloatPhases(), columns, kLanes);
   const auto reads_on = [&](int64_t rows) {
     return (rows - 1) * columns + last.columns_read() <= n;
   };
   while (count > 0) {
     int64_t rows = 1;
-    if (s->lane_rows == 0 && count >= kGroupRows && reads_on(kGroupRows)) {
-      int64_t groups = count / kGroupRows;
-      if (!reads_on(groups * kGroupRows)) --groups;
-      rows = groups * kGroupRows;
-      SumGroups<Loader>(p, columns, last, groups, s->rows_re.data() + s->waiting,
-                        s->rows_im.data() + s->waiting);
+    if (s->lane_rows == 0 && count >= kBatchRows && reads_on(kBatchRows)) {
+      int64_t batches = count / kBatchRows;
+      if (!reads_on(batches * kBatchRows)) --batches;
+      rows = batches * kBatchRows;
+      SumBatches<Loader>(p, columns, last, batches, s->rows_re.data() + s->waiting,
+                         s->rows_im.data() + s->waiting);
       s->waiting += static_cast<size_t>(rows);
       if (s->waiting == SketchScan::kRows) AddWaiting(s);
     } else {
       float* re = s->lanes_re.data() + kLanes * s->lane_rows;
       float* im = s->lanes_im.data() + kLanes * s->lane_rows;
       const auto together = static_cast<int64_t>(kTogether);
-      if (count >= together && s->lane_rows + kTogether <= kGroupRows && reads_on(together)) {
+      if (count >= together && s->lane_rows + kTogether <= kBatchRows && reads_on(together)) {
         rows = together;
         SumFloatRows<Loader, kTogether, true>(p, columns, last, re, im);
       } else if (reads_on(1)) {
@@ -386,8 +386,9 @@ bool StatsAndValues(DType dtype, const uint8_t* p, int64_t n, uint64_t chunk, St
                     SketchScan* s) {
   if constexpr (kFloatVecs > 1) return false;  // too few registers
   // Of shorter rows the end of each costs more than a second pass.
+  constexpr int64_t kShortest = 128;
   const auto suits = [&](int64_t step) {
-    return s->in_float && s->columns >= 2 * step && s->columns % step == 0;
+    return s->in_float && s->columns >= kShortest && s->columns % step == 0;
   };
   if (dtype == DType::kFloat32 && suits(StatsStep<LoadFloat32>())) {
     ScanBoth<LoadFloat32>(dtype, p, n, chunk, node, s);

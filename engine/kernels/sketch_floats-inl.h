@@ -1,6 +1,6 @@
 // The sums of the columns of rows of float32, float16 and bfloat16, in float: one fused
-// multiply-add for real and imaginary part each, in sixteen lanes; then rows are added up sixteen
-// at a time.
+// multiply-add for real and imaginary part each, in sixteen lanes. The lanes of whole rows are
+// added up later, those of several rows together (sketch_short_rows-inl.h).
 #if defined(ENGINE_KERNELS_SKETCH_FLOATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_SKETCH_FLOATS_INL_H_
 #undef ENGINE_KERNELS_SKETCH_FLOATS_INL_H_
@@ -8,7 +8,6 @@
 #define ENGINE_KERNELS_SKETCH_FLOATS_INL_H_
 #endif
 
-#include <algorithm>
 #include <cstring>
 
 #include "engine/kernels/decode-inl.h"
@@ -96,30 +95,11 @@ struct FloatLanes {
   }
 };
 
-// The phases of the last columns of a row, from a multiple of sixteen on, and zeros.
-struct LastPhases {
-  alignas(64) float re[kLanes] = {}, im[kLanes] = {};
-  int64_t begin;  // column
-  size_t vecs;    // that hold columns
-
-  explicit LastPhases(int64_t columns) {
-    constexpr auto kStep = static_cast<int64_t>(kLanes);
-    begin = (columns - 1) / kStep * kStep;
-    const auto count = static_cast<size_t>(columns - begin);
-    vecs = (count + kFloatsPerVec - 1) / kFloatsPerVec;
-    const FloatPhases& phases = ColumnFloatPhases();
-    std::copy_n(phases.re.data() + begin, count, re);
-    std::copy_n(phases.im.data() + begin, count, im);
-  }
-  // Columns that are read of a row, if memory goes on so far: those behind its end count as zeros.
-  int64_t columns_read() const { return begin + static_cast<int64_t>(vecs * kFloatsPerVec); }
-};
-
 // kRows rows of `columns` finite elements, at most kPhaseTable: their lanes, one row after the
 // other. kReadsOn: memory goes on so far that last.columns_read() of each row can be read.
 template <class Loader, size_t kRows, bool kReadsOn>
-HWY_INLINE void SumFloatRows(const uint8_t* p, int64_t columns, const LastPhases& last, float* re,
-                             float* im) {
+HWY_INLINE void SumFloatRows(const uint8_t* p, int64_t columns, const LastPhases<float>& last,
+                             float* re, float* im) {
   const FloatTag d;
   const FloatPhases& phases = ColumnFloatPhases();
   constexpr auto kBytes = static_cast<int64_t>(Loader::kBytes);

@@ -7,6 +7,7 @@
 #define ENGINE_KERNELS_SKETCH_ROWS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/kernels/decode-inl.h"
@@ -149,46 +150,65 @@ struct Piece {
   }
 };
 
+// The phases of the last columns of a row, from a multiple of its lanes on, and zeros.
+template <typename T>
+struct LastPhases {
+  alignas(64) T re[16] = {}, im[16] = {};
+  int64_t begin;  // column
+  size_t vecs;    // that hold columns
+
+  template <class Phases>
+  LastPhases(const Phases& phases, int64_t columns, int64_t lanes) {
+    begin = (columns - 1) / lanes * lanes;
+    const auto count = static_cast<size_t>(columns - begin);
+    vecs = (count + kPerVec - 1) / kPerVec;
+    std::copy_n(phases.re.data() + begin, count, re);
+    std::copy_n(phases.im.data() + begin, count, im);
+  }
+  // Columns that are read of a row where memory goes on so far. Those behind its end are finite,
+  // and count as zeros.
+  int64_t columns_read() const { return begin + static_cast<int64_t>(vecs * kPerVec); }
+
+ private:
+  static constexpr size_t kPerVec = sizeof(T) == 4 ? kFloatsPerVec : kDoublesPerVec;
+};
+
 // kRows rows of `columns` values, at most kPhaseTable: their sums, real part, imaginary part, ...
-template <class Source, size_t kRows, size_t kLaneGroups>
-HWY_INLINE void SumRows(const uint8_t* p, int64_t columns, double* out) {
+// kReadsOn: of each row last.columns_read() can be read.
+template <class Source, size_t kRows, size_t kLaneGroups, bool kReadsOn>
+HWY_INLINE void SumRows(const uint8_t* p, int64_t columns, const LastPhases<double>& last,
+                        double* out) {
   const DoubleTag d;
   constexpr int64_t kStep = 8 * kLaneGroups;
   const PhaseTable& phases = ColumnPhases();
   const int64_t row_bytes = columns * Source::kBytes;
   Piece<kLaneGroups, Source::kExact> rows[kRows];
   for (size_t r = 0; r < kRows; ++r) rows[r].Clear();
-  int64_t j = 0;
-  for (; j + kStep <= columns; j += kStep) {
-    for (size_t g = 0; g < kLaneGroups; ++g) {
-      for (size_t k = 0; k < kVecsOf8; ++k) {
-        const int64_t column = j + static_cast<int64_t>(8 * g + k * kDoublesPerVec);
-        const auto re = hn::LoadU(d, phases.re.data() + column);
-        const auto im = hn::LoadU(d, phases.im.data() + column);
-        for (size_t r = 0; r < kRows; ++r) {
-          const auto x =
-              Source::Load(p + static_cast<int64_t>(r) * row_bytes + column * Source::kBytes);
-          rows[r].re[g][k] = AddProduct<Source::kExact>(x, re, rows[r].re[g][k]);
-          rows[r].im[g][k] = AddProduct<Source::kExact>(x, im, rows[r].im[g][k]);
-        }
-      }
+  const auto add = [&](const double* from_re, const double* from_im, int64_t j, size_t v,
+                       const auto& load) {
+    const size_t lane = v * kDoublesPerVec, g = v / kVecsOf8, k = v % kVecsOf8;
+    const auto re = hn::LoadU(d, from_re + lane), im = hn::LoadU(d, from_im + lane);
+    const uint8_t* q = p + (j + static_cast<int64_t>(lane)) * Source::kBytes;
+    for (size_t r = 0; r < kRows; ++r, q += row_bytes) {
+      const auto x = load(q);
+      rows[r].re[g][k] = AddProduct<Source::kExact>(x, re, rows[r].re[g][k]);
+      rows[r].im[g][k] = AddProduct<Source::kExact>(x, im, rows[r].im[g][k]);
     }
+  };
+  const auto whole = [](const uint8_t* q) { return Source::Load(q); };
+  for (int64_t j = 0; j < last.begin; j += kStep) {
+    for (size_t v = 0; v < kLaneGroups * kVecsOf8; ++v)
+      add(phases.re.data() + j, phases.im.data() + j, j, v, whole);
   }
-  if (j < columns) {
-    for (size_t g = 0; g < kLaneGroups; ++g) {
-      for (size_t k = 0; k < kVecsOf8; ++k) {
-        const int64_t column = j + static_cast<int64_t>(8 * g + k * kDoublesPerVec);
-        if (column >= columns) break;
-        const auto re = hn::LoadU(d, phases.re.data() + column);
-        const auto im = hn::LoadU(d, phases.im.data() + column);
-        const size_t left = HWY_MIN(kDoublesPerVec, static_cast<size_t>(columns - column));
-        for (size_t r = 0; r < kRows; ++r) {
-          const auto x = Source::LoadFirst(
-              p + static_cast<int64_t>(r) * row_bytes + column * Source::kBytes, left);
-          rows[r].re[g][k] = AddProduct<Source::kExact>(x, re, rows[r].re[g][k]);
-          rows[r].im[g][k] = AddProduct<Source::kExact>(x, im, rows[r].im[g][k]);
-        }
-      }
+  for (size_t v = 0; v < kLaneGroups * kVecsOf8; ++v) {
+    if (v >= last.vecs) break;
+    if constexpr (kReadsOn) {
+      add(last.re, last.im, last.begin, v, whole);
+    } else {
+      const auto left = static_cast<size_t>(columns - last.begin) - v * kDoublesPerVec;
+      const size_t n = HWY_MIN(left, kDoublesPerVec);
+      add(last.re, last.im, last.begin, v,
+          [n](const uint8_t* q) { return Source::LoadFirst(q, n); });
     }
   }
   for (size_t r = 0; r < kRows; ++r)
@@ -222,14 +242,39 @@ HWY_NOINLINE void SumShortRows(const double* HWY_RESTRICT p, int64_t count,
   }
 }
 
-// `count` rows.
+// `count` rows of several columns, kTogether at a time, of the `n` values at `p`.
+template <class Source, size_t kTogether, size_t kLaneGroups>
+HWY_INLINE void SumWideRows(const uint8_t* p, int64_t n, int64_t columns, int64_t count,
+                            double* out) {
+  const LastPhases<double> last(ColumnPhases(), columns, 8 * kLaneGroups);
+  const auto reads_on = [&](int64_t rows) {
+    return (rows - 1) * columns + last.columns_read() <= n;
+  };
+  while (count > 0) {
+    int64_t rows = 1;
+    if (count >= static_cast<int64_t>(kTogether) && reads_on(kTogether)) {
+      rows = kTogether;
+      SumRows<Source, kTogether, kLaneGroups, true>(p, columns, last, out);
+    } else if (reads_on(1)) {
+      SumRows<Source, 1, kLaneGroups, true>(p, columns, last, out);
+    } else {
+      SumRows<Source, 1, kLaneGroups, false>(p, columns, last, out);
+    }
+    count -= rows;
+    p += rows * columns * Source::kBytes;
+    n -= rows * columns;
+    out += 2 * rows;
+  }
+}
+
+// `count` rows, of the `n` values at `p`.
 template <class Source>
-HWY_NOINLINE void SumAllRows(const uint8_t* p, int64_t columns, int64_t count, double* out) {
-  const int64_t row_bytes = columns * Source::kBytes;
+HWY_NOINLINE void SumAllRows(const uint8_t* p, int64_t n, int64_t columns, int64_t count,
+                             double* out) {
   if (columns == 1) {
-    const int64_t n = static_cast<int64_t>(kDoublesPerVec);
-    for (int64_t i = 0; i < count; i += n, p += n * Source::kBytes) {
-      const auto left = static_cast<size_t>(HWY_MIN(n, count - i));
+    constexpr auto kStep = static_cast<int64_t>(kDoublesPerVec);
+    for (int64_t i = 0; i < count; i += kStep, p += kStep * Source::kBytes) {
+      const auto left = static_cast<size_t>(HWY_MIN(kStep, count - i));
       const auto x = left == kDoublesPerVec ? Source::Load(p) : Source::LoadFirst(p, left);
       double values[kDoublesPerVec];
       hn::StoreU(x, DoubleTag(), values);
@@ -262,21 +307,8 @@ HWY_NOINLINE void SumAllRows(const uint8_t* p, int64_t columns, int64_t count, d
   constexpr size_t kVecsOfRow = 2 * kVecsOf8;
   constexpr size_t kNarrow = kVecsOfRow >= 8 ? 1 : 8 / kVecsOfRow;  // eight sums at once
   constexpr size_t kWide = kNarrow == 1 ? 1 : kNarrow / 2;
-  if (LanesOf(columns) == 8) {
-    for (; count >= static_cast<int64_t>(kNarrow); count -= kNarrow) {
-      SumRows<Source, kNarrow, 1>(p, columns, out);
-      p += row_bytes * static_cast<int64_t>(kNarrow);
-      out += 2 * kNarrow;
-    }
-    for (; count > 0; --count, p += row_bytes, out += 2) SumRows<Source, 1, 1>(p, columns, out);
-    return;
-  }
-  for (; count >= static_cast<int64_t>(kWide); count -= kWide) {
-    SumRows<Source, kWide, 2>(p, columns, out);
-    p += row_bytes * static_cast<int64_t>(kWide);
-    out += 2 * kWide;
-  }
-  for (; count > 0; --count, p += row_bytes, out += 2) SumRows<Source, 1, 2>(p, columns, out);
+  LanesOf(columns) == 8 ? SumWideRows<Source, kNarrow, 1>(p, n, columns, count, out)
+                        : SumWideRows<Source, kWide, 2>(p, n, columns, count, out);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -175,14 +175,14 @@ HWY_INLINE void AddElements(const uint8_t* p, int64_t n, SketchScan* s) {
 inline HWY_NOINLINE void AddAllLanes(SketchScan* s) {
   AddFloatLanes(s->lanes_re.data(), s->rows_re.data() + s->waiting);
   AddFloatLanes(s->lanes_im.data(), s->rows_im.data() + s->waiting);
-  s->waiting += kGroupRows;
+  s->waiting += kBatchRows;
   s->lane_rows = 0;
   if (s->waiting == SketchScan::kRows) AddWaiting(s);
 }
 // The lanes of `rows` more rows wait.
 HWY_INLINE void PushLanes(SketchScan* s, size_t rows) {
   s->lane_rows += rows;
-  if (s->lane_rows == kGroupRows) AddAllLanes(s);
+  if (s->lane_rows == kBatchRows) AddAllLanes(s);
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR

@@ -17,7 +17,7 @@
 namespace msprobe::kernels {
 
 struct SketchScan {
-  static constexpr size_t kRows = 64;       // that wait; a multiple of kRowLanes
+  static constexpr size_t kRows = 256;      // that wait; a multiple of kRowLanes
   static constexpr size_t kFloatRows = 16;  // whose lanes wait, at most; a divisor of kRows
 
   SketchNode node;

@@ -1,5 +1,5 @@
-// The sums of the columns of rows of floats, a vector of rows at a time, which costs short rows the
-// least: no row's sum is made alone.
+// The sums of the columns of rows of floats, as many rows at a time as a vector has floats (a
+// batch). Where rows are short, adding up the lanes of each row alone costs more than all else.
 #if defined(ENGINE_KERNELS_SKETCH_SHORT_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENGINE_KERNELS_SKETCH_SHORT_ROWS_INL_H_
 #undef ENGINE_KERNELS_SKETCH_SHORT_ROWS_INL_H_
@@ -18,9 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace msprobe::kernels {
 namespace HWY_NAMESPACE {
 
-// Rows of a group, and the rows of it that share a vector: q, q + 4, ..., a block of four floats
-// of each.
-inline constexpr int64_t kGroupRows = static_cast<int64_t>(kFloatsPerVec);
+// Rows of a batch, and how many rows share a vector that has a block of four floats for each.
+inline constexpr int64_t kBatchRows = static_cast<int64_t>(kFloatsPerVec);
 inline constexpr size_t kBlocks = kFloatsPerVec / 4;
 
 // The lanes of kBlocks rows, each added up to four lanes in AddTree's order (sketch_node.h): a
@@ -67,7 +66,7 @@ HWY_INLINE FloatVec AddVecs(const FloatVec (&lanes)[kFloatVecs]) {
   return sums[0];
 }
 
-// AddTree of the lanes of a group of rows, which stand in memory one row after the other.
+// AddTree of the lanes of a batch of rows, which stand in memory one row after the other.
 HWY_INLINE void AddFloatLanes(const float* lanes, float* out) {
   const FloatTag f;
   const auto four = [&](size_t q) {
@@ -83,10 +82,10 @@ HWY_INLINE void AddFloatLanes(const float* lanes, float* out) {
   hn::StoreU(AddBlocks(four(0), four(1), four(2), four(3)), f, out);
 }
 
-// The sums of a group of rows of finite elements. kOneStep: at most sixteen columns.
+// The sums of a batch of rows of finite elements. kOneStep: at most sixteen columns.
 template <class Loader, bool kOneStep>
-HWY_INLINE void SumGroup(const uint8_t* p, int64_t columns, const LastPhases& last, float* re,
-                         float* im) {
+HWY_INLINE void SumBatch(const uint8_t* p, int64_t columns, const LastPhases<float>& last,
+                         float* re, float* im) {
   const FloatTag f;
   const FloatPhases& phases = ColumnFloatPhases();
   constexpr auto kBytes = static_cast<int64_t>(Loader::kBytes);
@@ -110,6 +109,8 @@ HWY_INLINE void SumGroup(const uint8_t* p, int64_t columns, const LastPhases& la
         }
       }
     };
+    // The first product alone is what a fused multiply-add to 0 gives, but for the sign of a zero,
+    // which no sum shows.
     if constexpr (kOneStep) {
       for (size_t b = 0; b < kBlocks; ++b) rows[b].Clear();
       add(last.re, last.im, 0, last.vecs, std::true_type());
@@ -131,23 +132,23 @@ HWY_INLINE void SumGroup(const uint8_t* p, int64_t columns, const LastPhases& la
   hn::StoreU(AddBlocks(four_im[0], four_im[1], four_im[2], four_im[3]), f, im);
 }
 
-// `groups` groups of rows, one after the other.
+// `batches` batches of rows, one after the other.
 template <class Loader>
-HWY_NOINLINE void SumGroups(const uint8_t* p, int64_t columns, const LastPhases& last,
-                            int64_t groups, float* re, float* im) {
-  const int64_t bytes = kGroupRows * columns * static_cast<int64_t>(Loader::kBytes);
-  for (; groups > 0; --groups, p += bytes, re += kGroupRows, im += kGroupRows) {
-    last.begin == 0 ? SumGroup<Loader, true>(p, columns, last, re, im)
-                    : SumGroup<Loader, false>(p, columns, last, re, im);
+HWY_NOINLINE void SumBatches(const uint8_t* p, int64_t columns, const LastPhases<float>& last,
+                             int64_t batches, float* re, float* im) {
+  const int64_t bytes = kBatchRows * columns * static_cast<int64_t>(Loader::kBytes);
+  for (; batches > 0; --batches, p += bytes, re += kBatchRows, im += kBatchRows) {
+    last.begin == 0 ? SumBatch<Loader, true>(p, columns, last, re, im)
+                    : SumBatch<Loader, false>(p, columns, last, re, im);
   }
 }
 
-// Rows that are so short that their columns are made vectors, one element of each row of a group.
+// Rows that are so short that their columns are made vectors, one element of each row of a batch.
 inline constexpr int64_t kShortRow = 8;
 
-// The sums of a group of rows of kColumns columns, at most kShortRow.
+// The sums of a batch of rows of kColumns columns, at most kShortRow.
 template <int64_t kColumns>
-HWY_INLINE void SumShortGroup(const float* p, const FloatVec (&c)[kColumns],
+HWY_INLINE void SumShortBatch(const float* p, const FloatVec (&c)[kColumns],
                               const FloatVec (&s)[kColumns], float* re, float* im) {
   const FloatTag f;
   const DoubleTag g;
@@ -156,13 +157,11 @@ HWY_INLINE void SumShortGroup(const float* p, const FloatVec (&c)[kColumns],
   for (int64_t j = 0; j < kColumns; j += 4) {
     FloatVec rows[4];  // rows q, q + 4, ...: a block of four columns each
     for (int64_t q = 0; q < 4; ++q) {
-      const auto load = [&](int64_t b) {
-        return hn::LoadU(block, p + (q + 4 * b) * kColumns + j);
-      };
+      const auto load = [&](int64_t b) { return hn::LoadU(block, p + (q + 4 * b) * kColumns + j); };
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
       const hn::Half<FloatTag> half;
-      rows[q] = hn::Combine(f, hn::Combine(half, load(3), load(2)),
-                            hn::Combine(half, load(1), load(0)));
+      rows[q] =
+          hn::Combine(f, hn::Combine(half, load(3), load(2)), hn::Combine(half, load(1), load(0)));
 #elif HWY_TARGET == HWY_AVX2
       rows[q] = hn::Combine(f, load(1), load(0));
 #else
@@ -182,7 +181,7 @@ HWY_INLINE void SumShortGroup(const float* p, const FloatVec (&c)[kColumns],
     };
     transpose(rows[0], rows[1], rows[2], rows[3], x + j);
   }
-  const auto tree = [&](const FloatVec (&phase)[kColumns]) {  // AddTree
+  const auto tree = [&](const FloatVec(&phase)[kColumns]) {  // AddTree
     const auto four = [&](int64_t j) {
       const auto product = hn::Mul(x[j], phase[j]);
       return j + 4 < kColumns ? hn::Add(product, hn::Mul(x[j + 4], phase[j + 4])) : product;
@@ -194,27 +193,28 @@ HWY_INLINE void SumShortGroup(const float* p, const FloatVec (&c)[kColumns],
   hn::StoreU(tree(s), f, im);
 }
 
-// `count` rows of kColumns columns; writes whole groups. `readable`: floats at `p`.
+// `count` rows of kColumns columns; writes whole batches. `readable`: floats at `p`.
 template <int64_t kColumns>
 HWY_NOINLINE void SumShortRows(const float* p, int64_t readable, int64_t count, float* re,
                                float* im) {
+  const FloatPhases& phases = ColumnFloatPhases();
   FloatVec c[kColumns], s[kColumns];
   for (size_t j = 0; j < kColumns; ++j) {
-    c[j] = hn::Set(FloatTag(), ColumnFloatPhases().re[j]);
-    s[j] = hn::Set(FloatTag(), ColumnFloatPhases().im[j]);
+    c[j] = hn::Set(FloatTag(), phases.re[j]);
+    s[j] = hn::Set(FloatTag(), phases.im[j]);
   }
-  constexpr int64_t kGroup = kGroupRows * kColumns;
-  constexpr int64_t kRead = kGroup + (kColumns + 3) / 4 * 4 - kColumns;
-  for (; count > 0; count -= kGroupRows, re += kGroupRows, im += kGroupRows) {
+  constexpr int64_t kBatch = kBatchRows * kColumns;
+  constexpr int64_t kRead = kBatch + (kColumns + 3) / 4 * 4 - kColumns;
+  for (; count > 0; count -= kBatchRows, re += kBatchRows, im += kBatchRows) {
     if (readable >= kRead) {
-      SumShortGroup<kColumns>(p, c, s, re, im);
+      SumShortBatch<kColumns>(p, c, s, re, im);
     } else {
       alignas(64) float some[kRead] = {};
       std::copy_n(p, readable, some);
-      SumShortGroup<kColumns>(some, c, s, re, im);
+      SumShortBatch<kColumns>(some, c, s, re, im);
     }
-    p += kGroup;
-    readable -= kGroup;
+    p += kBatch;
+    readable -= kBatch;
   }
 }
 

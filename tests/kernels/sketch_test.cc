@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <numeric>
 
@@ -17,6 +18,8 @@ namespace msprobe::kernels {
 namespace {
 
 using Complex = std::complex<double>;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // A contiguous tensor of float64.
 struct Doubles {
@@ -198,6 +201,39 @@ TEST(Sketch, BoundaryShapes) {
         std::optional<Sketch> sketch;
         ComputeStats(view, &three, Checksum::kNone, &sketch);
         ExpectSameSketch(sketch, expected, what + ", three threads");
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// Rows up to a few vectors wide, which are summed several at a time. NaN stands before and behind
+// the tensor: a vector that reaches over an end must not bring it into a sum.
+TEST(Sketch, EveryShortWidth) {
+  Random random(9);
+  for (const DType dtype :
+       {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64, DType::kInt32}) {
+    const size_t size = DTypeSize(dtype);
+    constexpr int64_t kAround = 16;  // elements
+    for (int64_t width = 2; width <= 140; width += width < 70 ? 1 : 7) {
+      // Fewer rows than a vector has, and so many that chunks end within rows.
+      for (const int64_t height : {Uniform(random, 1, 20), 9000 / width + Uniform(random, 0, 20)}) {
+        const int64_t shape[] = {2, height, width}, numel = 2 * height * width;
+        std::vector<uint8_t> bytes(static_cast<size_t>(numel + 2 * kAround) * size);
+        for (int64_t i = 0; i < numel + 2 * kAround; ++i)
+          EncodeElement(dtype, kNaN, bytes.data() + static_cast<size_t>(i) * size);
+        uint8_t* data = bytes.data() + kAround * size;
+        Fill(random, dtype, Values::kOrdinary, data, numel);
+        const TensorView view{.data = data, .dtype = dtype, .ndim = 3, .shape = shape};
+        const auto expected = ComputeSketchScalar(view);
+        ForEachTarget([&](const char* target) {
+          const std::string what =
+              std::string(DTypeTorchName(dtype)) + " " + ShapeText(view.dims()) + " on " + target;
+          std::optional<Sketch> sketch;
+          ComputeStats(view, nullptr, Checksum::kNone, &sketch);
+          ExpectSameSketch(sketch, expected, what);
+          ExpectSameSketch(ComputeSketch(view), expected, what + ", alone");
+        });
         if (HasFailure()) return;
       }
     }
