@@ -79,8 +79,11 @@ bool IsReceived(const Dump& dump, const Record& record, const Leaf& leaf) {
 // rounding is an error of such code, but for the first data that arrive: these are in another order
 // or in other parts, in which sums run.
 bool BeginsUnrecorded(const Comparison& c) {
-  FingerprintSet made;
-  for (const Weight& weight : c.target.weights) made.Insert(weight.fingerprint);
+  FingerprintSet made, weights;
+  for (const Weight& weight : c.target.weights) {
+    made.Insert(weight.fingerprint);
+    weights.Insert(weight.fingerprint);
+  }
   bool data_arrived = false;
   for (const RecordPair& pair : c.pairs) {
     for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
@@ -95,6 +98,10 @@ bool BeginsUnrecorded(const Comparison& c) {
       };
       const auto received = [&] { return IsReceived(c.target, record, leaf); };
       const RowVerdict verdict = c.measures[i].verdict;
+      // A weight whose elements stand in another order: sums of its rows run in another order.
+      if (verdict == RowVerdict::kNoise && c.measures[i].reason == Reason::kOtherBits &&
+          weights.Has(leaf.fingerprint))
+        return true;
       if (verdict == RowVerdict::kDiffers) return !data_arrived && arrives() && !received();
       if (verdict == RowVerdict::kNoise) {
         return arrives() || received() ||

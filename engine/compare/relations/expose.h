@@ -103,6 +103,8 @@ class Exposure {
   static bool IsNumbering(const Graph& run, ValueId value);
   bool IsReadAlike(const MemoryPair& memory) const;
   bool IsMovedByNoise(const Sink& sink) const;
+  bool IsOfAnotherPass(const Sink& sink) const;
+  bool IsOfReorderedUnits(ValueId value) const;
   bool HasOtherForm(const Sink& sink, ValueId w) const;
   void Misplace(CallId call, ValueId value);
   void FindLeft(std::span<const LeftGradient> left);
@@ -113,6 +115,7 @@ class Exposure {
   Candidate FirstThatTakes(Candidate candidate) const;
   Candidate WhereMade(Candidate candidate) const;
   std::optional<Candidate> PutInAnotherOrder(CallId call, ValueId value) const;
+  std::optional<Candidate> OrderedDifferently(CallId call, ValueId value) const;
   struct Loss {
     ValueId value = kNoId;
     CallId backward = kNoId;  // the first call of its pass
@@ -173,8 +176,9 @@ class Exposure {
 
   bool SamePolicy() const;
   std::optional<Candidate> UnderOtherPolicy(CallId call) const;
-  std::vector<Candidate> FirstBits(bool alike) const;
-  std::optional<Candidate> OtherIntegers(CallId call) const;
+  std::vector<Candidate> FirstBits(bool alike);
+  std::optional<Candidate> OtherIntegers(CallId call);
+  bool PassesOtherSizes(CallId call);
   static std::vector<double> Coarsest(const Graph& run);
   std::optional<Candidate> FinerBetweenCasts(CallId call) const;
   std::optional<Candidate> CastFor(CallId call) const;
@@ -184,7 +188,7 @@ class Exposure {
   void PreferBirth(bool alike);
   void DropGrowth();
   std::optional<Candidate> OtherSettings() const;
-  std::optional<Candidate> BornHere(CallId call, bool alike) const;
+  std::optional<Candidate> BornHere(CallId call, bool alike);
 
   const Relations& r_;
   const bool modules_only_;
@@ -195,6 +199,7 @@ class Exposure {
   std::vector<CallId> missing_steps_;
   std::unordered_map<ValueId, Candidate> left_;  // of gradients of parameters
   std::vector<std::pair<ValueId, ValueId>> other_losses_;
+  std::optional<std::set<std::pair<int64_t, int64_t>>> other_sizes_;  // once they are asked for
   struct Loose {  // what is asked of each result, millions of times
     ValueId value = kNoId;
     CallId maker = kNoId;

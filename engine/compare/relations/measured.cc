@@ -206,6 +206,49 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   return r;
 }
 
+// Gradients of weights may be equal but for rounding: those of two biases whose sum is taken, or
+// what terms that cancel leave. A value of the target is related to one of these; the other one is
+// found where what the target makes at its place is near it, too.
+void Relations::FindAgain() {
+  const auto made_again = [this](CallId mine, const Port& there) {
+    return std::ranges::any_of(t.Makes(mine), [&](const Port& made) {
+      const bool gradient = t.calls[mine].IsOfParameters() || t.IsGradientOfWeight(made.value);
+      return made.place == there.place && gradient && !t.values[made.value].plain &&
+             of(made.value).strength == Strength::kNear && Fits(made.value, there.value);
+    });
+  };
+  const auto look = [&](std::span<const CallId> mine, std::span<const CallId> others) {
+    mine = mine.first(std::min<size_t>(mine.size(), kMostCandidates));
+    for (const CallId call : others) {
+      for (const Port& port : g.Makes(call)) {
+        if (has_[port.value] == 0 && !g.values[port.value].plain)
+          has_[port.value] =
+              std::ranges::any_of(mine, [&](CallId id) { return made_again(id, port); });
+      }
+    }
+  };
+  for (const Place& place : places_) look(place.mine, place.others);
+  const auto collect = [this](const Graph& run, std::vector<CallId> Group::*side) {
+    for (CallId id = 0; id < static_cast<CallId>(run.calls.size()); ++id) {
+      if (run.calls[id].IsOfParameters()) (of_parameter_[ParameterOf(run, id)].*side).push_back(id);
+    }
+  };
+  collect(t, &Group::mine);
+  collect(g, &Group::others);
+  for (const auto& [key, calls] : of_parameter_) look(calls.mine, calls.others);
+}
+
+bool Relations::IsOfAnotherPass(CallId call, const Port& port) const {
+  const auto found = of_parameter_.find(ParameterOf(t, call));
+  if (found == of_parameter_.end()) return false;
+  const bool made = t.values[port.value].maker == call;
+  return std::ranges::any_of(found->second.others, [&](CallId id) {
+    return std::ranges::any_of(made ? g.Makes(id) : g.Takes(id), [&](const Port& other) {
+      return other.place == port.place && Fits(port.value, other.value);
+    });
+  });
+}
+
 bool Relations::FitsOrWrong(ValueId v, ValueId w) const {
   return w == kNoId || Fits(v, w) || (of(v).strength == Strength::kNone && !t.values[v].plain);
 }

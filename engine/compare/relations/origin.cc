@@ -65,6 +65,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
     return Origin(forward, v, std::move(seen));
   const bool argued = !r_.OtherApi(call) && r_.OtherScalars(call);
   if (auto found = argued ? std::nullopt : PutInAnotherOrder(call, v)) return *found;
+  if (auto found = argued ? std::nullopt : OrderedDifferently(call, v)) return *found;
   if (auto found = Reshaped(call, v)) return *found;
   if (auto found = ComputedNumber(call)) return *found;
   const Value& value = t.values[v];
@@ -165,6 +166,34 @@ std::optional<Candidate> Exposure::PutInAnotherOrder(CallId call, ValueId v) con
     if (r.strength == Strength::kSame && r.doubtful && maker != kNoId && maker < call &&
         r_.pair[maker] == kNoId && !r_.t.calls[maker].IsModule())
       return Named(maker, v, Cause::kOnlyHere, true);
+  }
+  return std::nullopt;
+}
+
+// The call takes rows in another order than those beside them, and the last call before it that was
+// given another argument made such an order of right values: which end to sort from.
+std::optional<Candidate> Exposure::OrderedDifferently(CallId call, ValueId v) const {
+  const Graph& t = r_.t;
+  const auto in_another_order = [&](const Port& port) {
+    const Value& value = t.values[port.value];
+    if (!value.plain) return r_.of(port.value).strength == Strength::kSame;
+    // A permutation looks like any other one, but for its bits.
+    const ValueId w = r_.AtPartner(port);
+    return !value.IsFloat() && value.moments.high > 0 && w != kNoId &&
+           r_.g.values[w].content != value.content;
+  };
+  const auto in_order = [&](const Port& port) {
+    return !in_another_order(port) &&
+           (t.values[port.value].plain || r_.of(port.value).strength >= Strength::kNear);
+  };
+  if (std::ranges::none_of(t.Takes(call), in_another_order)) return std::nullopt;
+  for (CallId id = call; id-- > 0;) {
+    if (t.calls[id].kind != CallKind::kOperation || r_.pair[id] == kNoId) continue;
+    if (std::ranges::any_of(t.Makes(id), in_another_order) &&
+        std::ranges::all_of(t.Takes(id), in_order))
+      return !r_.OtherApi(id) && r_.OtherScalars(id)
+                 ? std::optional(Named(id, v, Cause::kMadeDifferently, true))
+                 : std::nullopt;
   }
   return std::nullopt;
 }

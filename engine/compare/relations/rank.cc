@@ -1,6 +1,7 @@
 // Which of the candidates of expose.h is the first divergence, and what differs where nothing is
 // wrong beyond rounding.
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "engine/base/threads.h"
@@ -271,7 +272,8 @@ std::optional<Candidate> Exposure::UnderOtherPolicy(CallId id) const {
     return std::nullopt;
   for (const Port& port : t.Makes(id)) {
     const ValueId w = r_.AtPartner(port);
-    if (w == kNoId || !t.values[port.value].IsFloat() ||
+    const bool elsewhere = r_.IsRight(port.value) && r_.of(port.value).golden != w;
+    if (w == kNoId || elsewhere || !t.values[port.value].IsFloat() ||
         t.values[port.value].dtype == g.values[w].dtype)
       continue;
     return Candidate{.call = id,
@@ -283,9 +285,39 @@ std::optional<Candidate> Exposure::UnderOtherPolicy(CallId id) const {
   return std::nullopt;
 }
 
+// Whether the only other arguments of a call are sizes of what arrives in another size: of a batch
+// that one run pads more, say. What arrives is named, or is right.
+bool Exposure::PassesOtherSizes(CallId id) {
+  if (id == kNoId || r_.pair[id] == kNoId) return false;
+  const Dump &mine = r_.t.dump, &golden = r_.g.dump;
+  if (!other_sizes_) {
+    other_sizes_.emplace();
+    for (size_t leaf = 0; leaf < mine.leaves.size(); ++leaf) {
+      const int32_t there = r_.PartnerLeaf(static_cast<int32_t>(leaf));
+      if (there < 0) continue;
+      const auto a = mine.leaves[leaf].shape.extents(), b = golden.leaves[there].shape.extents();
+      for (size_t i = 0; i < a.size() && a.size() == b.size(); ++i) {
+        if (a[i] != b[i]) other_sizes_->emplace(a[i], b[i]);
+      }
+    }
+  }
+  const Record& record = mine.records[r_.t.calls[id].record];
+  bool any = false;
+  for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
+    const int32_t there = r_.PartnerLeaf(static_cast<int32_t>(i));
+    if (!r_.OtherScalar(static_cast<int32_t>(i))) continue;
+    const double a = mine.leaves[i].max_value, b = golden.leaves[there].max_value;
+    if (a != std::trunc(a) || b != std::trunc(b) ||
+        other_sizes_->count({static_cast<int64_t>(a), static_cast<int64_t>(b)}) == 0)
+      return false;
+    any = true;
+  }
+  return any;
+}
+
 // A call that takes other integers than its partner, where they were not made of floats: rounding
 // may turn a comparison.
-std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
+std::optional<Candidate> Exposure::OtherIntegers(CallId id) {
   const Graph& t = r_.t;
   const auto makes = t.Makes(id);
   const auto is_float = [&t](const Port& port) { return t.values[port.value].IsFloat(); };
@@ -307,7 +339,12 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) const {
       return t.values[v].IsFloat() || !r_.IsRight(v) || r_.of(v).strength == Strength::kSame ||
              r_.IsPart(v) || t.values[v].unwritten;
     };
-    if (std::any_of(inputs.begin(), inputs.end(), other) || TakesAnother(x.maker)) continue;
+    if (std::any_of(inputs.begin(), inputs.end(), other) || TakesAnother(x.maker) ||
+        PassesOtherSizes(x.maker))
+      continue;
+    // What its partner takes went to another pass, and something else came here.
+    const auto is_taken = [&](ValueId v) { return r_.Fits(v, w); };
+    if (r_.Has(w) && std::none_of(inputs.begin(), inputs.end(), is_taken)) continue;
     return Candidate{.call = x.maker,
                      .golden = r_.pair[x.maker],
                      .value = port.value,
@@ -426,7 +463,7 @@ std::optional<Candidate> Exposure::FinerBetweenCasts(CallId id) const {
 
 // A call that takes the numbers of its partner, and makes others within rounding, because it was
 // given another argument or computes in a coarser dtype.
-std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
+std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) {
   const Graph &t = r_.t, &g = r_.g;
   const CallId forward = t.calls[id].kind == CallKind::kBackward ? t.calls[id].forward : id;
   if (forward == kNoId || r_.pair[forward] == kNoId) return std::nullopt;
@@ -457,7 +494,8 @@ std::optional<Candidate> Exposure::BornHere(CallId id, bool alike) const {
   if (other == nullptr) return std::nullopt;
   const Relation& made = r_.of(other->value);
   // Arguments of two operations have nothing to do with each other.
-  const bool argument = !r_.OtherApi(forward) && r_.OtherScalars(forward);
+  const bool argument =
+      !r_.OtherApi(forward) && r_.OtherScalars(forward) && !PassesOtherSizes(forward);
   // What adds up rows that stand in another order has other bits for that.
   const auto adds_up_rows = [&](const Port& port) {
     const auto rows = t.values[port.value].shape.extents(),
@@ -513,7 +551,7 @@ std::optional<Candidate> Exposure::OtherSettings() const {
 // Where there is none of these, another kernel computes, or the code was written otherwise.
 // `alike`: the runs have one environment and one precision policy; otherwise only another argument
 // is surely such a cause.
-std::vector<Candidate> Exposure::FirstBits(bool alike) const {
+std::vector<Candidate> Exposure::FirstBits(bool alike) {
   const std::vector<double> mine = alike ? Coarsest(r_.t) : std::vector<double>();
   const std::vector<double> golden = alike ? Coarsest(r_.g) : std::vector<double>();
   for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {

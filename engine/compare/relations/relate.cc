@@ -13,8 +13,7 @@
 namespace msprobe::compare::relations {
 namespace {
 
-constexpr double kTelling = 24;      // bits; contents with fewer are equal by chance
-constexpr int kMostCandidates = 64;  // values of nearly the same norm that are looked at
+constexpr double kTelling = 24;  // bits; contents with fewer are equal by chance
 
 std::string_view Setting(const Dump& dump, std::string_view key) {
   for (const auto& [name, value] : dump.provenance) {
@@ -212,6 +211,7 @@ void Relations::RelateAll() {
   for (const Relation& r : relations_) {
     if (r.strength >= Strength::kSame && r.golden != kNoId) has_[r.golden] = 1;
   }
+  FindAgain();
 }
 
 void Relations::RelateCall(CallId call) {
@@ -564,24 +564,26 @@ Relation Relations::Search(ValueId v, double bound, bool exact, bool wide) const
   if (best.strength >= Strength::kNear || exact || !value.IsFloat() || m.norm == 0) return best;
   // Most values of one size have about one norm: those whose ends are elsewhere are not looked at.
   const double terms = Terms(v);
+  // Relative to its own size; where half of its digits may be off, anything is near.
+  const double near_norm = std::max(bound, std::min(bound * Ratio(v), std::sqrt(value.roundoff())));
   const auto may_fit = [&](const NormIndex::Item& other) {
     if (other.dtype != value.dtype.dtype()) return true;
     const double ends = std::max(std::abs(m.high - other.high), std::abs(m.low - other.low));
     return ends <= bound * std::max({std::abs(other.high), std::abs(other.low), terms});
   };
   for (const NormIndex::Item& other :
-       by_norm_.Near(m.n, m.norm * (1 - bound), m.norm * (1 + 2 * bound))) {
+       by_norm_.Near(m.n, m.norm * (1 - near_norm), m.norm * (1 + 2 * near_norm))) {
     if (!may_fit(other) || !g.values[other.value].IsFloat()) continue;
     Relation near = CompareWith(v, other.value, bound, exact, Proof::kNearNumbers);
     if (near.strength >= Strength::kNear && near.proof == Proof::kNearNumbers && counts(near) &&
         (best.strength < Strength::kNear || near.error < best.error))
       best = near;
   }
-  // Each of the statistics agrees by chance with a probability of `bound`; or with that of its
-  // distance.
+  // Each of the statistics agrees by chance with a probability of what it may be off by; or with
+  // that of its distance.
   if (best.strength == Strength::kNear && best.proof == Proof::kNearNumbers &&
       (wide || !best.proven)) {
-    const double likely = wide ? std::max(best.error, kDigits) : bound;
+    const double likely = wide ? std::max(best.error, kDigits) : near_norm;
     const double chance = -std::min<double>(4, static_cast<double>(m.n)) * std::log10(likely);
     if (chance < std::log10(static_cast<double>(by_norm_.CountOf(m.n))) + 3)
       return {.proof = Proof::kNotFound, .bound = bound};

@@ -10,9 +10,12 @@
 //   relations.of(7).strength;    // Strength::kNear
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -59,6 +62,8 @@ struct NextWeight {
 inline constexpr double kOwnRoundings = 16;
 // That fewer elements are a number times others is chance.
 inline constexpr int64_t kFewestScaled = 4;
+// Of so many values it is asked whether they are near a value.
+inline constexpr int kMostCandidates = 64;
 // An error of so many bounds is no rounding.
 inline constexpr double kSurely = 8;
 
@@ -97,6 +102,7 @@ class Relations {
   // Whether plain arguments of a paired call differ.
   bool OtherScalars(CallId call) const;
   bool OtherScalarsOf(const Record& record, const Record& golden) const;
+  bool OtherScalar(int32_t target_leaf) const { return scalar_differs_[target_leaf] != 0; }
   bool OtherApi(CallId call) const;
   // The size of the terms that were added up to a value of the target: its rounding is relative to
   // it.
@@ -117,6 +123,9 @@ class Relations {
   bool MayBeGradient(ValueId value) const;
   // Whether values of the target are together what values of the golden are together.
   bool IsPart(ValueId value) const { return part_[value] != 0; }
+  // Whether what a call takes or makes of a parameter is what a call like it takes or makes of that
+  // parameter in any pass of the golden.
+  bool IsOfAnotherPass(CallId call, const Port& port) const;
   bool IsCovered(ValueId golden) const { return covered_[golden] != 0; }
   // From weights.json of the step after this one; empty if that was not recorded. Read when it is
   // asked for.
@@ -134,6 +143,11 @@ class Relations {
   struct Group {  // calls of one place that do the same work together
     std::vector<CallId> mine, others;
   };
+  // What records a parameter: the operation, the module, the parameter's name.
+  using OfParameter = std::tuple<std::string_view, int32_t, std::string_view>;
+  static OfParameter ParameterOf(const Graph& run, CallId id) {
+    return {run.ApiOf(id), run.calls[id].path, run.calls[id].parameter};
+  }
   struct Place {  // a place of the program: all calls of one kind and name in one module
     std::vector<CallId> mine, others;
     // How many of the calls one pass makes, in each way in which the runs may divide the same work;
@@ -175,6 +189,7 @@ class Relations {
   void IndexGolden();
   void FindArrivals();
   void FindBeside();
+  void FindAgain();
   const Beside* BesideOf(ValueId value, ValueId w) const;
   std::optional<Relation> ByRow(ValueId value, ValueId w) const;
   bool SameBits(ValueId value, ValueId w) const;
@@ -313,9 +328,10 @@ class Relations {
   };
   std::vector<Place> places_;
   std::vector<Holders> holders_;
-  std::vector<AtPlace> place_of_;  // of each call of the target
-  NormIndex by_norm_;              // of the golden
-  HashedLists by_elements_;        // of the golden
+  std::map<OfParameter, Group> of_parameter_;  // gradients and updates
+  std::vector<AtPlace> place_of_;              // of each call of the target
+  NormIndex by_norm_;                          // of the golden
+  HashedLists by_elements_;                    // of the golden
   struct Arrival {
     const Carried::Left* left = nullptr;
     const Carried::Unseen* unseen = nullptr;

@@ -116,11 +116,12 @@ void Exposure::FindSinks() {
     const ValueId there = r_.AtPartner(port);
     // An operation of another framework may return more, as the statistics of a norm.
     if ((sink.paired || r_.of_two_frameworks) && there == kNoId) continue;
+    if (t.calls[sink.call].IsOfParameters() && IsOfReorderedUnits(sink.value)) continue;
     if (r_.of(sink.value).strength < Strength::kNear) {
       bad_sinks_.push_back(sink.value);
       // What the target has elsewhere is not missing: a momentum that is the gradient itself.
       if (there != kNoId && !r_.Has(there)) bad_golden_.push_back(there);
-    } else if (there != kNoId && !IsMovedByNoise(sink) &&
+    } else if (there != kNoId && !IsMovedByNoise(sink) && !IsOfAnotherPass(sink) &&
                (!r_.Fits(sink.value, there) || (!sink.paired && HasOtherForm(sink, there)))) {
       Misplace(sink.call, sink.value);
     }
@@ -152,6 +153,32 @@ bool Exposure::IsMovedByNoise(const Sink& sink) const {
     return LeafPlace(r_.t.dump.leaves[port.leaf], record).starts_with("gradients.") &&
            r_.of(port.value).strength == Strength::kNear && r_.RelativeErrorOf(port.value) >= 1;
   });
+}
+
+// Rows in another order, of as many units as a weight that began with its rows in another order:
+// its units are numbered anew, and what belongs to them is, too.
+bool Exposure::IsOfReorderedUnits(ValueId v) const {
+  const auto units = [&](ValueId w) {
+    const auto extents = r_.t.values[w].shape.extents();
+    return extents.empty() ? 1 : extents[0];
+  };
+  return r_.of(v).strength == Strength::kSame &&
+         std::ranges::any_of(r_.t.NamedWeights(), [&](const auto& weight) {
+           return r_.of(weight.first).strength == Strength::kSame &&
+                  units(weight.first) == units(v);
+         });
+}
+
+// Whether what several passes take or make of a parameter, as clipping, is that of another pass:
+// passes stand in another order, or calls of one beside those of another one.
+bool Exposure::IsOfAnotherPass(const Sink& sink) const {
+  if (!r_.t.calls[sink.call].IsOfParameters() || sink.update) return false;
+  for (const auto ports : {r_.t.Takes(sink.call), r_.t.Makes(sink.call)}) {
+    for (const Port& port : ports) {
+      if (port.leaf == sink.leaf) return r_.IsOfAnotherPass(sink.call, port);
+    }
+  }
+  return false;
 }
 
 // A result with the elements of w in another shape, dimensions of 1 aside, or in another kind of
@@ -252,7 +279,9 @@ void Exposure::FindMemorySinks() {
   std::unordered_set<ValueId> mine, golden;  // what the next step finds in both runs
   for (const NextWeight& each : r_.NextWeights()) {
     if (each.agrees) mine.insert(each.mine), golden.insert(each.golden);
-    if (each.agrees || each.mine == kNoId || IsOfReorderedData(each.mine)) continue;
+    if (each.agrees || each.mine == kNoId || IsOfReorderedData(each.mine) ||
+        IsOfReorderedUnits(each.mine))
+      continue;
     if (IsNumbering(r_.t, each.mine) && IsNumbering(r_.g, each.golden)) continue;
     if (r_.of(each.mine).strength < Strength::kNear) {
       bad_sinks_.push_back(each.mine);
@@ -272,7 +301,7 @@ void Exposure::FindMemorySinks() {
     if (mine.count(v) > 0 || (w != kNoId && golden.count(w) > 0)) continue;
     const bool one_writes = each.mine.call == kNoId || each.golden.call == kNoId;
     if (one_writes && IsWrittenElsewhere(each.mine.root)) continue;
-    if (IsOfReorderedData(v) || IsCounter(v)) continue;
+    if (IsOfReorderedData(v) || IsOfReorderedUnits(v) || IsCounter(v)) continue;
     if (IsNumbering(r_.t, v) && (w == kNoId || IsNumbering(r_.g, w))) continue;
     if (one_writes && w != kNoId && IsReadAlike(each)) continue;
     if (r_.of(v).strength < Strength::kNear) {

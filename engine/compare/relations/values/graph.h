@@ -89,6 +89,11 @@ struct Call {
            kind == CallKind::kGradients;
   }
   bool IsForward() const { return kind == CallKind::kOperation || kind == CallKind::kModule; }
+  // What is recorded of parameters: their gradients, clipping, updates.
+  bool IsOfParameters() const {
+    return kind == CallKind::kGradients || kind == CallKind::kUpdate ||
+           kind == CallKind::kTotalNorm;
+  }
 };
 
 struct Taker {

@@ -1,0 +1,168 @@
+// Orders: of rows that a call sorts, of the units of weights, of backward passes; and sizes that
+// follow what arrives.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/model/text_arena.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/compare/by_relations.h"
+#include "tests/compare/matrix_runs.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+using test::DumpBuilder;
+using test::Elements;
+using test::FirstOf;
+using test::Map;
+using test::Random;
+using test::Recorded;
+using test::Sum;
+using test::Times;
+
+test::Tensor Integers(const Elements& x) { return Recorded(x).DType("torch.int64"); }
+
+// Rows that belong to keys, added up in their order. `turned`: the data came in the opposite order.
+Dump Sorted(bool descending, bool turned) {
+  Elements keys = Random(kRows, 1);
+  Matrix x = Matrix::Random(kRows, 2);
+  if (turned) {
+    std::reverse(keys.begin(), keys.end());
+    x = x.Take(Reversed());
+  }
+  std::vector<int> order(kRows);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(
+      order, [&](int i, int j) { return descending ? keys[i] > keys[j] : keys[i] < keys[j]; });
+  const Elements places(order.begin(), order.end());
+  const Matrix taken = x.Take(order);
+  Matrix sums = taken;
+  for (size_t i = kColumns; i < sums.x.size(); ++i) sums.x[i] += sums.x[i - kColumns];
+  DumpBuilder b;
+  b.Call("Tensor.argsort.0.forward").In(Recorded(keys));
+  b.Value("descending", "bool", descending ? "True" : "False").Out(Integers(places));
+  b.Call("Torch.index_select.0.forward");
+  In(b, x);
+  b.In(Integers(places));
+  Out(b, taken);
+  b.Call("Torch.cumsum.0.forward");
+  In(b, taken);
+  Out(b, sums);
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", sums.Recorded());
+  Sketch(b, sums);
+  return b.Take();
+}
+
+TEST(Orders, ACallThatSortsFromTheOtherEndIsNamed) {
+  EXPECT_EQ(FirstOf(Sorted(true, false), Sorted(false, false)), "Tensor.argsort.0.forward");
+  EXPECT_EQ(FirstOf(Sorted(false, true), Sorted(false, false)), "none");
+}
+
+// Each of two batches goes backward alone, and what it gives is clipped; the biases a and b have
+// one gradient, but for a rounding. `wrong`: of the first batch it is too large.
+Dump ClippedPasses(const std::vector<int>& order, float off, bool wrong) {
+  DumpBuilder b;
+  Elements sum(16, 0.0F);
+  for (size_t n = 0; n < order.size(); ++n) {
+    const std::string number = std::to_string(n);
+    const auto seed = static_cast<unsigned>(10 * (order[n] + 1));
+    const Elements rounding = Times(Random(16, 7), off);
+    const Elements gradient =
+        Times(Sum(Random(16, seed), rounding), wrong && order[n] == 0 ? 1.5F : 1);
+    b.Call("Functional.linear." + number + ".forward").In(Recorded(Random(16, seed + 1)));
+    b.In(Recorded(Random(16, 8))).Out(Recorded(Random(16, seed + 2)));
+    b.Call("Functional.linear." + number + ".backward").In(Recorded(Random(16, seed + 3)));
+    b.Out(Recorded(Random(16, seed + 4))).Out(Recorded(gradient));
+    b.Call("Optimizer.clip_grad_norm_." + number + ".forward");
+    for (const char* name : {"a", "b"}) {
+      const Elements own = *name == 'a' ? gradient : Sum(gradient, Random(16, 9), off);
+      b.Kwarg(std::string("gradients.") + name, Recorded(own));
+      b.OutAt(std::string("0.gradients.") + name, Recorded(Times(own, 0.5F)));
+    }
+    sum = Sum(sum, Times(gradient, 0.5F));
+  }
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.a", Recorded(sum));
+  return b.Take();
+}
+
+TEST(Orders, PassesThatClipTheirGradientsMayStandInAnotherOrder) {
+  EXPECT_EQ(FirstOf(ClippedPasses({1, 0}, 1e-7F, false), ClippedPasses({0, 1}, 0, false)), "none");
+  EXPECT_NE(FirstOf(ClippedPasses({1, 0}, 1e-7F, true), ClippedPasses({0, 1}, 0, false)), "none");
+}
+
+// A weight whose rows are units, and what a step makes of it. `began`: the order of the units;
+// `gradient`: that of their gradients; `folder`: of weights.json, which names the weight.
+Dump Units(const std::vector<int>& began, const std::vector<int>& gradient,
+           const TemporaryFolder* folder = nullptr) {
+  constexpr std::string_view kPrint = "AAAAAAAAAAA";
+  const Matrix w = Matrix::Random(kRows, 1).Take(began),
+               g = Matrix::Random(kRows, 2).Take(gradient);
+  Matrix after = w;
+  for (size_t i = 0; i < after.x.size(); ++i) after.x[i] -= 0.1F * g.x[i];
+  DumpBuilder b;
+  test::Tensor weight = w.Recorded();
+  if (folder != nullptr) {
+    folder->Write("weights.json", R"({"w": {"dtype": "torch.float32", "shape": [8, 8], "fp": ")" +
+                                      std::string(kPrint) + "\"}}");
+    b.dump().folder = folder->path();
+    TextArena arena;
+    weight = weight.Print(std::string(FingerprintText(kPrint, &arena)));
+  }
+  b.Call("Torch.mul.0.forward").In(weight);
+  Sketch(b, w);
+  b.Value("other", "int", "2");
+  Out(b, w.Map([](float v) { return 2 * v; }));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", g.Recorded());
+  Sketch(b, g);
+  b.Kwarg("weights.w", weight);
+  Sketch(b, w);
+  b.Value("param_groups.0.lr", "float", "0.1").OutAt("0.weights.w", after.Recorded());
+  Sketch(b, after);
+  return b.Take();
+}
+
+TEST(Orders, TheUnitsOfAWeightMayBeNumberedAnew) {
+  const TemporaryFolder folder;
+  const std::vector<int> own = {0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(FirstOf(Units(Reversed(), Reversed(), &folder), Units(own, own)), "none");
+  // Their gradients alone may not.
+  EXPECT_NE(FirstOf(Units(own, Reversed(), &folder), Units(own, own)), "none");
+}
+
+// Rows of two tables are numbered together: by an argument that is the number of rows of one. With
+// more empty rows the numbers are other ones. `other`: the argument is another one for no reason.
+Dump Numbered(int padded, bool other) {
+  Elements x = Random(4 * 8, 1), rows(8);
+  x.resize(x.size() + static_cast<size_t>(4 * padded), 0.0F);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>((i * 5 + 3) % 8);
+  const int size = 8 + padded + (other ? 1 : 0);
+  const std::string shape = "[" + std::to_string(8 + padded) + ", 4]";
+  const Elements numbers = Times(rows, static_cast<float>(size));
+  DumpBuilder b;
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"torch", "2.13.0"}, {"device", "cpu"}, {"threads", "1"}, {"deterministic", "False"}})
+    b.dump().provenance.emplace_back(key, value);
+  b.Call("Torch.cos.0.forward").In(Recorded(Random(16, 3))).Out(Recorded(Random(16, 4)));
+  b.Call("Torch.f.0.forward").In(Recorded(x, shape)).Out(Recorded(Random(32, 2)));
+  b.Call("Torch.where.0.forward").In(Recorded(Random(8, 5))).Out(Integers(rows));
+  b.Call("Tensor.mul.0.forward").In(Integers(rows)).Value("1", "int", std::to_string(size));
+  b.last().has_stats = true;
+  b.last().max_value = size;
+  b.Out(Integers(numbers));
+  b.Call("Torch.g.0.forward").In(Integers(numbers)).Out(Recorded(Random(16, 6)));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(Random(16, 6)));
+  return b.Take();
+}
+
+TEST(Sizes, ThatFollowWhatArrivesAreNoOtherArguments) {
+  EXPECT_EQ(FirstOf(Numbered(2, false), Numbered(0, false)), "none");
+  EXPECT_EQ(FirstOf(Numbered(0, true), Numbered(0, false)), "Tensor.mul.0.forward");
+}
+
+}  // namespace
+}  // namespace msprobe::compare::relations
