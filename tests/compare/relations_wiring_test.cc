@@ -223,5 +223,53 @@ TEST(Wiring, WhatIsCutAgainWasMadeBefore) {
   EXPECT_EQ(FirstOf(Gathered(2), Gathered(1)), "Tensor.mul.0.forward");
 }
 
+// Two passes through one weight; in the golden no gradient flows through the first one.
+Dump Recycled(bool flows) {
+  const Elements x = Random(16, 1), weight = Random(16, 2), gradient = Random(16, 3),
+                 more = Random(16, 4);
+  DumpBuilder b;
+  const auto forward = [&](const std::string& name, const Elements& in, unsigned seed, bool first,
+                           int line) {
+    b.Call(name + ".forward").In(Recorded(in));
+    b.last().requires_grad = flows && name != "Functional.linear.0" ? "True" : "False";
+    if (name.starts_with("Functional.linear")) {
+      b.In(Recorded(weight));
+      b.last().requires_grad = "True";
+    }
+    b.Out(Recorded(Random(16, seed)));
+    b.last().requires_grad = flows || !first ? "True" : "False";
+    b.At("model.py", line, "return " + name);
+    b.dump().stacks.back().push_back(b.dump().arena.emplace_back(
+        std::string("File train.py, line ") + (first ? "7" : "8") + ", in step, \n " +
+        (first ? "before = model(x)" : "loss = model(before)")));
+  };
+  forward("Functional.linear.0", x, 10, true, 1);
+  forward("Torch.tanh.0", Random(16, 10), 11, true, 2);
+  forward("Torch.cos.0", Random(16, 11), 12, true, 3);
+  forward("Functional.linear.1", Random(16, 12), 13, false, 1);
+  b.Call("Functional.linear.1.backward").In(Recorded(Random(16, 14)));
+  flows ? b.Out(Recorded(Random(16, 15))) : b.Null(Slot::kOutput);
+  b.Out(Recorded(gradient));
+  if (flows) {
+    b.Call("Torch.cos.0.backward").In(Recorded(Random(16, 15))).Out(Recorded(Random(16, 16)));
+    b.Call("Torch.tanh.0.backward").In(Recorded(Random(16, 16))).Out(Recorded(Random(16, 17)));
+    b.Call("Functional.linear.0.backward").In(Recorded(Random(16, 17)));
+    b.Out(Recorded(Random(16, 18))).Out(Recorded(more));
+  }
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", Recorded(flows ? Sum(gradient, more) : gradient));
+  b.Kwarg("weights.w", Recorded(weight));
+  return b.Take();
+}
+
+TEST(Wiring, SayTheLineAroundWhichNoGradIs) {
+  for (const bool flows : {true, false}) {
+    const Comparison c = test::Compared(Recycled(flows), Recycled(!flows));
+    EXPECT_EQ(test::First(c), "Torch.tanh.0.forward");
+    EXPECT_EQ(c.first.source_line, "model.py:2 in forward: return Torch.tanh.0");
+    EXPECT_EQ(c.first.caller_line, "train.py:7 in step: before = model(x)");
+  }
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations

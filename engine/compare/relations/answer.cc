@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include "engine/base/messages/message.h"
 #include "engine/compare/explain/evidence.h"
@@ -12,6 +14,7 @@
 #include "engine/compare/explain/explanation.h"
 #include "engine/compare/model/precision_policies.h"
 #include "engine/compare/model/value_names.h"
+#include "engine/dump/read/source_line.h"
 
 namespace msprobe::compare::relations {
 namespace {
@@ -110,11 +113,13 @@ class Answer {
         return Saying("the gradient of this use is not added up in the target"_t,
                       "compare what is detached, and what the backward pass begins from"_t);
       case Cause::kWithoutGradient:
-        return Saying("it takes a value that carries no gradient, where the golden's carries one"_t,
-                      "look for detach, no_grad or requires_grad before this line"_t);
+        return OfRegion(
+            Saying("it takes a value that carries no gradient, where the golden's carries one"_t,
+                   "look for detach, no_grad or requires_grad before this line"_t));
       case Cause::kWithGradient:
-        return Saying("it takes a value that carries a gradient, where the golden's carries none"_t,
-                      "look for detach, no_grad or requires_grad of the golden before this line"_t);
+        return OfRegion(
+            Saying("it takes a value that carries a gradient, where the golden's carries none"_t,
+                   "look for detach, no_grad or requires_grad of the golden before this line"_t));
       case Cause::kNoCallMadeIt:
         if (FirstDivergence f = ExplainInherited(c_, TakerPair()); f.pair == pair_) return f;
         if (const int32_t row = SummarizeCall(c_, pair_).in.worst_row; row >= 0)
@@ -142,6 +147,48 @@ class Answer {
         break;
     }
     return ExplainIntroduced(c_, pair_);
+  }
+
+  // Where the results of several calls carry a gradient in one of the runs only, no_grad is around
+  // all of them there: the line that they share calls them.
+  FirstDivergence OfRegion(FirstDivergence f) const {
+    const std::vector<CallId> region = CallsOfRegion();
+    if (region.size() < 2 || !f.caller_line.empty()) return f;
+    std::vector<std::string_view> shared;
+    for (const CallId id : region) {
+      const int32_t stack = r_.t.dump.records[r_.t.calls[id].record].stack;
+      if (stack < 0) return f;
+      const auto& frames = r_.t.dump.stacks[stack];
+      if (id == region.front()) shared = frames;
+      const auto differ =
+          std::mismatch(shared.rbegin(), shared.rend(), frames.rbegin(), frames.rend());
+      shared.erase(shared.begin(), differ.first.base());
+    }
+    const std::string line = dump::UserSourcePlace(shared).line;
+    if (line != f.source_line) f.caller_line = line;
+    return f;
+  }
+
+  // The candidate's call, and those after it until one makes what carries a gradient in both runs.
+  std::vector<CallId> CallsOfRegion() const {
+    const CallId begins = r_.t.calls[candidate_.call].begins;
+    std::vector<CallId> out;
+    for (CallId id = begins; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
+      const CallKind kind = r_.t.HasOperations() ? CallKind::kOperation : CallKind::kModule;
+      if (r_.t.calls[id].kind != kind || r_.pair[id] == kNoId) continue;
+      bool differs = false, both = false;
+      for (const Port& made : r_.t.Makes(id)) {
+        const int32_t there = r_.PartnerLeaf(made.leaf);
+        if (there < 0) continue;
+        const auto mine = r_.t.dump.leaves[made.leaf].requires_grad.view(),
+                   golden = r_.g.dump.leaves[there].requires_grad.view();
+        differs |= mine != golden;
+        both |= mine == "True" && golden == "True";
+      }
+      if (both && !differs) break;
+      if (differs) out.push_back(id);
+    }
+    return out;
   }
 
   // Where only modules were recorded, the candidate is the module around the call that takes the

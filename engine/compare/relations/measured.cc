@@ -214,7 +214,8 @@ void Relations::FindAgain() {
     return std::ranges::any_of(t.Makes(mine), [&](const Port& made) {
       const bool gradient = t.calls[mine].IsOfParameters() || t.IsGradientOfWeight(made.value);
       return made.place == there.place && gradient && !t.values[made.value].plain &&
-             of(made.value).strength == Strength::kNear && Fits(made.value, there.value);
+             of(made.value).strength == Strength::kNear && !of(made.value).unknown &&
+             Fits(made.value, there.value);
     });
   };
   const auto look = [&](std::span<const CallId> mine, std::span<const CallId> others) {

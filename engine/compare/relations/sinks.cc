@@ -172,7 +172,8 @@ bool Exposure::IsOfReorderedUnits(ValueId v) const {
 // Whether what several passes take or make of a parameter, as clipping, is that of another pass:
 // passes stand in another order, or calls of one beside those of another one.
 bool Exposure::IsOfAnotherPass(const Sink& sink) const {
-  if (!r_.t.calls[sink.call].IsOfParameters() || sink.update) return false;
+  const Call& call = r_.t.calls[sink.call];
+  if (!call.IsOfParameters() || call.IsBackward() || sink.update) return false;
   for (const auto ports : {r_.t.Takes(sink.call), r_.t.Makes(sink.call)}) {
     for (const Port& port : ports) {
       if (port.leaf == sink.leaf) return r_.IsOfAnotherPass(sink.call, port);
