@@ -271,5 +271,29 @@ TEST(Wiring, SayTheLineAroundWhichNoGradIs) {
   }
 }
 
+// Halves of a mask, which code without records takes apart: what is not known has no loss.
+// `all_known`: all is said to be.
+Dump MaskedLosses(bool all_known) {
+  const Elements ones(8, 1.0F), x = Random(8, 1), y = Random(8, 2), gradient = Random(8, 3);
+  Elements known = ones, masked = y, back = gradient;
+  for (size_t i = 0; i < known.size(); i += 3) {
+    if (all_known) break;
+    known[i] = masked[i] = back[i] = 0;
+  }
+  Elements both = ones;
+  both.insert(both.end(), known.begin(), known.end());
+  DumpBuilder b;
+  b.Call("Torch.stack.0.forward").Out(Recorded(both));
+  b.Call("Tensor.mul.0.forward").In(Recorded(ones)).In(Recorded(x)).Out(Recorded(x));
+  b.Call("Tensor.mul.1.forward").In(Recorded(known)).In(Recorded(y)).Out(Recorded(masked));
+  b.Call("Tensor.mul.1.backward").In(Recorded(gradient)).Null(Slot::kOutput).Out(Recorded(back));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(back));
+  return b.Take();
+}
+
+TEST(Wiring, AConstantInPlaceOfAMaskIsWhereAGradientBeginsToDiffer) {
+  EXPECT_EQ(FirstOf(MaskedLosses(true), MaskedLosses(false)), "Torch.stack.0.forward");
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations

@@ -127,7 +127,7 @@ bool Exposure::TakesStale(CallId call) const {
   return std::any_of(takes.begin(), takes.end(), [&](const Port& port) {
     const ValueId w = r_.AtPartner(port);
     return w != kNoId && r_.IsRight(port.value) && !r_.IsPart(port.value) &&
-           !t.values[port.value].plain && !r_.g.values[w].plain &&
+           !r_.g.values[w].plain &&
            t.values[port.value].shape.view() == r_.g.values[w].shape.view() &&
            !r_.Fits(port.value, w) && is_lost(w);
   });
