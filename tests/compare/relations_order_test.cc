@@ -64,25 +64,28 @@ TEST(Orders, ACallThatSortsFromTheOtherEndIsNamed) {
 }
 
 // Each of two batches goes backward alone, and what it gives is clipped; the biases a and b have
-// one gradient, but for a rounding. `wrong`: of the first batch it is too large.
-Dump ClippedPasses(const std::vector<int>& order, float off, bool wrong) {
+// one gradient, but for roundings, which are others with another `seed`. `wrong`: that of the first
+// batch is too large.
+Dump ClippedPasses(const std::vector<int>& order, unsigned seed, bool wrong) {
   DumpBuilder b;
   Elements sum(16, 0.0F);
+  const auto rounded = [&seed](const Elements& x) {
+    return Sum(x, Random(static_cast<int>(x.size()), seed++), 1e-7F);
+  };
   for (size_t n = 0; n < order.size(); ++n) {
     const std::string number = std::to_string(n);
-    const auto seed = static_cast<unsigned>(10 * (order[n] + 1));
-    const Elements rounding = Times(Random(16, 7), off);
-    const Elements gradient =
-        Times(Sum(Random(16, seed), rounding), wrong && order[n] == 0 ? 1.5F : 1);
-    b.Call("Functional.linear." + number + ".forward").In(Recorded(Random(16, seed + 1)));
-    b.In(Recorded(Random(16, 8))).Out(Recorded(Random(16, seed + 2)));
-    b.Call("Functional.linear." + number + ".backward").In(Recorded(Random(16, seed + 3)));
-    b.Out(Recorded(Random(16, seed + 4))).Out(Recorded(gradient));
+    const auto batch = static_cast<unsigned>(10 * (order[n] + 1));
+    const float factor = wrong && order[n] == 0 ? 1.5F : 1;
+    const Elements gradient = rounded(Times(Random(16, batch), factor));
+    b.Call("Functional.linear." + number + ".forward").In(Recorded(Random(16, batch + 1)));
+    b.In(Recorded(Random(16, 8))).Out(Recorded(Random(16, batch + 2)));
+    b.Call("Functional.linear." + number + ".backward").In(Recorded(Random(16, batch + 3)));
+    b.Out(Recorded(Random(16, batch + 4))).Out(Recorded(gradient));
     b.Call("Optimizer.clip_grad_norm_." + number + ".forward");
     for (const char* name : {"a", "b"}) {
-      const Elements own = *name == 'a' ? gradient : Sum(gradient, Random(16, 9), off);
+      const Elements own = *name == 'a' ? gradient : rounded(gradient);
       b.Kwarg(std::string("gradients.") + name, Recorded(own));
-      b.OutAt(std::string("0.gradients.") + name, Recorded(Times(own, 0.5F)));
+      b.OutAt(std::string("0.gradients.") + name, Recorded(rounded(Times(own, 0.5F))));
     }
     sum = Sum(sum, Times(gradient, 0.5F));
   }
@@ -91,8 +94,44 @@ Dump ClippedPasses(const std::vector<int>& order, float off, bool wrong) {
 }
 
 TEST(Orders, PassesThatClipTheirGradientsMayStandInAnotherOrder) {
-  EXPECT_EQ(FirstOf(ClippedPasses({1, 0}, 1e-7F, false), ClippedPasses({0, 1}, 0, false)), "none");
-  EXPECT_NE(FirstOf(ClippedPasses({1, 0}, 1e-7F, true), ClippedPasses({0, 1}, 0, false)), "none");
+  for (unsigned seed = 100; seed < 2000; seed += 100) {
+    EXPECT_EQ(FirstOf(ClippedPasses({1, 0}, seed, false), ClippedPasses({0, 1}, 50, false)), "none")
+        << seed;
+  }
+  EXPECT_NE(FirstOf(ClippedPasses({1, 0}, 100, true), ClippedPasses({0, 1}, 50, false)), "none");
+}
+
+// Two sums whose terms cancel: each is off by a rounding of its terms, which is much of the sum.
+Dump Cancelled(const std::vector<int>& order, float off) {
+  DumpBuilder b;
+  for (size_t n = 0; n < order.size(); ++n) {
+    const auto seed = static_cast<unsigned>(10 * (order[n] + 1));
+    const Matrix half = Matrix::Random(4, seed);
+    Matrix x = half;
+    const Matrix small = Matrix::Random(4, seed + 1);
+    for (size_t i = 0; i < half.x.size(); ++i) x.x.push_back(0.01F * small.x[i] - half.x[i]);
+    const Matrix noise = Matrix::Random(kRows, seed + 2);
+    Elements sums(kColumns, 0.0F);
+    for (size_t i = 0; i < x.x.size(); ++i) {
+      sums[i % kColumns] += x.x[i];
+      x.x[i] += off * noise.x[i];
+    }
+    sums = Sum(sums, Random(kColumns, seed + 3), 2 * off);
+    b.Call("Tensor.sum." + std::to_string(n) + ".forward");
+    In(b, x);
+    b.Out(Recorded(sums));
+    b.Call("Optimizer.SGD.step." + std::to_string(n) + ".forward");
+    b.Kwarg("gradients.w", Recorded(sums));
+  }
+  return b.Take();
+}
+
+TEST(Orders, SumsWhoseTermsCancelAreFoundElsewhere) {
+  const Runs runs(Cancelled({1, 0}, 1e-7F), Cancelled({0, 1}, 0));
+  for (const CallId call : {0, 2}) {
+    EXPECT_EQ(runs.Result(call).strength, Strength::kNear) << call;
+    EXPECT_EQ(runs.Result(call).proof, Proof::kNearNumbers) << call;
+  }
 }
 
 // A weight whose rows are units, and what a step makes of it. `began`: the order of the units;
