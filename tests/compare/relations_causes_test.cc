@@ -468,5 +468,26 @@ TEST(SecondLook, ALossOfRoundedLogitsIsSaid) {
   EXPECT_EQ(FirstOf(LossOf(true), LossOf(true)), "none");
 }
 
+// Times, which are not below zero; a sum in float32 does not show it.
+Dump ScaledTimes(bool below_zero) {
+  const auto integers = [](const Elements& x) { return Recorded(x).DType("torch.int64"); };
+  const Elements start = {-3, 5, 9, 20, 7, 2, 31, 12};
+  const Elements late = Map(start, [](float v) { return std::max(v, 0.0F); });
+  const Elements& used = below_zero ? start : late;
+  DumpBuilder b;
+  OnOneMachine(&b);
+  b.Call("Tensor.sub.0.forward").In(integers(Map(start, [](float v) { return v + 20; })));
+  b.Value("other", "int", "20").Out(integers(start));
+  if (!below_zero) b.Call("Tensor.clamp.0.forward").In(integers(start)).Out(integers(late));
+  b.Call("Tensor.mul.0.forward").In(integers(used)).Out(integers(Times(used, 10)));
+  b.Call("Torch.cos.0.forward").In(Recorded(Random(16, 1))).Out(Recorded(Random(16, 2)));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(Random(16, 2)));
+  return b.Take();
+}
+
+TEST(SecondLook, IntegersThatOneCallMoreWouldHaveChangedAreSaid) {
+  EXPECT_EQ(FirstOf(ScaledTimes(true), ScaledTimes(false)), "Tensor.mul.0.forward");
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations

@@ -127,7 +127,7 @@ Dump Cancelled(const std::vector<int>& order, float off) {
 }
 
 TEST(Orders, SumsWhoseTermsCancelAreFoundElsewhere) {
-  const Runs runs(Cancelled({1, 0}, 1e-7F), Cancelled({0, 1}, 0));
+  const Runs runs(Cancelled({1, 0}, 1e-6F), Cancelled({0, 1}, 0));
   for (const CallId call : {0, 2}) {
     EXPECT_EQ(runs.Result(call).strength, Strength::kNear) << call;
     EXPECT_EQ(runs.Result(call).proof, Proof::kNearNumbers) << call;

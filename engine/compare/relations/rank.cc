@@ -327,11 +327,20 @@ std::optional<Candidate> Exposure::OtherIntegers(CallId id) {
   for (const Port& port : t.Takes(id)) {
     const Value& x = t.values[port.value];
     const ValueId w = r_.AtPartner(port);
-    if (w == kNoId || x.plain || x.maker == kNoId || x.IsFloat() ||
-        x.dtype.dtype() == DType::kBool || r_.IsRight(port.value))
+    if (w == kNoId || x.plain || x.maker == kNoId || x.IsFloat() || x.dtype.dtype() == DType::kBool)
       continue;
     const Value& y = r_.g.values[w];
     if (x.dtype.dtype() != y.dtype.dtype() || x.shape.view() != y.shape.view()) continue;
+    if (r_.IsRight(port.value)) {
+      // Right ones, in place of others that only the golden makes.
+      const bool only_there = y.maker != kNoId && r_.partner[y.maker] == kNoId && !y.plain;
+      if (!only_there || r_.Has(w) || r_.Fits(port.value, w)) continue;
+      return Candidate{.call = id,
+                       .golden = r_.pair[id],
+                       .value = port.value,
+                       .cause = Cause::kAnotherInput,
+                       .order = static_cast<double>(id)};
+    }
     const Inputs inputs = t.InputsOf(port.value, false);
     // Others that it was made of are named in its place, or came from outside; rows in another
     // order, or in other parts, have other numbers, and so has memory that is not full yet.
