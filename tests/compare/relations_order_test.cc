@@ -113,7 +113,7 @@ TEST(Orders, GradientsThatAreEqualButForRoundingsAreAllFound) {
 }
 
 // A call that only passes on what arrives, or makes something of it.
-Dump Passed(bool on) {
+Dump PassedOn(bool on) {
   DumpBuilder b;
   b.Call("Torch.f.0.forward").In(Recorded(Random(16, 1))).Out(Recorded(Random(16, on ? 1 : 2)));
   b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(Random(16, on ? 1 : 2)));
@@ -121,7 +121,7 @@ Dump Passed(bool on) {
 }
 
 TEST(Orders, WhatArrivesAndIsPassedOnHasNoMaker) {
-  EXPECT_EQ(FirstOf(Passed(true), Passed(false)), "Torch.f.0.forward");
+  EXPECT_EQ(FirstOf(PassedOn(true), PassedOn(false)), "Torch.f.0.forward");
 }
 
 // Two sums whose terms cancel: each is off by a rounding of its terms, which is much of the sum.
