@@ -115,7 +115,7 @@ class Exposure {
   Candidate FirstThatTakes(Candidate candidate) const;
   Candidate WhereMade(Candidate candidate) const;
   std::optional<Candidate> PutInAnotherOrder(CallId call, ValueId value) const;
-  std::optional<Candidate> OrderedDifferently(CallId call, ValueId value) const;
+  std::optional<Candidate> OrderedDifferently(CallId call, ValueId value);
   struct Loss {
     ValueId value = kNoId;
     CallId backward = kNoId;  // the first call of its pass
@@ -200,7 +200,8 @@ class Exposure {
   std::unordered_map<ValueId, Candidate> left_;  // of gradients of parameters
   std::vector<std::pair<ValueId, ValueId>> other_losses_;
   std::optional<std::set<std::pair<int64_t, int64_t>>> other_sizes_;  // once they are asked for
-  struct Loose {  // what is asked of each result, millions of times
+  std::optional<std::vector<CallId>> orders_;  // that calls make of right values, once asked for
+  struct Loose {                               // what is asked of each result, millions of times
     ValueId value = kNoId;
     CallId maker = kNoId;
     int32_t path = kNoId;        // of its maker

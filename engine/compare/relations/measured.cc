@@ -212,9 +212,10 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
 void Relations::FindAgain() {
   const auto made_again = [this](CallId mine, const Port& there) {
     return std::ranges::any_of(t.Makes(mine), [&](const Port& made) {
-      const bool gradient = t.calls[mine].IsOfParameters() || t.IsGradientOfWeight(made.value);
-      return made.place == there.place && gradient && !t.values[made.value].plain &&
-             of(made.value).strength == Strength::kNear && !of(made.value).unknown &&
+      const Relation& r = of(made.value);
+      return made.place == there.place && r.strength == Strength::kNear && !r.unknown &&
+             !t.values[made.value].plain &&
+             (t.calls[mine].IsOfParameters() || t.IsGradientOfWeight(made.value)) &&
              Fits(made.value, there.value);
     });
   };

@@ -1,6 +1,7 @@
 // Who is to blame for an exposed value of expose.h: the call that made it, or one that should have
 // made what that call takes.
 #include <algorithm>
+#include <iterator>
 
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/rounding.h"
@@ -172,7 +173,7 @@ std::optional<Candidate> Exposure::PutInAnotherOrder(CallId call, ValueId v) con
 
 // The call takes rows in another order than those beside them, and the last call before it that was
 // given another argument made such an order of right values: which end to sort from.
-std::optional<Candidate> Exposure::OrderedDifferently(CallId call, ValueId v) const {
+std::optional<Candidate> Exposure::OrderedDifferently(CallId call, ValueId v) {
   const Graph& t = r_.t;
   const auto in_another_order = [&](const Port& port) {
     const Value& value = t.values[port.value];
@@ -187,15 +188,20 @@ std::optional<Candidate> Exposure::OrderedDifferently(CallId call, ValueId v) co
            (t.values[port.value].plain || r_.of(port.value).strength >= Strength::kNear);
   };
   if (std::ranges::none_of(t.Takes(call), in_another_order)) return std::nullopt;
-  for (CallId id = call; id-- > 0;) {
-    if (t.calls[id].kind != CallKind::kOperation || r_.pair[id] == kNoId) continue;
-    if (std::ranges::any_of(t.Makes(id), in_another_order) &&
-        std::ranges::all_of(t.Takes(id), in_order))
-      return !r_.OtherApi(id) && r_.OtherScalars(id)
-                 ? std::optional(Named(id, v, Cause::kMadeDifferently, true))
-                 : std::nullopt;
+  if (!orders_) {
+    orders_.emplace();
+    for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
+      if (t.calls[id].kind == CallKind::kOperation && r_.pair[id] != kNoId &&
+          std::ranges::any_of(t.Makes(id), in_another_order) &&
+          std::ranges::all_of(t.Takes(id), in_order))
+        orders_->push_back(id);
+    }
   }
-  return std::nullopt;
+  const auto after = std::ranges::lower_bound(*orders_, call);
+  if (after == orders_->begin()) return std::nullopt;
+  const CallId id = *std::prev(after);
+  if (r_.OtherApi(id) || !r_.OtherScalars(id)) return std::nullopt;
+  return Named(id, v, Cause::kMadeDifferently, true);
 }
 
 // Shape is part of a value: a call that only one run makes leaves the elements as they are, and

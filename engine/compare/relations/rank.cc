@@ -307,7 +307,8 @@ bool Exposure::PassesOtherSizes(CallId id) {
     const int32_t there = r_.PartnerLeaf(static_cast<int32_t>(i));
     if (!r_.OtherScalar(static_cast<int32_t>(i))) continue;
     const double a = mine.leaves[i].max_value, b = golden.leaves[there].max_value;
-    if (a != std::trunc(a) || b != std::trunc(b) ||
+    constexpr double kLargest = 1LL << 53;  // beyond it a double is no exact number of elements
+    if (a != std::trunc(a) || b != std::trunc(b) || std::max(std::abs(a), std::abs(b)) > kLargest ||
         other_sizes_->count({static_cast<int64_t>(a), static_cast<int64_t>(b)}) == 0)
       return false;
     any = true;

@@ -121,8 +121,9 @@ void Exposure::FindSinks() {
       bad_sinks_.push_back(sink.value);
       // What the target has elsewhere is not missing: a momentum that is the gradient itself.
       if (there != kNoId && !r_.Has(there)) bad_golden_.push_back(there);
-    } else if (there != kNoId && !IsMovedByNoise(sink) && !IsOfAnotherPass(sink) &&
-               (!r_.Fits(sink.value, there) || (!sink.paired && HasOtherForm(sink, there)))) {
+    } else if (there != kNoId && !IsMovedByNoise(sink) &&
+               (!r_.Fits(sink.value, there) || (!sink.paired && HasOtherForm(sink, there))) &&
+               !IsOfAnotherPass(sink)) {
       Misplace(sink.call, sink.value);
     }
   }
