@@ -24,7 +24,7 @@ import libraries  # noqa: E402
 SETS = (
     *("first", "second", "third", "fourth", "fifth"),
     *("sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
-    *("thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth"),
+    *("thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth"),
 )
 
 
