@@ -544,5 +544,35 @@ TEST(Pieces, OfAWeightHaveGradientsThatArePieces) {
   }
 }
 
+// Large and small rows, of which each part of the golden has some, and each part of the target one
+// kind; the rounding of the large ones is more than the small ones are.
+TEST(RowSketch, OfASmallPartNothingIsKnownBesideTheRoundingOfALargeOne) {
+  const Matrix large = Matrix::Random(4, 1).Map([](float v) { return 1000 * v; });
+  const Matrix small = Matrix::Random(4, 2).Map([](float v) { return v / 1000; });
+  const auto with = [](const Matrix& a, const Matrix& b) {
+    Matrix all = a;
+    all.x.insert(all.x.end(), b.x.begin(), b.x.end());
+    return all;
+  };
+  const auto run = [](const Matrix& first, const Matrix& second) {
+    DumpBuilder b;
+    int call = 0;
+    for (const Matrix* each : {&first, &second}) {
+      b.Call("Torch.f." + std::to_string(call++) + ".forward");
+      In(b, *each);
+    }
+    return b.Take();
+  };
+  const Runs runs(run(large.Map([](float v) { return v * (1 + 0x1p-23F); }), small),
+                  run(with(large.Take({0, 1}), small.Take({0, 1})),
+                      with(large.Take({2, 3}), small.Take({2, 3}))));
+  const auto taken = [&](CallId call) {
+    return runs.relations.of(runs.target.Takes(call)[0].value);
+  };
+  for (const CallId call : {0, 1}) EXPECT_EQ(taken(call).proof, Proof::kPartOfBatch);
+  EXPECT_FALSE(taken(0).unknown);
+  EXPECT_TRUE(taken(1).unknown);
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations

@@ -225,10 +225,13 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
     return std::max(Rms(v), Terms(v)) * std::sqrt(static_cast<double>(t.values[v].moments.n));
   };
   if (!c.exact.empty() && error > 1e-12) return error;  // bits decide
-  double squares = 0;
+  double squares = 0, explained = 0;
   for (const ValueId v : mine) squares += std::pow(size_of(v), 2);
-  // The sum of parts says of each as much as its share in it: a large one hides a small one.
+  // The sum of parts says of each as much as its share in it: a large one hides a small one, of
+  // which nothing is known then.
+  constexpr double kHiddenShare = 0.25;
   std::vector<double> allowed;
+  bool judged = false;
   for (const ValueId v : mine) {
     double wrong = 0;
     const double own = bound > 0 ? bound
@@ -237,8 +240,14 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
     const double share =
         squares > 0 ? size_of(v) * std::sqrt(static_cast<double>(mine.size()) / squares) : 1;
     allowed.push_back(roundoff > 0 ? own * std::min(share, 1.0) : 1e-12);
-    if (!(error <= allowed.back())) return error;
+    judged |= error <= allowed.back();
+    if (of(v).strength != Strength::kEqual && squares > 0)
+      explained += std::pow(own * size_of(v), 2) / squares;
+    const bool hidden = share <= kHiddenShare && error <= own && wrong == 0 && roundoff > 0;
+    if (!(error <= allowed.back()) && !hidden) return error;
   }
+  explained = std::sqrt(explained);
+  if (!judged || (!(error <= explained) && !(error <= std::ranges::min(allowed)))) return error;
   int32_t together = -1;
   if (log != nullptr &&
       !std::all_of(mine.begin(), mine.end(), [this](ValueId v) { return IsKnown(v); })) {
@@ -255,8 +264,9 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
           {.strength = Strength::kNear,
            .proof = proof,
            .error = std::max(error, 4 * roundoff),
-           .bound = allowed[i],
-           .proven = proven},
+           .bound = std::max(allowed[i], error),
+           .proven = proven,
+           .unknown = !(error <= allowed[i])},
           {}, together);
     }
     Keep(&wrong_[v], 0.0, v);
