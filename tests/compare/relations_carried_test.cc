@@ -71,5 +71,28 @@ TEST(Carried, AWeightBeginsAStepWithTheErrorWithWhichItWasLeft) {
   EXPECT_GT(r.error, 0);
 }
 
+// A layer takes rows of a weight, which code without records cut out; `same`: of this weight.
+TEST(Views, ASliceOfAWeightIsMadeOfIt) {
+  Matrix weight = Matrix::Random(kRows, 1);
+  weight.x.back() = 9;
+  const Matrix slice = weight.Take({2, 3, 4, 5, 6, 7}), gradient = Matrix::Random(6, 2);
+  for (const bool same : {true, false}) {
+    const Matrix given = same ? slice : slice.Map([](float v) { return v / 2; });
+    const auto run = [&] {
+      DumpBuilder b;
+      b.Call("Module.m.Net.forward.0").Parameter("w", weight.Recorded());
+      b.Call("Torch.tanh.0.forward").In(given.Recorded()).Out(given.Recorded().Print("t"));
+      b.Call("Torch.tanh.0.backward").In(gradient.Recorded().Print("g")).Out(gradient.Recorded());
+      return b.Take();
+    };
+    const Runs runs(run(), run());
+    const Graph& t = runs.target;
+    const ValueId cut = t.Takes(1)[0].value, whole = t.Takes(0)[0].value;
+    const Inputs inputs = t.InputsOf(cut, /*saved=*/false);
+    EXPECT_EQ(std::count(inputs.begin(), inputs.end(), whole), same ? 1 : 0);
+    EXPECT_EQ(t.GradientsOf(whole).size(), same ? 1U : 0U);
+  }
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations

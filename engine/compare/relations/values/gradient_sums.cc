@@ -20,7 +20,10 @@ void Graph::CollectGradients() {
     if (!calls[id].IsForward() || calls[id].backward == kNoId) continue;
     for (const Port& given : Takes(id)) {
       for (const Port& gradient : Makes(calls[id].backward)) {
-        if (gradient.place == given.place) items.emplace_back(given.value, gradient.value);
+        if (gradient.place != given.place) continue;
+        items.emplace_back(given.value, gradient.value);
+        if (const auto slice = slice_of_.find(given.value); slice != slice_of_.end())
+          items.emplace_back(slice->second, gradient.value);
       }
     }
   }

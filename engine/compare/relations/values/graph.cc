@@ -103,6 +103,7 @@ Graph::Graph(const Comparison& c, Side side, const ContentIds& content, Paths* p
   FindRecomputed();
   Index();
   NameWeights();
+  FindSlices();
   AddUpGradients();
   FindMoved();
   FindViewed();
@@ -421,78 +422,15 @@ ValueId Graph::ForwardOf(CallId backward, const Port& port) const {
   return kNoId;
 }
 
-void Graph::FindMoved() {
-  HashedLists arrivals;
-  for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
-    const Value& value = values[v];
-    if (value.maker == kNoId && !value.plain && weight_[v] == 0 && PartsOf(v).empty() &&
-        value.moments.known && !TakersOf(v).empty())
-      arrivals.Add(ElementsKey(value.moments), v);
-  }
-  if (arrivals.empty()) return;
-  arrivals.Build();
-  for (ValueId w = 0; w < static_cast<ValueId>(values.size()); ++w) {
-    const Value& made_value = values[w];
-    if (made_value.maker == kNoId || made_value.plain || !made_value.moments.known) continue;
-    for (const ValueId v : arrivals.Of(ElementsKey(made_value.moments))) {
-      if (made_value.maker < TakersOf(v)[0].call &&
-          made_value.dtype.dtype() == values[v].dtype.dtype() &&
-          SameElements(values[v].moments, made_value.moments))
-        moved_from_[v] = w;
-    }
-  }
-}
-
-// Complex numbers and pairs of real ones, of which one was made before and nobody recorded the call
-// that views it as the other: of both a sketch has the same rows.
-void Graph::FindViewed() {
-  const auto is_complex = [](const Value& value) {
-    return RoundingOf(value.dtype).kind == NumberKind::kComplex;
-  };
-  if (std::none_of(values.begin(), values.end(), is_complex)) return;
-  std::unordered_map<int64_t, std::vector<ValueId>> arrivals;  // by the number of parts
-  const auto parts_of = [&](const Value& value) {
-    return is_complex(value) ? 2 * value.moments.n : value.moments.n;
-  };
-  const auto tells = [](const Value& value) {
-    return value.IsFloat() && !value.plain && value.moments.known && value.moments.not_finite == 0;
-  };
-  for (ValueId v = 0; v < static_cast<ValueId>(values.size()); ++v) {
-    const Value& value = values[v];
-    if (tells(value) && value.maker == kNoId && weight_[v] == 0 && PartsOf(v).empty() &&
-        MovedFrom(v) == kNoId && !TakersOf(v).empty())
-      arrivals[parts_of(value)].push_back(v);
-  }
-  const auto same_rows = [&](ValueId v, ValueId w) {
-    for (const RowSketch& a : SketchesOf(v)) {
-      for (const RowSketch& b : SketchesOf(w)) {
-        if (a.rows == b.rows && a.columns == b.columns)
-          return DistanceOf(a, b, values[w].moments.norm).in_order <= 4 * kDigits;
-      }
-    }
-    return false;
-  };
-  for (ValueId w = 0; w < static_cast<ValueId>(values.size()); ++w) {
-    const Value& whole = values[w];
-    if (!tells(whole) || whole.maker == kNoId) continue;
-    const auto found = arrivals.find(parts_of(whole));
-    if (found == arrivals.end()) continue;
-    for (const ValueId v : found->second) {
-      if (is_complex(values[v]) != is_complex(whole) && whole.maker < TakersOf(v)[0].call &&
-          same_rows(v, w))
-        moved_from_.emplace(v, w);
-    }
-  }
-}
-
 Inputs Graph::InputsOf(ValueId v, bool saved) const {
   const Value& value = values[v];
   Inputs out(v);
   const std::span<const ValueId> parts = PartsOf(v);
   if (!parts.empty() || value.maker == kNoId) {
     out.Add(parts);
-    if (const auto from = moved_from_.find(v); from != moved_from_.end())
-      out.Add({&from->second, 1});
+    for (const auto* views : {&moved_from_, &slice_of_}) {
+      if (const auto from = views->find(v); from != views->end()) out.Add({&from->second, 1});
+    }
     return out;
   }
   const Call& call = calls[value.maker];

@@ -298,6 +298,7 @@ class Graph {
   void AddUpGradients();
   void FindMoved();
   void FindViewed();
+  void FindSlices();
   void NameWeights();
   size_t CountContents() const;
 
@@ -315,7 +316,7 @@ class Graph {
   std::vector<std::pair<ValueId, std::string>> named_;
   std::unordered_map<std::string_view, ValueId> weight_of_;  // by the name of the parameter
   std::unordered_map<std::string_view, CallId> by_name_;
-  std::unordered_map<ValueId, ValueId> moved_from_;
+  std::unordered_map<ValueId, ValueId> moved_from_, slice_of_;
   Lists<Taker> uses_;
   Lists<CallId> makers_, children_;
   std::vector<ValueId> taken_values_, made_values_;  // of the ports
