@@ -222,5 +222,40 @@ TEST(Sizes, ThatFollowWhatArrivesAreNoOtherArguments) {
   EXPECT_EQ(FirstOf(Numbered(0, true), Numbered(0, false)), "Tensor.mul.0.forward");
 }
 
+// Rows that are moved on, and added to rows that stay: bfloat16 would explain more than that
+// changes.
+Dump MovedOn(int by) {
+  const Matrix x = Matrix::Random(kRows, 1);
+  const Matrix small = Matrix::Random(kRows, 2).Map([](float v) { return v / 128; });
+  std::vector<int> rows(kRows);
+  for (int i = 0; i < kRows; ++i) rows[i] = (i + by + kRows) % kRows;
+  const Matrix moved = small.Take(rows);
+  Matrix sum = x;
+  for (size_t i = 0; i < sum.x.size(); ++i) sum.x[i] += moved.x[i];
+  DumpBuilder b;
+  const auto record = [&b](const Matrix& m, bool goes_in) {
+    const test::Tensor recorded = m.Recorded().DType("torch.bfloat16");
+    goes_in ? b.In(recorded) : b.Out(recorded);
+    Sketch(b, m);
+  };
+  b.Call("Torch.roll.0.forward");
+  record(small, true);
+  b.Value("shifts", "int", std::to_string(by));
+  record(moved, false);
+  b.Call("Tensor.__add__.0.forward");
+  record(x, true);
+  record(moved, true);
+  record(sum, false);
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", sum.Recorded().DType("torch.bfloat16"));
+  Sketch(b, sum);
+  return b.Take();
+}
+
+TEST(Orders, RowsThatWereMovedDoNotMeetThoseThatWereNot) {
+  EXPECT_EQ(FirstOf(MovedOn(1), MovedOn(-1)), "Torch.roll.0.forward");
+  EXPECT_EQ(FirstOf(MovedOn(1), MovedOn(1)), "none");
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations

@@ -4,6 +4,26 @@
 #include "engine/compare/relations/relate.h"
 
 namespace msprobe::compare::relations {
+namespace {
+
+// A function of each element, or of each row, leaves the rows where they are. That its result has
+// them in another order shows that what it took was near in its order by chance.
+bool MayMove(const Call& call) {
+  if (call.kind != CallKind::kOperation && call.kind != CallKind::kBackward) return true;
+  switch (call.facts->kind) {
+    case OperationClass::kElementwise:
+    case OperationClass::kScaling:
+    case OperationClass::kSum:
+    case OperationClass::kContraction:
+    case OperationClass::kNormalisation:
+    case OperationClass::kExponential:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
 
 // Whether only moments agree; or whether the step has put the rows into another order here. A batch
 // that came in another order keeps it, and nothing of the target has the order of the golden.
@@ -25,7 +45,27 @@ bool Relations::IsDoubtful(ValueId v, const Relation& r) const {
     return part_[w] == 0 && (t.values[w].plain || of(w).strength >= Strength::kNear);
   };
   return std::any_of(inputs.begin(), inputs.end(), doubtful) ||
-         std::all_of(inputs.begin(), inputs.end(), in_order);
+         (MayMove(t.calls[value.maker]) && std::all_of(inputs.begin(), inputs.end(), in_order));
+}
+
+bool Relations::IsOfMovedRows(ValueId v) const {
+  const Inputs inputs = t.InputsOf(v, /*saved=*/false);
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [this](ValueId w) { return of(w).strength == Strength::kSame; });
+}
+
+// The step has put the rows of an argument into another order, and the call leaves rows where they
+// are: its result cannot have those of the golden where they stand there.
+bool Relations::MustMove(ValueId v) const {
+  const Value& value = t.values[v];
+  if (value.maker == kNoId || !t.PartsOf(v).empty() || MayMove(t.calls[value.maker])) return false;
+  if (t.calls[value.maker].facts->kind == OperationClass::kContraction) return false;  // of rows
+  const Inputs inputs = t.InputsOf(v, /*saved=*/false);
+  return std::any_of(inputs.begin(), inputs.end(), [&](ValueId w) {
+    const Relation& r = of(w);
+    return r.strength == Strength::kSame && r.doubtful && r.proven &&
+           t.values[w].shape.view() == value.shape.view();
+  });
 }
 
 // Columns that stand in another order, of which sketches of rows do not tell: the numbers are the

@@ -363,6 +363,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   double wrong = 0;
   const double bound = NotHiding(v, model.error, value.roundoff(), &wrong);
   const double goes_in = wrong;
+  const double surely = MustMove(v) ? 0 : kSurely;
   Relation best{.proof = Proof::kNotFound, .bound = bound};
   if (w != kNoId) {
     best = CompareWith(v, w, bound, model.exact,
@@ -372,7 +373,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
     if (best.strength == Strength::kNone)
       best = AsPadded(v, w, model.exact ? 0 : bound).value_or(best);
     if (best.strength == Strength::kNone && std::isfinite(best.error) &&
-        best.error > kSurely * bound)
+        best.error > surely * bound)
       wrong = best.error;
   }
   // What is a number times its partner is not something else that happens to have its size.
@@ -398,7 +399,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   const bool judges = model.exact || goes_in > 0 || !(model.wide > model.error);
   if (best.strength == Strength::kNone && factor == 0 && !judges) {
     best = AsUnknown(v, w, model.wide, best);
-    if (best.unknown || best.error <= kSurely * best.bound) wrong = 0;
+    if (best.unknown || best.error <= surely * best.bound) wrong = 0;
   }
   Keep(&wrong_[v], best.strength == Strength::kNone ? wrong : 0, v);
   best.doubtful = IsDoubtful(v, best);

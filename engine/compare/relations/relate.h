@@ -214,6 +214,8 @@ class Relations {
   Relation Search(ValueId value, double bound, bool exact, bool wide = false) const;
   double TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others, double terms,
                        bool* proven) const;
+  bool IsOfMovedRows(ValueId value) const;  // what it was made of has its rows in another order
+  bool MustMove(ValueId value) const;
   bool IsDoubtful(ValueId value, const Relation& relation) const;
   bool MayBePart(ValueId value) const;
   void RelateDivided(CallId call);
