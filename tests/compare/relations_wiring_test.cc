@@ -295,5 +295,64 @@ TEST(Wiring, AConstantInPlaceOfAMaskIsWhereAGradientBeginsToDiffer) {
   EXPECT_EQ(FirstOf(MaskedLosses(true), MaskedLosses(false)), "Torch.stack.0.forward");
 }
 
+// A model, and the same model as a reference: without what the model adds to its layer.
+Dump Referred(bool adds) {
+  const Elements x = Random(16, 1), base = Random(16, 2), added = Random(16, 3);
+  const Elements adapted = Sum(base, added), said = Random(16, 4);
+  const Elements referred = adds ? said : Random(16, 5);
+  DumpBuilder b;
+  for (int n = 0; n < 2; ++n) {
+    const std::string number = std::to_string(n) + ".forward";
+    b.Call("Functional.linear." + number).In(Recorded(x)).Out(Recorded(base));
+    const bool whole = n == 0 || adds;
+    if (whole) {
+      b.Call("Tensor.__add__." + number).In(Recorded(base)).In(Recorded(added));
+      b.Out(Recorded(adapted));
+    }
+    b.Call("Functional.layer_norm." + number).In(Recorded(whole ? adapted : base));
+    b.Out(Recorded(n == 0 ? said : referred));
+  }
+  const Elements apart = Sum(Times(said, 2), referred, -1);
+  b.Call("Tensor.sub.0.forward").In(Recorded(said)).In(Recorded(referred)).Out(Recorded(apart));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(apart));
+  return b.Take();
+}
+
+TEST(Wiring, WhatOnlyOneRunMakesAgainIsNotThatOfAnotherPass) {
+  EXPECT_EQ(FirstOf(Referred(true), Referred(false)), "Tensor.__add__.1.forward");
+}
+
+// Two passes through one weight; in the golden nothing goes back through the first one, although
+// what the second one gives back is the same.
+Dump GoesBack(bool flows) {
+  const Elements weight = Random(16, 2), gradient = Random(16, 3), more = Random(16, 4);
+  DumpBuilder b;
+  const auto forward = [&](const std::string& name, unsigned in, unsigned out, bool carries) {
+    b.Call(name + ".forward").In(Recorded(Random(16, in)));
+    b.last().requires_grad = carries && in != 9 ? "True" : "False";
+    if (name.starts_with("Functional.linear")) b.In(Recorded(weight));
+    b.Out(Recorded(Random(16, out)));
+    b.last().requires_grad = carries ? "True" : "False";
+  };
+  forward("Functional.linear.0", 9, 10, flows);
+  forward("Torch.tanh.0", 10, 11, flows);
+  forward("Functional.linear.1", 12, 13, true);
+  b.Call("Functional.linear.1.backward").In(Recorded(Random(16, 14)));
+  b.Out(Recorded(Random(16, 15))).Out(Recorded(gradient));
+  if (flows) {
+    b.Call("Torch.tanh.0.backward").In(Recorded(Random(16, 15))).Out(Recorded(Random(16, 17)));
+    b.Call("Functional.linear.0.backward").In(Recorded(Random(16, 17))).Null(Slot::kOutput);
+    b.Out(Recorded(more));
+  }
+  b.Call("Optimizer.SGD.step.0.forward");
+  b.Kwarg("gradients.w", Recorded(flows ? Sum(gradient, more) : gradient));
+  b.Kwarg("weights.w", Recorded(weight));
+  return b.Take();
+}
+
+TEST(Wiring, ABackwardCallOfOneRunIsOfAValueThatCarriesAGradientThere) {
+  EXPECT_EQ(FirstOf(GoesBack(true), GoesBack(false)), "Torch.tanh.0.forward");
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations

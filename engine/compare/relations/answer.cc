@@ -153,7 +153,7 @@ class Answer {
   // all of them there: the line that they share calls them.
   FirstDivergence OfRegion(FirstDivergence f) const {
     const std::vector<CallId> region = CallsOfRegion();
-    if (region.size() < 2 || !f.caller_line.empty()) return f;
+    if (region.size() < 2) return f;
     std::vector<std::string_view> shared;
     for (const CallId id : region) {
       const int32_t stack = r_.t.dump.records[r_.t.calls[id].record].stack;

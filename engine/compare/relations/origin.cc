@@ -48,11 +48,16 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
       return Named(call, x, Cause::kAnotherWeight, true);
     // Nobody makes what the golden passes here, and only the target makes what it passes.
     const CallId maker = t.values[x].maker;
+    CallId between = kNoId;
     if (maker != kNoId && maker < call && r_.pair[maker] == kNoId && !t.calls[maker].IsModule() &&
         !OnlyPairsUp(maker) && r_.g.values[w].maker == kNoId && r_.g.PartsOf(w).empty())
       return Named(maker, v, Cause::kOnlyHere, true);
-    if (maker != kNoId && maker < call && StandsBetween(maker, w))
-      return Named(maker, v, Cause::kOnlyHere, true);
+    // Another pass may have made the same before: the last call that did is meant here.
+    for (const CallId last : t.MakersOf(x)) {
+      if (last >= call) break;
+      if (StandsBetween(last, w)) between = last;
+    }
+    if (between != kNoId) return Named(between, v, Cause::kOnlyHere, true);
     if (r_.IsRight(x)) {
       Candidate candidate = Named(WhereTaken(call, x), v, Cause::kAnotherInput);
       candidate.other_pass = crossed;

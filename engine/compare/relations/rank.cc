@@ -184,10 +184,17 @@ Candidate Exposure::WhereCut(const Candidate& candidate) {
                         : candidate.golden != kNoId ? g.calls[candidate.golden].IsBackward()
                                                     : false;
   if (!backward || candidate.cause == Cause::kLeftGradient) return candidate;
-  // A gradient that only the target computes.
-  const bool only_here = candidate.call != kNoId && candidate.golden != kNoId &&
-                         t.values[candidate.value].maker == candidate.call &&
-                         r_.AtPartner(t.made[t.values[candidate.value].port]) == kNoId;
+  // A gradient that only the target computes, or a whole backward call of a forward call of both.
+  const auto only_forward_is_paired = [&] {
+    const CallId forward = t.calls[candidate.call].forward;
+    return forward != kNoId && r_.pair[forward] != kNoId &&
+           g.calls[r_.pair[forward]].backward == kNoId;
+  };
+  const bool only_here =
+      candidate.call != kNoId && t.values[candidate.value].maker == candidate.call &&
+      (candidate.golden != kNoId
+           ? r_.AtPartner(t.made[t.values[candidate.value].port]) == kNoId
+           : only_forward_is_paired());
   std::optional<Candidate>& cut = only_here ? cut_with_ : cut_;
   if (!cut) cut = FirstCut(only_here);
   return cut->call == kNoId ? candidate : *cut;
