@@ -137,10 +137,54 @@ class Book {
     return xml.failed() ? xml.Error(path_ + ": xl/sharedStrings.xml") : Status::Ok();
   }
 
-  // The cell of the row being read.
   struct Cell {
     int64_t column = 0;
     std::string type, text;
+  };
+
+  // The row being read, and its cell.
+  struct Row {
+    uint64_t number = 0, cells_before = 0;  // cells of the rows above
+    std::vector<std::string> texts;         // the first `used`
+    size_t used = 0;
+    Cell cell;
+    bool in_cell = false, in_value = false;
+    int phonetic = 0;
+
+    bool TakesText() const { return in_cell && in_value && phonetic == 0; }
+
+    Status Begin(const std::string& place, std::string_view reference) {
+      uint64_t given = number + 1;
+      if (!reference.empty() && !ParseNumber(reference, &given)) {
+        return InvalidDump(place).Expected("the number of a row"_t).Found(Excerpt(reference));
+      }
+      number = given;
+      used = 0;
+      cell.column = -1;
+      in_cell = false;
+      return Status::Ok();
+    }
+
+    Status BeginCell(const std::string& place, XmlCursor& xml) {
+      const std::string_view reference = xml.Attribute("r");
+      cell.column = reference.empty() ? cell.column + 1 : ColumnOf(reference);
+      if (cell.column < 0 || cell.column >= static_cast<int64_t>(kMaxXlsxColumns)) {
+        return InvalidDump(place)
+            .Expected("a column from A to XFD"_t)
+            .Found(Excerpt(xml.Attribute("r")));
+      }
+      cell.type = xml.Attribute("t");
+      cell.text.clear();
+      in_cell = true;
+      return Status::Ok();
+    }
+
+    void Keep() {
+      const auto needed = static_cast<size_t>(cell.column) + 1;
+      if (texts.size() < needed) texts.resize(needed);
+      for (; used < needed; ++used) texts[used].clear();
+      texts[needed - 1] = cell.text;
+    }
   };
 
   Status ReadSheet(std::string_view sheet, const std::string& part, const TableSink& sink,
@@ -148,60 +192,48 @@ class Book {
     const std::string place = path_ + ": " + part;
     MSPROBE_ASSIGN_OR_RETURN(const ZipContent content, Part(part));
     XmlCursor xml(content.bytes);
-    std::vector<std::string> texts;  // of the row; the first `used`
     std::vector<std::string_view> cells;
-    size_t used = 0;
-    uint64_t row = 0, total = 0;
-    Cell cell;
-    bool in_cell = false, in_value = false;
-    int phonetic = 0;
-    while (xml.Next()) {
+    Row row;
+    Status status = Status::Ok();
+    while (status.ok() && !*stopped && xml.Next()) {
       const bool open = xml.kind() == XmlCursor::kOpen;
       if (xml.kind() == XmlCursor::kText) {
-        if (in_cell && in_value && phonetic == 0) xml.AppendText(&cell.text);
-      } else if (xml.name() == "row" && open) {
-        uint64_t number = row + 1;
-        if (const std::string_view r = xml.Attribute("r"); !r.empty() && !ParseNumber(r, &number)) {
-          return InvalidDump(place).Expected("the number of a row"_t).Found(Excerpt(r));
-        }
-        row = number;
-        used = 0;
-        cell.column = -1;
-        in_cell = false;
+        if (row.TakesText()) xml.AppendText(&row.cell.text);
       } else if (xml.name() == "row") {
-        cells.assign(texts.begin(), texts.begin() + static_cast<long>(used));
-        total += used;
-        if (total > kMaxCells) return InvalidDump(place).Says("more than 536870912 cells"_t);
-        used = 0;
-        if (!cells.empty() && !sink({sheet, row, cells})) return *stopped = true, Status::Ok();
-      } else if (xml.name() == "c" && open) {
-        const std::string_view reference = xml.Attribute("r");
-        cell.column = reference.empty() ? cell.column + 1 : ColumnOf(reference);
-        if (cell.column < 0 || cell.column >= static_cast<int64_t>(kMaxXlsxColumns)) {
-          return InvalidDump(place)
-              .Expected("a column from A to XFD"_t)
-              .Found(Excerpt(xml.Attribute("r")));
-        }
-        cell.type = xml.Attribute("t");
-        cell.text.clear();
-        in_cell = true;
+        status = open ? row.Begin(place, xml.Attribute("r"))
+                      : FinishRow(place, sheet, sink, &row, &cells, stopped);
       } else if (xml.name() == "c") {
-        if (!in_cell) {
-          return InvalidDump(place).Expected("<c> before </c>, in one row"_t).Found("none"_t);
-        }
-        in_cell = false;
-        MSPROBE_RETURN_IF_ERROR(Finish(place, &cell));
-        const auto needed = static_cast<size_t>(cell.column) + 1;
-        if (texts.size() < needed) texts.resize(needed);
-        for (; used < needed; ++used) texts[used].clear();
-        texts[needed - 1] = cell.text;
+        status = open ? row.BeginCell(place, xml) : FinishCell(place, &row);
       } else if (xml.name() == "rPh") {
-        phonetic += open ? 1 : -1;
+        row.phonetic += open ? 1 : -1;
       } else if (xml.name() == "v" || xml.name() == "t") {
-        in_value = open;
+        row.in_value = open;
       }
     }
+    if (!status.ok() || *stopped) return status;
     return xml.failed() ? xml.Error(place) : Status::Ok();
+  }
+
+  // Gives the row to the sink; `cells` is memory for it.
+  Status FinishRow(const std::string& place, std::string_view sheet, const TableSink& sink,
+                   Row* row, std::vector<std::string_view>* cells, bool* stopped) {
+    cells->assign(row->texts.begin(), row->texts.begin() + static_cast<long>(row->used));
+    row->cells_before += row->used;
+    if (row->cells_before > kMaxCells)
+      return InvalidDump(place).Says("more than 536870912 cells"_t);
+    row->used = 0;
+    *stopped = !cells->empty() && !sink({sheet, row->number, *cells});
+    return Status::Ok();
+  }
+
+  Status FinishCell(const std::string& place, Row* row) {
+    if (!row->in_cell) {
+      return InvalidDump(place).Expected("<c> before </c>, in one row"_t).Found("none"_t);
+    }
+    row->in_cell = false;
+    MSPROBE_RETURN_IF_ERROR(Finish(place, &row->cell));
+    row->Keep();
+    return Status::Ok();
   }
 
   Status Finish(const std::string& place, Cell* cell) {

@@ -149,23 +149,32 @@ class Reader {
     std::vector<int64_t>& shape = tensor.elements.shape;
     ProtobufFields fields(message.bytes, message.offset);
     for (ProtobufField f; fields.Next(&f);) {
-      if (f.number == numbers.data_type && f.is_number()) stretch.type = f.value;
-      if (f.number == numbers.format && f.is_number()) format = f.value;
-      if (f.number == numbers.size && f.is_number()) stretch.size = f.value;
       if (f.number == numbers.data && f.is_bytes()) stretch.data = f.bytes;
-      if (f.number == numbers.sub_format && f.is_number() && f.value > 1)
-        tensor.groups = static_cast<uint32_t>(f.value);
-      if (f.number == numbers.shape && f.is_bytes()) MSPROBE_RETURN_IF_ERROR(Shape(f, &shape));
-      if (f.number == numbers.original_shape && f.is_bytes())
-        MSPROBE_RETURN_IF_ERROR(Shape(f, &tensor.original_shape));
-      if (f.number == numbers.original && f.is_bytes())
-        MSPROBE_RETURN_IF_ERROR(Original(f, &tensor));
+      if (f.number == numbers.format && f.is_number()) format = f.value;
+      if (f.is_number()) Number(f, numbers, &tensor, &stretch);
+      if (f.is_bytes()) MSPROBE_RETURN_IF_ERROR(Nested(f, numbers, &tensor));
     }
     if (fields.failed()) return Damaged(fields);
     tensor.layout = LayoutOf(format);
     tensor.layout_name =
         tensor.layout ? AscendLayoutName(*tensor.layout) : fmt::format("format {}", format);
     tensor.elements.strides = ContiguousStrides(shape);
+    return Status::Ok();
+  }
+
+  static void Number(const ProtobufField& f, const FieldNumbers& numbers, AscendTensor* tensor,
+                     Stretch* stretch) {
+    if (f.number == numbers.data_type) stretch->type = f.value;
+    if (f.number == numbers.size) stretch->size = f.value;
+    if (f.number == numbers.sub_format && f.value > 1)
+      tensor->groups = static_cast<uint32_t>(f.value);
+  }
+
+  // A field that is a message itself.
+  Status Nested(const ProtobufField& f, const FieldNumbers& numbers, AscendTensor* tensor) {
+    if (f.number == numbers.shape) return Shape(f, &tensor->elements.shape);
+    if (f.number == numbers.original_shape) return Shape(f, &tensor->original_shape);
+    if (f.number == numbers.original) return Original(f, tensor);
     return Status::Ok();
   }
 
@@ -183,16 +192,17 @@ class Reader {
     ProtobufFields fields(message.bytes, message.offset);
     for (ProtobufField f; fields.Next(&f);) {
       if (f.number != 1) continue;
-      if (f.is_number()) {
-        MSPROBE_RETURN_IF_ERROR(Extent(f.value, f.offset, shape));
-      } else if (f.is_bytes()) {
-        ProtobufFields packed(f.bytes, f.offset);
-        for (uint64_t value = 0; packed.NextVarint(&value);)
-          MSPROBE_RETURN_IF_ERROR(Extent(value, packed.offset(), shape));
-        if (packed.failed()) return Damaged(packed);
-      }
+      if (f.is_number()) MSPROBE_RETURN_IF_ERROR(Extent(f.value, f.offset, shape));
+      if (f.is_bytes()) MSPROBE_RETURN_IF_ERROR(PackedExtents(f, shape));
     }
     return fields.failed() ? Damaged(fields) : Status::Ok();
+  }
+
+  Status PackedExtents(const ProtobufField& f, std::vector<int64_t>* shape) {
+    ProtobufFields packed(f.bytes, f.offset);
+    for (uint64_t value = 0; packed.NextVarint(&value);)
+      MSPROBE_RETURN_IF_ERROR(Extent(value, packed.offset(), shape));
+    return packed.failed() ? Damaged(packed) : Status::Ok();
   }
 
   Status Extent(uint64_t value, size_t offset, std::vector<int64_t>* shape) const {

@@ -29,21 +29,9 @@ class HeaderParser {
       if (seen == nullptr || *seen)
         return Fail("'descr', 'fortran_order' and 'shape', each once"_t);
       *seen = true;
-      if (key == "descr") {
-        if (Peek() == '[' || Peek() == '(' || Peek() == '{') {
-          return Unsupported("{}: structured arrays are not tensors"_t(path_))
-              .Hint("save one field: numpy.save(path, array['field'])"_t);
-        }
-        if (!EatString(&header.descr)) return Fail("a dtype in quotes"_t);
-      } else if (key == "fortran_order") {
-        if (EatWord("True")) {
-          header.fortran_order = true;
-        } else if (!EatWord("False")) {
-          return Fail("True or False"_t);
-        }
-      } else {
-        MSPROBE_RETURN_IF_ERROR(ParseShape(&header.shape));
-      }
+      MSPROBE_RETURN_IF_ERROR(key == "descr"           ? ParseDtype(&header.descr)
+                              : key == "fortran_order" ? ParseOrder(&header.fortran_order)
+                                                       : ParseShape(&header.shape));
       if (!Eat(',') && Peek() != '}') return Fail("',' or '}}'"_t);
     }
     if (Peek() != '\0' || at_ != text_.size()) return Fail("the end of the header"_t);
@@ -86,6 +74,19 @@ class HeaderParser {
     if (out->find('\\') != std::string_view::npos) return false;
     at_ = end + 1;
     return true;
+  }
+
+  Status ParseDtype(std::string_view* descr) {
+    if (Peek() == '[' || Peek() == '(' || Peek() == '{') {
+      return Unsupported("{}: structured arrays are not tensors"_t(path_))
+          .Hint("save one field: numpy.save(path, array['field'])"_t);
+    }
+    return EatString(descr) ? Status::Ok() : Fail("a dtype in quotes"_t);
+  }
+
+  Status ParseOrder(bool* fortran) {
+    *fortran = EatWord("True");
+    return *fortran || EatWord("False") ? Status::Ok() : Fail("True or False"_t);
   }
 
   Status ParseShape(std::vector<int64_t>* shape) {

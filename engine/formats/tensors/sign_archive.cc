@@ -84,7 +84,7 @@ Result<SignArchive> SignArchive::Open(const std::string& path) {
   MSPROBE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   MSPROBE_ASSIGN_OR_RETURN(ZipReader zip, ZipReader::Open(file.bytes(), path));
   SignArchive archive;
-  archive.opened_ = std::make_shared<const Opened>(std::move(file), std::move(zip));
+  archive.opened_ = std::make_shared<const Opened>(Opened{std::move(file), std::move(zip)});
   return archive;
 }
 

@@ -193,6 +193,15 @@ bool JsonCursor::FailAtWord(std::string_view word, Message expected) {
   return FailAt(cut ? end_ : p_, std::move(expected), cut);
 }
 
+static bool IsEither(const char* p, const char* end, char a, char b) {
+  return p < end && (*p == a || *p == b);
+}
+
+static const char* BehindDigits(const char* p, const char* end) {
+  while (p < end && IsDigit(*p)) ++p;
+  return p;
+}
+
 bool JsonCursor::Number(std::string_view* text) {
   char c = Peek();
   if (failed()) return false;
@@ -205,27 +214,22 @@ bool JsonCursor::Number(std::string_view* text) {
   }
   if (!IsDigit(c)) {
     const std::string_view word = c == 'I' ? "Infinity" : c == 'N' && p_ == start ? "NaN" : "";
-    if (!word.empty()) {
-      if (!Word(word)) return FailAtWord(word, "a number"_t);
-      *text = {start, static_cast<size_t>(p_ - start)};
-      return true;
-    }
-    return FailAt(start, "a number"_t, start >= end);
+    if (word.empty()) return FailAt(start, "a number"_t, start >= end);
+    if (!Word(word)) return FailAtWord(word, "a number"_t);
+    *text = {start, static_cast<size_t>(p_ - start)};
+    return true;
   }
-  const char* p = p_ + 1;
-  if (c != '0') {
-    while (p < end && IsDigit(*p)) ++p;
-  }
+  const char* p = c == '0' ? p_ + 1 : BehindDigits(p_ + 1, end);
   if (p < end && *p == '.') {
     const char* const first = ++p;
-    while (p < end && IsDigit(*p)) ++p;
+    p = BehindDigits(first, end);
     if (p == first) return FailAt(p, "a digit"_t, p >= end);
   }
-  if (p < end && (*p == 'e' || *p == 'E')) {
+  if (IsEither(p, end, 'e', 'E')) {
     ++p;
-    if (p < end && (*p == '+' || *p == '-')) ++p;
+    if (IsEither(p, end, '+', '-')) ++p;
     const char* const first = p;
-    while (p < end && IsDigit(*p)) ++p;
+    p = BehindDigits(first, end);
     if (p == first) return FailAt(p, "a digit"_t, p >= end);
   }
   p_ = p;
