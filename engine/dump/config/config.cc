@@ -45,18 +45,9 @@ class ConfigReader {
           .Expected("an object: {{\"task\": \"statistics\", ...}}"_t)
           .Found(root.Describe());
     }
-    for (const formats::JsonMember& member : root.members) MSPROBE_RETURN_IF_ERROR(Top(member));
-    MSPROBE_RETURN_IF_ERROR(Override());
-    const std::string_view section_name = TaskName(config_.task);
-    if (const formats::JsonValue* section = root.Find(section_name); section != nullptr) {
-      for (const formats::JsonMember& member : section->members)
-        MSPROBE_RETURN_IF_ERROR(InSection(section_name, member));
-    }
+    MSPROBE_RETURN_IF_ERROR(ReadMembers(root));
     ResolveDataMode();
-    if (config_.task == Task::kStructure) MSPROBE_RETURN_IF_ERROR(CheckStructure());
-    if (config_.task == Task::kNanCheck) MSPROBE_RETURN_IF_ERROR(CheckNan());
-    if (config_.task == Task::kFreeBenchmark) MSPROBE_RETURN_IF_ERROR(CheckRepeats());
-    if (config_.task == Task::kGradProbe) LeaveStepsToOptimizers(&config_);
+    MSPROBE_RETURN_IF_ERROR(CheckTask());
     if (config_.level == Level::kL2) {
       config_.warnings.push_back(
           "{}level L2 records kernels of NPU devices only: nothing is collected"_t(level_place_));
@@ -72,8 +63,40 @@ class ConfigReader {
   }
 
  private:
+  Status ReadMembers(const formats::JsonValue& root) {
+    for (const formats::JsonMember& member : root.members) MSPROBE_RETURN_IF_ERROR(Top(member));
+    MSPROBE_RETURN_IF_ERROR(Override());
+    const std::string_view section_name = TaskName(config_.task);
+    if (const formats::JsonValue* section = root.Find(section_name); section != nullptr) {
+      for (const formats::JsonMember& member : section->members)
+        MSPROBE_RETURN_IF_ERROR(InSection(section_name, member));
+    }
+    return Status::Ok();
+  }
+
+  Status CheckTask() {
+    if (config_.task == Task::kStructure) return CheckStructure();
+    if (config_.task == Task::kNanCheck) return CheckNan();
+    if (config_.task == Task::kFreeBenchmark) return CheckRepeats();
+    if (config_.task == Task::kGradProbe) LeaveStepsToOptimizers(&config_);
+    return Status::Ok();
+  }
+
   ConfigPlace At(const formats::JsonMember& member) const {
     return {path_, member.line, member.key};
+  }
+
+  // nullptr: the key is no flag.
+  bool* FlagNamed(std::string_view key) {
+    if (key == "extra_info") return &config_.extra_info;
+    if (key == "async_dump") return &config_.async_dump;
+    if (key == "link_equal_tensors") return &config_.link_equal_tensors;
+    if (key == "enable_dataloader") return &config_.enable_dataloader;
+    if (key == "reuse") return &config_.reuse;
+    if (key == "sketch") return &config_.sketch;
+    if (key == "optimizer") return &config_.optimizer;
+    if (key == "dump_enable") return &config_.dump_enable.emplace();
+    return key == "is_deterministic" ? &config_.is_deterministic.emplace() : nullptr;
   }
 
   Status Top(const formats::JsonMember& member) {
@@ -90,37 +113,29 @@ class ConfigReader {
     if (value.kind == formats::JsonValue::Kind::kNull) return Status::Ok();  // as if left out
     if (key == "rank") return ReadNumbers(At(member), value, &config_.rank);
     if (key == "step") return ReadNumbers(At(member), value, &config_.step);
-    if (key == "extra_info") return ReadBool(At(member), value, &config_.extra_info);
-    if (key == "async_dump") return ReadBool(At(member), value, &config_.async_dump);
-    if (key == "link_equal_tensors")
-      return ReadBool(At(member), value, &config_.link_equal_tensors);
+    if (bool* flag = FlagNamed(key); flag != nullptr) return ReadBool(At(member), value, flag);
     if (key == "tensor_files") return TensorFiles(member);
-    if (key == "enable_dataloader") return ReadBool(At(member), value, &config_.enable_dataloader);
-    if (key == "reuse") return ReadBool(At(member), value, &config_.reuse);
-    if (key == "sketch") return ReadBool(At(member), value, &config_.sketch);
-    if (key == "optimizer") return ReadBool(At(member), value, &config_.optimizer);
-    if (key == "dump_enable") return ReadBool(At(member), value, &config_.dump_enable.emplace());
-    if (key == "is_deterministic")
-      return ReadBool(At(member), value, &config_.is_deterministic.emplace());
     if (key == "seed")
       return ReadInteger(At(member), value, 0, kLargestSeed, &config_.seed.emplace());
     if (key == "precision") return Precision(member);
     if (key == "risk_level") return Risk(member);
     if (key == "weights") return Weights(member);
-    if (key == "custom_op_namespaces") {
-      config_.custom_op_namespaces.clear();
-      MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), value, &config_.custom_op_namespaces));
-      if (std::erase(config_.custom_op_namespaces, "_c10d_functional") > 0)
-        Warn(member,
-             "{} \"_c10d_functional\" is left out: results have not arrived when a call returns"_t(
-                 Quoted(member.key)));
-      return Status::Ok();
-    }
+    if (key == "custom_op_namespaces") return Namespaces(member);
     if (value.kind != formats::JsonValue::Kind::kString)
       return WrongType(At(member), "a string"_t, value);
     if (key == "baseline" || key == "baseline_action") return Baseline(At(member), value.text);
     if (key == "$schema") return Status::Ok();  // tells an editor where the schema is
     return Word(At(member), value.text);
+  }
+
+  Status Namespaces(const formats::JsonMember& member) {
+    config_.custom_op_namespaces.clear();
+    MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), member.value, &config_.custom_op_namespaces));
+    if (std::erase(config_.custom_op_namespaces, "_c10d_functional") > 0)
+      Warn(member,
+           "{} \"_c10d_functional\" is left out: results have not arrived when a call returns"_t(
+               Quoted(member.key)));
+    return Status::Ok();
   }
 
   Status TensorFiles(const formats::JsonMember& member) {
@@ -156,6 +171,14 @@ class ConfigReader {
     return Status::Ok();
   }
 
+  Status DumpPath(const ConfigPlace& place, const std::string& word) {
+    if (word.empty()) return place.Error().Expected("a folder"_t).Found("an empty string"_t);
+    if (word.find('\0') != std::string::npos)
+      return place.Error().Expected("a folder"_t).Found(Excerpt(word));
+    config_.dump_path = word;
+    return Status::Ok();
+  }
+
   // task, level and dump_path, from the file or from a keyword argument.
   Status Word(const ConfigPlace& place, const std::string& word) {
     const bool is_task = place.key == "task", is_level = place.key == "level";
@@ -164,13 +187,7 @@ class ConfigReader {
                                                  : is_level ? overrides_.level
                                                             : overrides_.dump_path;
     if (!place.path.empty() && argument.has_value()) return Status::Ok();
-    if (!is_task && !is_level) {
-      if (word.empty()) return place.Error().Expected("a folder"_t).Found("an empty string"_t);
-      if (word.find('\0') != std::string::npos)
-        return place.Error().Expected("a folder"_t).Found(Excerpt(word));
-      config_.dump_path = word;
-      return Status::Ok();
-    }
+    if (!is_task && !is_level) return DumpPath(place, word);
     if (word.empty()) return Status::Ok();  // the default, as in older generations
     if (is_task) {
       MSPROBE_RETURN_IF_ERROR(Choose(place, word, kTasks, OtherTasks()));
@@ -246,31 +263,35 @@ class ConfigReader {
     if (member.key == "data_mode") return ReadDataMode(member);
     if (member.key == "data_mode_rule")
       return ReadWord(At(member), member.value, kDataModeRules, &data_mode_rule_);
-    if (member.key == "tensor_list") {
-      MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), member.value, &config_.tensor_list));
-      if (config_.task == Task::kTensor && !config_.tensor_list.empty()) {
-        return At(member)
-            .Error()
-            .Says("\"tensor_list\" belongs to task statistics: task tensor saves every tensor"_t)
-            .Hint("use \"list\" to record fewer entries"_t);
-      }
-      return Status::Ok();
-    }
+    if (member.key == "tensor_list") return TensorList(member);
     if (member.key == "overflow_nums") return CallsToTheEnd(member, &config_.overflow_nums);
     if (member.key == "diff_nums") {
       has_diff_nums_ = true;
       return CallsToTheEnd(member, &config_.diff_nums);
     }
     if (member.key == "bench_path") return Text(member, &config_.bench_path);
-    if (member.key == "check_mode") {
-      std::string word;
-      MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kCheckModes, &word));
-      Warn(member, "{} has no effect: it chooses units of an NPU"_t(Quoted(member.key)));
-      return Status::Ok();
-    }
+    if (member.key == "check_mode") return CheckMode(member);
     if (member.key == "slice") return ReadSlices(At(member), member.value, &config_.slice);
     if (member.key == "request_id") return Text(member, &config_.request_id);
     return ReadSummaryMode(At(member), member.value, &config_.summary, &config_.warnings);
+  }
+
+  Status TensorList(const formats::JsonMember& member) {
+    MSPROBE_RETURN_IF_ERROR(ReadStrings(At(member), member.value, &config_.tensor_list));
+    if (config_.task == Task::kTensor && !config_.tensor_list.empty()) {
+      return At(member)
+          .Error()
+          .Says("\"tensor_list\" belongs to task statistics: task tensor saves every tensor"_t)
+          .Hint("use \"list\" to record fewer entries"_t);
+    }
+    return Status::Ok();
+  }
+
+  Status CheckMode(const formats::JsonMember& member) {
+    std::string word;
+    MSPROBE_RETURN_IF_ERROR(ReadWord(At(member), member.value, kCheckModes, &word));
+    Warn(member, "{} has no effect: it chooses units of an NPU"_t(Quoted(member.key)));
+    return Status::Ok();
   }
 
   Status CheckStructure() {

@@ -41,7 +41,7 @@ class Slicer {
   explicit Slicer(std::vector<SliceRule> rules) : rules_(std::move(rules)) {}
 
   // One more rule, for one step only, which is applied last; nullopt: none.
-  void SetRequest(std::optional<SliceRule> rule) { request_ = std::move(rule); }
+  void SetRequest(std::optional<SliceRule> rule) { request_ = rule; }
   bool empty() const { return rules_.empty() && !request_; }
   // Narrows `*view`. `shape` and `strides` are memory for view->ndim elements, to which the view
   // points afterwards. Of several rules for one dimension the last one that fits counts.

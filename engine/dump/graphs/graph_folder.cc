@@ -95,6 +95,7 @@ std::vector<std::string> LaterGraphs(const std::string& folder) {
     later.emplace(graph, std::move(other));
   }
   std::vector<std::string> folders;
+  folders.reserve(later.size());
   for (auto& [graph, other] : later) folders.push_back(std::move(other));
   return folders;
 }

@@ -111,20 +111,16 @@ double ValueOf(std::string_view text) {
   return text == "True" ? 1 : text == "False" ? 0 : formats::JsonNumber(text);
 }
 
-}  // namespace
+bool SkipRest(formats::JsonCursor* json) {
+  while (json->NextItem()) json->Skip();
+  return !json->failed();
+}
 
-bool ReadPklValues(formats::JsonCursor* json, TextArena* arena, PklValues* line) {
+// The second value of a tensor's line: its elements, or the step and then the digest.
+bool ReadElementsOrStep(formats::JsonCursor* json, TextArena* arena, PklValues* line) {
   formats::JsonText text;
   std::string_view number;
-  if (!json->BeginArray() || !json->NextItem() || !json->String(&text)) return false;
-  line->name = arena->Decode(text);
-  if (!json->NextItem())
-    return !json->failed() && json->Fail("values after the name, before this"_t);
-  if (line->name.find("stack_info") != line->name.npos) {
-    const size_t start = (json->Peek(), json->offset());
-    ReadStack(json, arena, line);
-    line->stack = json->Since(start);
-  } else if (json->Peek() == '[') {
+  if (json->Peek() == '[') {
     line->is_listed = true;
     json->Raw(&line->listed);
   } else if (json->Number(&number)) {
@@ -136,29 +132,49 @@ bool ReadPklValues(formats::JsonCursor* json, TextArena* arena, PklValues* line)
       json->Skip();
     }
   }
-  if (line->name.find("stack_info") == line->name.npos) {
-    if (!json->NextItem() || !json->String(&text)) {
-      return json->failed() ? false : json->Fail("a dtype before this"_t);
-    }
-    line->dtype = arena->Decode(text);
-    if (!json->NextItem()) return json->failed() ? false : json->Fail("a shape before this"_t);
-    if (json->Peek() == '"') {
-      line->is_scalar = true;
-      if (json->String(&text)) line->shape = arena->Decode(text);
-    } else {
-      line->shape = ReadShape(json, arena);
-    }
-    if (json->failed()) return false;
-    if (!json->NextItem()) return !json->failed();
-    line->has_statistics = true;
-    if (json->Peek() == '[') {
-      for (json->BeginArray(); json->NextItem();) ReadStatistic(json, line->is_scalar, arena, line);
-    } else {
-      json->Skip();
-    }
+  return true;
+}
+
+// The others: dtype, shape, statistics, and what a later tool may add.
+bool ReadTensor(formats::JsonCursor* json, TextArena* arena, PklValues* line) {
+  formats::JsonText text;
+  if (!json->NextItem() || !json->String(&text)) {
+    return json->failed() ? false : json->Fail("a dtype before this"_t);
   }
-  while (json->NextItem()) json->Skip();
-  return !json->failed();
+  line->dtype = arena->Decode(text);
+  if (!json->NextItem()) return json->failed() ? false : json->Fail("a shape before this"_t);
+  if (json->Peek() == '"') {
+    line->is_scalar = true;
+    if (json->String(&text)) line->shape = arena->Decode(text);
+  } else {
+    line->shape = ReadShape(json, arena);
+  }
+  if (json->failed()) return false;
+  if (!json->NextItem()) return !json->failed();
+  line->has_statistics = true;
+  if (json->Peek() == '[') {
+    for (json->BeginArray(); json->NextItem();) ReadStatistic(json, line->is_scalar, arena, line);
+  } else {
+    json->Skip();
+  }
+  return SkipRest(json);
+}
+
+}  // namespace
+
+bool ReadPklValues(formats::JsonCursor* json, TextArena* arena, PklValues* line) {
+  formats::JsonText text;
+  if (!json->BeginArray() || !json->NextItem() || !json->String(&text)) return false;
+  line->name = arena->Decode(text);
+  if (!json->NextItem())
+    return !json->failed() && json->Fail("values after the name, before this"_t);
+  if (line->name.find("stack_info") != line->name.npos) {
+    const size_t start = (json->Peek(), json->offset());
+    ReadStack(json, arena, line);
+    line->stack = json->Since(start);
+    return SkipRest(json);
+  }
+  return ReadElementsOrStep(json, arena, line) && ReadTensor(json, arena, line);
 }
 
 bool PklWalker::Next() {

@@ -128,7 +128,7 @@ void EntryParser::SortBySlot(uint32_t first) {
   std::vector<uint32_t> place(order.size());
   sorted.reserve(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
-    sorted.push_back(std::move(out_.leaves[order[i]]));
+    sorted.push_back(out_.leaves[order[i]]);
     place[order[i] - first] = first + static_cast<uint32_t>(i);
   }
   std::move(sorted.begin(), sorted.end(), begin);
@@ -169,20 +169,12 @@ void EntryParser::Member(std::string_view key) {
     path_ += ".parameters";
     Walk(Slot::kParameter);
   } else if (key == "stack") {
-    formats::JsonText text;
-    std::string_view number;
-    if (json_->Peek() == '"') {
-      if (json_->String(&text)) out_.stack_keys.back() = out_.arena.Copy(Text(text));
-    } else if (json_->Number(&number)) {
-      out_.stack_keys.back() = out_.arena.Copy(number);
-    }
+    StackKey();
   } else if (key == "exception" && json_->Peek() == '"') {
     formats::JsonText text;
     if (json_->String(&text)) out_.records.back().exception = Text(text);
-  } else if (key == "training" && (json_->Peek() == 't' || json_->Peek() == 'f')) {
-    const bool training = json_->Peek() == 't';
-    json_->Skip();
-    out_.records.back().training = training ? Record::Mode::kTrain : Record::Mode::kEval;
+  } else if (key == "training") {
+    Training();
   } else if (key == "random_state" && json_->Peek() == '"') {
     ReadText(&out_.random_draws);
   } else if (key == kPrecision && json_->Peek() == '"') {
@@ -198,6 +190,23 @@ void EntryParser::Member(std::string_view key) {
   }
 }
 
+void EntryParser::Training() {
+  const char first = json_->Peek();
+  if (first == 't') out_.records.back().training = Record::Mode::kTrain;
+  if (first == 'f') out_.records.back().training = Record::Mode::kEval;
+  json_->Skip();
+}
+
+void EntryParser::StackKey() {
+  formats::JsonText text;
+  std::string_view number;
+  if (json_->Peek() == '"') {
+    if (json_->String(&text)) out_.stack_keys.back() = out_.arena.Copy(Text(text));
+  } else if (json_->Number(&number)) {
+    out_.stack_keys.back() = out_.arena.Copy(number);
+  }
+}
+
 void EntryParser::ReadText(RecordTexts* texts) {
   formats::JsonText text;
   if (!json_->String(&text)) return;
@@ -206,6 +215,11 @@ void EntryParser::ReadText(RecordTexts* texts) {
   const bool again = !texts->empty() && texts->back().text == read;
   texts->push_back({static_cast<uint32_t>(out_.records.size() - 1),
                     again ? texts->back().text : out_.arena.Copy(read)});
+}
+
+static ProcessGroup::Role RoleNamed(const formats::JsonText& text) {
+  if (text == "source") return ProcessGroup::Role::kSource;
+  return text == "receiver" ? ProcessGroup::Role::kReceiver : ProcessGroup::Role::kNone;
 }
 
 // {"ranks": [0, 1], "id": "77849d8c", "rank": 1, "role": "receiver", "from": 0}
@@ -225,10 +239,7 @@ void EntryParser::ReadGroup() {
       AppendListText(json_, &ranks);
       group.ranks = out_.arena.Copy(ranks);
     } else if (key == "role" && next == '"') {
-      if (!json_->String(&text)) continue;
-      group.role = text == "source"     ? ProcessGroup::Role::kSource
-                   : text == "receiver" ? ProcessGroup::Role::kReceiver
-                                        : ProcessGroup::Role::kNone;
+      if (json_->String(&text)) group.role = RoleNamed(text);
     } else if (key == "rank" && next != '"') {
       read_number(&group.place);
     } else if ((key == "from" || key == "to") && next != '"') {

@@ -86,6 +86,8 @@ class EntryParser {
  private:
   void Entry(formats::JsonText name);
   void Member(std::string_view key);
+  void StackKey();
+  void Training();
   void Walk(Slot slot);
   void Object(Slot slot);
   void List(Slot slot);

@@ -221,7 +221,6 @@ double* RestNamed(std::string_view k, LeafRest* rest) {
 
 void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
   formats::JsonText text;
-  std::string_view number;
   if (Is(k, "type")) {
     leaf->type = ReadRecent(&types_, [&] { return TextRef(ReadText()); });
   } else if (Is(k, "dtype")) {
@@ -246,38 +245,30 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
     bool flag = false;
     if (json_->Bool(&flag)) leaf->requires_grad = flag ? "True" : "False";
   } else if (Is(k, "value") && !read->has_value) {
-    read->has_value = true;
-    const ElementType dtype = leaf->dtype;
-    const Shape shape = leaf->shape;
-    Scalar(leaf);
-    if (read->has_dtype) leaf->dtype = dtype;
-    if (read->has_shape) leaf->shape = shape;
+    Value(leaf, read);
   } else if (Is(k, "md5")) {
-    if (json_->Peek() == 'n') {
-      json_->Null();
-    } else if (json_->Peek() == '"') {
-      if (json_->String(&text)) leaf->checksum = Text(text);
-    } else {
-      if (json_->Number(&number))
-        leaf->checksum = number;  // 0-d tensors under xor: the value itself
-    }
+    Checksum(leaf);
   } else if (Is(k, "fp") || Is(k, "fingerprint")) {
-    if (!json_->String(&text)) return;
-    leaf->fingerprint = parse_numbers_ ? FingerprintText(Text(text), &out_->arena) : Text(text);
-  } else if (Is(k, "sk") && json_->Peek() == '"') {
-    if (json_->String(&text))
-      out_->sketches.push_back({static_cast<uint32_t>(out_->leaves.size() - 1), Text(text)});
+    if (json_->String(&text)) leaf->fingerprint = FingerprintOf(Text(text));
+  } else {
+    OtherMember(k, leaf, read);
+  }
+}
+
+// The members that few leaves have.
+void LeafParser::OtherMember(std::string_view k, Leaf* leaf, Members* read) {
+  formats::JsonText text;
+  if (Is(k, "sk") && json_->Peek() == '"') {
+    AddText(&out_->sketches);
   } else if (Is(k, "data_name")) {
     if (json_->String(&text)) leaf->data_name = Text(text);
   } else if (int64_t* count = CountNamed(k, &read->counts); count != nullptr) {
     *count = Count();
     read->counted = true;
   } else if (Is(k, "unwritten") && json_->Peek() == '"') {
-    if (json_->String(&text))
-      out_->unwritten.push_back({static_cast<uint32_t>(out_->leaves.size() - 1), Text(text)});
+    AddText(&out_->unwritten);
   } else if (Is(k, "unreadable") && json_->Peek() == '"') {
-    if (json_->String(&text))
-      out_->unreadable.push_back({static_cast<uint32_t>(out_->leaves.size() - 1), Text(text)});
+    AddText(&out_->unreadable);
   } else if (Is(k, "stride") && json_->Peek() == '[') {
     scratch_.clear();
     AppendListText(json_, &scratch_);
@@ -296,6 +287,38 @@ void LeafParser::Member(std::string_view k, Leaf* leaf, Members* read) {
   } else {
     json_->Skip();
   }
+}
+
+// What an object says of its dtype and shape wins over those of the value.
+void LeafParser::Value(Leaf* leaf, Members* read) {
+  read->has_value = true;
+  const ElementType dtype = leaf->dtype;
+  const Shape shape = leaf->shape;
+  Scalar(leaf);
+  if (read->has_dtype) leaf->dtype = dtype;
+  if (read->has_shape) leaf->shape = shape;
+}
+
+void LeafParser::Checksum(Leaf* leaf) {
+  formats::JsonText text;
+  std::string_view number;
+  if (json_->Peek() == 'n') {
+    json_->Null();
+  } else if (json_->Peek() == '"') {
+    if (json_->String(&text)) leaf->checksum = Text(text);
+  } else if (json_->Number(&number)) {
+    leaf->checksum = number;  // 0-d tensors under xor: the value itself
+  }
+}
+
+std::string_view LeafParser::FingerprintOf(std::string_view text) {
+  return parse_numbers_ ? FingerprintText(text, &out_->arena) : text;
+}
+
+void LeafParser::AddText(LeafTexts* texts) {
+  formats::JsonText text;
+  if (json_->String(&text))
+    texts->push_back({static_cast<uint32_t>(out_->leaves.size() - 1), Text(text)});
 }
 
 void LeafParser::ReadObject(std::string_view path, Leaf* leaf) {

@@ -46,6 +46,11 @@ class LeafParser {
  private:
   struct Members;  // the members of one object that were read
   void Member(std::string_view key, Leaf* leaf, Members* read);
+  void OtherMember(std::string_view key, Leaf* leaf, Members* read);
+  void Value(Leaf* leaf, Members* read);
+  void Checksum(Leaf* leaf);
+  std::string_view FingerprintOf(std::string_view text);
+  void AddText(LeafTexts* texts);  // for the leaf being read
   void Scalar(Leaf* leaf);
   void ReadNumber(double* value);
   void SetStatistic(TextRef* text, double* value);

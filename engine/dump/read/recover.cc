@@ -51,6 +51,36 @@ struct SideFileEnd {
   std::map<std::string, std::string> groups;  // key -> of stack.json its frames, as JSON
 };
 
+void ReadTexts(formats::JsonCursor* json, std::vector<std::string>* texts) {
+  formats::JsonText text;
+  for (json->BeginArray(); json->NextItem();) {
+    if (json->Peek() == '"' && json->String(&text)) {
+      formats::AppendJsonText(&texts->emplace_back(), text);
+    } else {
+      json->Skip();
+    }
+  }
+}
+
+// [[names], [frames]] of stack.json; any other value is skipped.
+void ReadGroup(formats::JsonCursor* json, std::vector<std::string>* listed,
+               std::string_view* frames) {
+  if (json->Peek() != '[') {
+    json->Skip();
+    return;
+  }
+  json->BeginArray();
+  for (size_t i = 0; json->NextItem(); ++i) {
+    if (i == 0 && json->Peek() == '[') {
+      ReadTexts(json, listed);
+    } else if (i == 1) {
+      json->Raw(frames);
+    } else {
+      json->Skip();
+    }
+  }
+}
+
 Result<SideFileEnd> Inspect(const std::string& path) {
   SideFileEnd side;
   Result<MappedFile> opened = MappedFile::Open(path);
@@ -63,31 +93,11 @@ Result<SideFileEnd> Inspect(const std::string& path) {
   formats::JsonText key;
   if (json.BeginObject()) side.keep = json.offset();
   while (json.NextKey(&key)) {
-    std::string name, group;
+    std::string name;
     formats::AppendJsonText(&name, key);
     std::vector<std::string> listed;
     std::string_view frames;
-    if (json.Peek() == '[') {
-      json.BeginArray();
-      for (size_t i = 0; json.NextItem(); ++i) {
-        if (i == 0 && json.Peek() == '[') {
-          formats::JsonText entry;
-          for (json.BeginArray(); json.NextItem();) {
-            if (json.Peek() == '"' && json.String(&entry)) {
-              formats::AppendJsonText(&listed.emplace_back(), entry);
-            } else {
-              json.Skip();
-            }
-          }
-        } else if (i == 1) {
-          json.Raw(&frames);
-        } else {
-          json.Skip();
-        }
-      }
-    } else {
-      json.Skip();
-    }
+    ReadGroup(&json, &listed, &frames);
     if (json.failed()) break;
     side.keep = json.offset();
     side.empty = false;
@@ -127,6 +137,57 @@ std::string MissingNames(const Dump& dump, const std::vector<std::string_view>& 
   return lines;
 }
 
+Dump DumpIn(const std::string& folder) {
+  Dump dump;
+  dump.folder = folder;
+  if (std::string data = JoinPath(folder, "dump_tensor_data"); IsDirectory(data))
+    dump.tensor_folder = data;
+  return dump;
+}
+
+// Adds the repair that closes a dump.json.
+void RecoverRecords(const DumpFileLayout& layout, RecoveredDump* result,
+                    std::vector<Repair>* repairs) {
+  result->dropped_bytes += layout.dropped;
+  repairs->push_back(
+      {result->path, layout.keep,
+       layout.data_closed ? "}\n" : fmt::format("\n}}, \"{}\": true}}\n", kCutShort)});
+  result->missing.push_back(
+      "stop was never reached: calls after the last kept record are missing"_t);
+}
+
+bool NeedsClosing(FileKind kind) { return kind != FileKind::kTensor && kind != FileKind::kPkl; }
+
+// Says what is missing in stack.json or construct.json, and adds the repair that closes it.
+Status RecoverSide(const Dump& dump, std::string_view name,
+                   const std::vector<std::string_view>& stack_keys, bool root_closed,
+                   RecoveredDump* result, std::vector<Repair>* repairs) {
+  const std::string path = JoinPath(dump.folder, name);
+  MSPROBE_ASSIGN_OR_RETURN(SideFileEnd side, Inspect(path));
+  if (!side.exists) {
+    result->missing.push_back("there is no {}"_t(name));
+    return Status::Ok();
+  }
+  const bool stacks = name == "stack.json";
+  if (!root_closed && stacks)
+    AddMissingStacks(dump, stack_keys, side.names, side.groups, &result->missing);
+  if (!root_closed && !stacks) AddMissingParents(dump, side.groups, &result->missing);
+  if (side.closed) return Status::Ok();
+  std::string append = side.size == 0 || side.keep == 0 ? "{" : "";
+  if (stacks) append += MissingNames(dump, stack_keys, &side);
+  result->dropped_bytes += side.dropped;
+  repairs->push_back({path, side.keep, append + "\n}\n"});
+  return Status::Ok();
+}
+
+Status NeedsNoClosing(FileKind kind, const std::string& path) {
+  return Unsupported(
+      kind == FileKind::kPkl
+          ? "{}: recover closes a dump.json; this is a dump of complete lines, which needs "
+            "no closing"_t(path)
+          : "{}: recover closes a dump.json; this is tensors, which needs no closing"_t(path));
+}
+
 }  // namespace
 
 Result<std::vector<RecoveredDump>> RecoverDumps(const std::string& path) {
@@ -157,52 +218,17 @@ Result<RecoveredDump> RecoverDump(const std::string& path) {
     MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, tensors ? Result<MappedFile>(MappedFile())
                                                             : MappedFile::Open(result.path));
     const FileKind kind = KindOf(file.bytes());
-    if (tensors || kind == FileKind::kTensor || kind == FileKind::kPkl) {
-      return Unsupported(
-          kind == FileKind::kPkl
-              ? "{}: recover closes a dump.json; this is a dump of complete lines, which needs "
-                "no closing"_t(result.path)
-              : "{}: recover closes a dump.json; this is tensors, which needs no closing"_t(
-                    result.path));
-    }
-    Dump dump;
-    dump.folder = folder;
-    if (std::string data = JoinPath(folder, "dump_tensor_data"); IsDirectory(data))
-      dump.tensor_folder = data;
+    if (tensors || !NeedsClosing(kind)) return NeedsNoClosing(kind, result.path);
+    Dump dump = DumpIn(folder);
     std::vector<std::string_view> stack_keys;
     DumpFileLayout layout;
     MSPROBE_RETURN_IF_ERROR(ReadDumpFile(result.path, file.bytes(), &dump, &stack_keys, &layout));
     result.records = static_cast<int64_t>(dump.records.size());
-    if (!layout.root_closed) {
-      result.dropped_bytes += layout.dropped;
-      repairs.push_back(
-          {result.path, layout.keep,
-           layout.data_closed ? "}\n" : fmt::format("\n}}, \"{}\": true}}\n", kCutShort)});
-      result.missing.push_back(
-          "stop was never reached: calls after the last kept record are missing"_t);
-    }
-
+    if (!layout.root_closed) RecoverRecords(layout, &result, &repairs);
     for (const std::string_view name : {"stack.json", "construct.json"}) {
-      const std::string side_path = JoinPath(folder, name);
-      MSPROBE_ASSIGN_OR_RETURN(SideFileEnd side, Inspect(side_path));
-      if (!side.exists) {
-        result.missing.push_back("there is no {}"_t(std::string_view(name)));
-        continue;
-      }
-      if (!layout.root_closed) {
-        if (name == "stack.json") {
-          AddMissingStacks(dump, stack_keys, side.names, side.groups, &result.missing);
-        } else {
-          AddMissingParents(dump, side.groups, &result.missing);
-        }
-      }
-      if (side.closed) continue;
-      std::string append = side.size == 0 || side.keep == 0 ? "{" : "";
-      if (name == "stack.json") append += MissingNames(dump, stack_keys, &side);
-      result.dropped_bytes += side.dropped;
-      repairs.push_back({side_path, side.keep, append + "\n}\n"});
+      MSPROBE_RETURN_IF_ERROR(
+          RecoverSide(dump, name, stack_keys, layout.root_closed, &result, &repairs));
     }
-
     AddMissingTensors(dump, &result.missing);
   }
   for (const Repair& repair : repairs) {

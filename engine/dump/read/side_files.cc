@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -144,6 +145,73 @@ class TextNumbers {
   size_t count_ = 0;
 };
 
+struct Stack {
+  std::vector<std::string_view> names, frames;
+  bool grouped = false;
+};
+
+// msprobe 8 and later: [[names], [frames]]; before: the key is an entry and the list holds its
+// frames.
+Stack ReadStack(formats::JsonCursor* json, SideFile* file, bool by_names) {
+  Stack stack;
+  formats::JsonText text;
+  json->BeginArray();
+  for (size_t i = 0; json->NextItem(); ++i) {
+    if (json->Peek() == '[') {
+      if (i > 1) json->Fail("a list of names and a list of frames, nothing after them"_t);
+      if (i == 0 && !by_names) {
+        json->Skip();
+      } else {
+        file->Strings(json, i == 0 ? &stack.names : &stack.frames);
+      }
+      stack.grouped = true;
+    } else if (json->String(&text)) {
+      stack.frames.push_back(file->Text(text));
+    }
+  }
+  return stack;
+}
+
+// What construct.json says of a call.
+struct CallPlace {
+  std::string_view parent;
+  std::optional<int32_t> micro_step;  // 0: the file's number is none
+};
+
+// [parent, micro step]
+CallPlace ReadPlaceList(formats::JsonCursor* json, SideFile* file) {
+  constexpr int64_t kMost = 1000000;
+  CallPlace place;
+  formats::JsonText text;
+  std::string_view digits;
+  json->BeginArray();
+  for (size_t i = 0; json->NextItem(); ++i) {
+    if (i == 0 && json->Peek() == '"') {
+      if (json->String(&text)) place.parent = file->Text(text);
+    } else if (i == 1 && json->Peek() >= '0' && json->Peek() <= '9') {
+      const int64_t step = json->Number(&digits) ? NumberAfter(digits, "") : -1;
+      place.micro_step = step > 0 && step <= kMost ? static_cast<int32_t>(step) : 0;
+    } else {
+      json->Skip();
+    }
+  }
+  return place;
+}
+
+CompiledCode ReadCompiled(formats::JsonCursor* json, SideFile* file) {
+  CompiledCode code;
+  formats::JsonText key, text;
+  for (json->BeginObject(); json->NextKey(&key);) {
+    const bool module = key == "module";
+    if ((module || key == "source_line") && json->Peek() == '"') {
+      if (json->String(&text)) (module ? code.module : code.line) = file->Text(text);
+    } else {
+      json->Skip();
+    }
+  }
+  return code;
+}
+
 }  // namespace
 
 Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
@@ -157,37 +225,20 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
   SideFile file(dump, "stack.json", memory);
   MSPROBE_RETURN_IF_ERROR(file.Read([&](formats::JsonCursor* json, std::string_view key) {
     const auto index = static_cast<int32_t>(dump->stacks.size());
-    std::vector<std::string_view> names, frames;
-    bool grouped = false;
-    json->BeginArray();
-    formats::JsonText text;
-    // msprobe 8 and later: [[names], [frames]]; before: the key is an entry and the list holds its
-    // frames.
-    for (size_t i = 0; json->NextItem(); ++i) {
-      if (json->Peek() == '[') {
-        if (i > 1) json->Fail("a list of names and a list of frames, nothing after them"_t);
-        if (i == 0 && !by_names) {
-          json->Skip();
-        } else {
-          file.Strings(json, i == 0 ? &names : &frames);
-        }
-        grouped = true;
-      } else if (json->String(&text)) {
-        frames.push_back(file.Text(text));
-      }
-    }
+    Stack stack = ReadStack(json, &file, by_names);
     if (json->failed()) return size_t{0};
-    if (grouped) {
+    if (stack.grouped) {
       by_key.Add(key, index);
-      for (const std::string_view name : names) by_name.Add(name, index);
+      for (const std::string_view name : stack.names) by_name.Add(name, index);
     } else {
       by_name.Add(key, index);
-      one_per_call = one_per_call || !frames.empty();
+      one_per_call = one_per_call || !stack.frames.empty();
     }
     constexpr size_t kOfName = 48;  // in the table
-    const size_t added =
-        kOfName * (names.size() + 1) + sizeof(frames) + frames.size() * sizeof(frames[0]);
-    dump->stacks.push_back(std::move(frames));
+    const size_t added = kOfName * (stack.names.size() + 1) +
+                         sizeof(std::vector<std::string_view>) +
+                         stack.frames.size() * sizeof(std::string_view);
+    dump->stacks.push_back(std::move(stack.frames));
     return added;
   }));
   // Only this file differs between msprobe 1.2 and 8 or 26: 8 and 26 have one entry for all calls
@@ -204,35 +255,19 @@ Status ReadStacks(const std::vector<std::string_view>& stack_keys, Dump* dump,
 
 Status ReadParents(Dump* dump, MemoryShare* memory) {
   constexpr size_t kOfParent = 96;
-  struct Place {
-    std::string_view parent;
-    int32_t micro_step = 0;
-  };
-  std::unordered_map<std::string_view, Place> places;
+  std::unordered_map<std::string_view, CallPlace> places;
   bool has_micro_steps = false;
   SideFile file(dump, "construct.json", memory);
   MSPROBE_RETURN_IF_ERROR(file.Read([&](formats::JsonCursor* json, std::string_view child) {
-    Place place;
+    CallPlace place;
     formats::JsonText text;
     switch (json->Peek()) {
       case '"':
         if (json->String(&text)) place.parent = file.Text(text);
         break;
-      case '[':  // [parent, micro step]
-        json->BeginArray();
-        for (size_t i = 0; json->NextItem(); ++i) {
-          if (i == 0 && json->Peek() == '"') {
-            if (json->String(&text)) place.parent = file.Text(text);
-          } else if (std::string_view digits;
-                     i == 1 && json->Peek() >= '0' && json->Peek() <= '9') {
-            constexpr int64_t kMost = 1000000;
-            const int64_t step = json->Number(&digits) ? NumberAfter(digits, "") : -1;
-            has_micro_steps = true;
-            if (step > 0 && step <= kMost) place.micro_step = static_cast<int32_t>(step);
-          } else {
-            json->Skip();
-          }
-        }
+      case '[':
+        place = ReadPlaceList(json, &file);
+        has_micro_steps = has_micro_steps || place.micro_step;
         break;
       default:
         json->Skip();  // null: no parent
@@ -247,7 +282,7 @@ Status ReadParents(Dump* dump, MemoryShare* memory) {
     const auto found = places.find(record.name);
     if (found == places.end()) continue;
     if (!found->second.parent.empty()) record.parent = found->second.parent;
-    if (has_micro_steps) dump->micro_steps[i] = found->second.micro_step;
+    if (has_micro_steps) dump->micro_steps[i] = found->second.micro_step.value_or(0);
   }
   return Status::Ok();
 }
@@ -303,17 +338,8 @@ Status ReadCompiledCode(Dump* dump) {
       json->Skip();
       return 0;
     }
-    formats::JsonText key, text;
     for (json->BeginArray(); json->NextItem();) {
-      CompiledCode code;
-      for (json->BeginObject(); json->NextKey(&key);) {
-        const bool module = key == "module";
-        if ((module || key == "source_line") && json->Peek() == '"') {
-          if (json->String(&text)) (module ? code.module : code.line) = file.Text(text);
-        } else {
-          json->Skip();
-        }
-      }
+      const CompiledCode code = ReadCompiled(json, &file);
       if (!json->failed()) dump->compiled.push_back(code);
     }
     return dump->compiled.size() * sizeof(CompiledCode);

@@ -39,7 +39,7 @@ std::string ExistingTag(const std::string& path) {
       if (IsTagFolder(other) && TagOf(other) == TagOf(name)) found.push_back(other);
     }
     if (found.size() != 1) return path;
-    const std::string existing = path.substr(0, start) + found[0] + path.substr(end);
+    std::string existing = path.substr(0, start) + found[0] + path.substr(end);
     if (!Exists(existing)) return path;
     Log(LogLevel::kWarning, "there is no {}; {} is used instead"_t(path, existing));
     return existing;

@@ -35,8 +35,7 @@ std::string PackOf(const std::string& path) {
   if (IsRegularFile(path))
     return BaseName(path) == "dump.json" ? PackOf(DirectoryName(path)) : path;
   for (const std::string& folder : {path, JoinPath(path, kPackFolder)}) {
-    if (const std::string pack = JoinPath(folder, formats::kPackName); IsRegularFile(pack))
-      return pack;
+    if (std::string pack = JoinPath(folder, formats::kPackName); IsRegularFile(pack)) return pack;
   }
   return "";
 }

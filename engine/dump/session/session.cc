@@ -106,9 +106,9 @@ void Session::ApplyTokens() {
           "scheduled_tokens has no effect: the configuration has no request_id"_t);
     return;
   }
-  std::optional<SliceRule> rule = SliceOfRequest(*tokens_, config_.request_id);
+  const std::optional<SliceRule> rule = SliceOfRequest(*tokens_, config_.request_id);
   request_is_absent_ = !rule;
-  slicer_.SetRequest(std::move(rule));
+  slicer_.SetRequest(rule);
 }
 
 Status Session::Open() {

@@ -1,8 +1,9 @@
 #include "engine/dump/write/entry_json.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 #include <vector>
 
 #include "engine/base/text.h"
@@ -121,7 +122,8 @@ struct NumberTexts {
   bool IsOf(const TensorValue& tensor) const {
     static_assert(sizeof(stats) == 13 * 8 && sizeof(*rest) == 4 * 8, "no gaps");
     const auto same = [](const auto& a, const auto& b) {
-      return std::memcmp(&a, &b, sizeof(a)) == 0;
+      using Bits = std::array<std::byte, sizeof(a)>;
+      return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
     };
     const auto same_sketch = [&](const kernels::Sketch& a, const kernels::Sketch& b) {
       return same(a.rows, b.rows) && same(a.wave, b.wave) && same(a.squares, b.squares) &&

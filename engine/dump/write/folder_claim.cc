@@ -65,7 +65,7 @@ std::string ClaimFolder(const std::string& dump_path, const std::string& step,
           "init_process_group before start(), or from RANK and WORLD_SIZE; other runs "
           "need another dump_path"_t(folder, other));
   }
-  const std::string answer = it->second.granted ? name : other;
+  std::string answer = it->second.granted ? name : other;
   if (is_new) ReleaseOldest(it->first);
   return answer;
 }

@@ -31,7 +31,7 @@ std::string Resolved(const std::string& directory, std::string_view path) {
 // The folder that holds HEAD: ".git" itself, or the folder that the ".git" file of a worktree
 // names.
 std::string GitFolder(const std::string& directory) {
-  const std::string dot_git = JoinPath(directory, ".git");
+  std::string dot_git = JoinPath(directory, ".git");
   if (IsDirectory(dot_git)) return dot_git;
   const std::string text = Contents(dot_git);
   constexpr std::string_view kPrefix = "gitdir: ";

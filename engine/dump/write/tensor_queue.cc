@@ -170,8 +170,7 @@ Status TensorQueue::Push(const std::string& file_name, const TensorView& view) {
     const std::string_view data(copy ? copy.get() : static_cast<const char*>(view.data),
                                 static_cast<size_t>(bytes));
     bool linked = false;
-    const Status written =
-        WriteFile(path, layout, data, links_.get(), &ThreadPool::Default(), &linked);
+    Status written = WriteFile(path, layout, data, links_.get(), &ThreadPool::Default(), &linked);
     std::lock_guard lock(mutex_);
     if (written.ok() && !linked) bytes_written_ += bytes;
     if (first_error_.ok()) first_error_ = written;
@@ -207,12 +206,12 @@ Status TensorQueue::WriteFile(const std::string& path, const std::shared_ptr<con
     *linked = links->Link(*key, path);
     if (*linked) return Status::Ok();
   }
-  const Status written =
-      layout->pt ? formats::WritePt(path, *layout->pt, data, pool)
-                 : formats::WriteNpy(path, {.data = data.data(),
-                                            .dtype = layout->dtype,
-                                            .ndim = static_cast<int>(layout->shape.size()),
-                                            .shape = layout->shape.data()});
+  Status written = layout->pt
+                       ? formats::WritePt(path, *layout->pt, data, pool)
+                       : formats::WriteNpy(path, {.data = data.data(),
+                                                  .dtype = layout->dtype,
+                                                  .ndim = static_cast<int>(layout->shape.size()),
+                                                  .shape = layout->shape.data()});
   if (written.ok() && key) links->Note(*key, path);
   return written;
 }
