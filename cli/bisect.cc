@@ -84,6 +84,30 @@ class Bisect : public Verb {
   }
 
   Result<int> Run(Console& out) override {
+    MSPROBE_RETURN_IF_ERROR(Prepare());
+    std::string target = target_, golden = golden_;
+    for (int64_t round = 1;; ++round) {
+      out.Progress("round {}: comparing {} with {}"_t(round, target, golden));
+      MSPROBE_ASSIGN_OR_RETURN(
+          Round found, call_.empty() ? CompareRuns(target, golden) : LookAtCall(target, golden));
+      history_.push_back(std::move(found));
+      const Round& now = history_.back();
+      folder_ = JoinPath(output_, fmt::format("round{}", round));
+      if (now.next.narrower) MSPROBE_RETURN_IF_ERROR(WriteConfig(now.config));
+      // Another culprit on narrower data is no progress either, once it has been seen.
+      const bool stuck = IsSeen(now);
+      if (!now.next.narrower || stuck || run_.empty() || round > rounds_) {
+        out.ClearProgress();
+        format_ == "json" ? PrintJson(out) : PrintTable(stuck, out);
+        return now.next.narrower && !stuck ? kExitDiffers : kExitOk;
+      }
+      target = JoinPath(folder_, "target"), golden = JoinPath(folder_, "golden");
+      MSPROBE_RETURN_IF_ERROR(RecordBoth(target, golden, round, out));
+    }
+  }
+
+ private:
+  Status Prepare() {
     if (run_.empty() != golden_run_.empty()) {
       return InvalidArgument("--run and --golden-run belong together"_t)
           .Expected("both: a narrower recording of one side has no partner on the other"_t)
@@ -94,39 +118,28 @@ class Bisect : public Verb {
                                compare::ThresholdTable::Read(thresholds_));
       options_.thresholds = std::make_shared<compare::ThresholdTable>(std::move(table));
     }
-    std::string target = target_, golden = golden_;
-    for (int64_t round = 1;; ++round) {
-      out.Progress("round {}: comparing {} with {}"_t(round, target, golden));
-      MSPROBE_ASSIGN_OR_RETURN(
-          Round found, call_.empty() ? CompareRuns(target, golden) : LookAtCall(target, golden));
-      history_.push_back(std::move(found));
-      const Round& now = history_.back();
-      folder_ = JoinPath(output_, fmt::format("round{}", round));
-      if (now.next.narrower) {
-        config_ = JoinPath(folder_, "config.json");
-        if (Exists(folder_)) {
-          return InvalidArgument("-o"_t)
-              .Expected("a folder without the rounds of an earlier bisection"_t)
-              .Found(folder_)
-              .Hint("name a new folder; nothing was removed"_t);
-        }
-        MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
-        MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(config_, now.config));
-      }
-      // Another culprit on narrower data is no progress either, once it has been seen.
-      const bool stuck = IsSeen(now);
-      if (!now.next.narrower || stuck || run_.empty() || round > rounds_) {
-        out.ClearProgress();
-        format_ == "json" ? PrintJson(out) : PrintTable(stuck, out);
-        return now.next.narrower && !stuck ? kExitDiffers : kExitOk;
-      }
-      target = JoinPath(folder_, "target"), golden = JoinPath(folder_, "golden");
-      MSPROBE_RETURN_IF_ERROR(Record(true, run_, target, round, out));
-      MSPROBE_RETURN_IF_ERROR(Record(false, golden_run_, golden, round, out));
-    }
+    return Status::Ok();
   }
 
- private:
+  // Into the folder of this round.
+  Status WriteConfig(const std::string& config) {
+    config_ = JoinPath(folder_, "config.json");
+    if (Exists(folder_)) {
+      return InvalidArgument("-o"_t)
+          .Expected("a folder without the rounds of an earlier bisection"_t)
+          .Found(folder_)
+          .Hint("name a new folder; nothing was removed"_t);
+    }
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(folder_));
+    return WriteFileAtomically(config_, config);
+  }
+
+  Status RecordBoth(const std::string& target, const std::string& golden, int64_t round,
+                    Console& out) {
+    MSPROBE_RETURN_IF_ERROR(Record(true, run_, target, round, out));
+    return Record(false, golden_run_, golden, round, out);
+  }
+
   bool IsSeen(const Round& now) const {
     for (size_t i = 0; i + 1 < history_.size(); ++i) {
       if (history_[i].culprit == now.culprit && history_[i].config == now.config) return true;
@@ -256,24 +269,7 @@ class Bisect : public Verb {
     out.Tell("msprobe bisect: {}"_t(agree                          ? "NOTHING TO NARROW"_t
                                     : last.next.narrower && !stuck ? "RECORD MORE"_t
                                                                    : "AS NARROW AS IT GETS"_t));
-    for (size_t i = 0; i < history_.size(); ++i) {
-      const Round& round = history_[i];
-      const Message what = round.culprit.empty()
-                               ? "no first divergence"_t
-                               : Message::Joined({WhereText(round), round.culprit}, ", ");
-      out.Tell("  {}"_t("round {}   {}"_t(i + 1, what)));
-      if (round.culprit.empty()) continue;
-      const auto line = [&](const Message& text) {
-        if (!text.empty()) out.Tell("            {}"_t(text));
-      };
-      for (const std::string* place : {&round.first.source_line, &round.first.caller_line}) {
-        if (!place->empty()) out.Print("            {}\n", MakePrintable(*place));
-      }
-      if (const std::string& golden = round.first.golden_line; !golden.empty())
-        line("in the golden: {}"_t(golden));
-      line(round.first.why);
-      out.Line("why"_t, round.next.why);
-    }
+    for (size_t i = 0; i < history_.size(); ++i) PrintRound(i, out);
     if (last.culprit.empty() && history_.size() > 1) {
       out.Line("note"_t,
                "the narrower recording shows no divergence: the runs of this round do not have it; "
@@ -294,6 +290,25 @@ class Bisect : public Verb {
     } else if (const Message& advice = last.next.advice; !advice.empty()) {
       out.Line("next"_t, advice);
     }
+  }
+
+  void PrintRound(size_t index, Console& out) const {
+    const Round& round = history_[index];
+    const Message what = round.culprit.empty()
+                             ? "no first divergence"_t
+                             : Message::Joined({WhereText(round), round.culprit}, ", ");
+    out.Tell("  {}"_t("round {}   {}"_t(index + 1, what)));
+    if (round.culprit.empty()) return;
+    const auto line = [&](const Message& text) {
+      if (!text.empty()) out.Tell("            {}"_t(text));
+    };
+    for (const std::string* place : {&round.first.source_line, &round.first.caller_line}) {
+      if (!place->empty()) out.Print("            {}\n", MakePrintable(*place));
+    }
+    if (const std::string& golden = round.first.golden_line; !golden.empty())
+      line("in the golden: {}"_t(golden));
+    line(round.first.why);
+    out.Line("why"_t, round.next.why);
   }
 
   // "step 3, ranks 0-2"

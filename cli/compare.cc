@@ -94,6 +94,41 @@ class CompareVerb : public Verb {
   }
 
   Result<int> Run(Console& out) override {
+    MSPROBE_RETURN_IF_ERROR(Prepare());
+    MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, Memory());
+    const bool checkpoints = AreCheckpoints();
+    MSPROBE_ASSIGN_OR_RETURN(const compare::FailOn limits, reports_.Limits());
+    MSPROBE_ASSIGN_OR_RETURN(PairOptions selection, ranks_.Options());
+    MSPROBE_RETURN_IF_ERROR(part_.Parse());
+    selection.join = part_.asks_for_layouts();
+    selection.join_always = declared_.has_value();
+    if (ray_.given()) return OnRay(selection, out);
+    MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired, checkpoints
+                                                     ? PairCheckpoints()
+                                                     : PairDumps(target_, golden_, selection));
+    WarnOfOneRun(checkpoints, out);
+    const std::vector<DumpPair>& pairs = paired.pairs;
+    MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs, checkpoints));
+    compare::ComparedPart share;
+    if (part_.given()) {
+      MSPROBE_ASSIGN_OR_RETURN(share, part_.Take(target_, golden_, &paired));
+      if (pairs.empty()) return PartFlag::EndEmpty(share, output_, out);
+    }
+    MSPROBE_RETURN_IF_ERROR(PairRepeats(pairs));
+    CompareOutput output(OutputOptions(limits), paired, out);
+    if (checkpoints) {
+      output.Add(0, CompareCheckpointPair(pairs[0], memory, output));
+    } else {
+      ForEachPair(pairs, log_rows_, memory, [&](size_t i, uint64_t part) {
+        return CompareWithin(part, memory, i, pairs[i], output);
+      });
+    }
+    return Finish(std::move(share), output, out);
+  }
+
+ private:
+  // Fills the options; reads the files that flags name: limits, operations, layouts.
+  Status Prepare() {
     MSPROBE_RETURN_IF_ERROR(CheckFlags());
     options_.exactness = exact_      ? compare::Exactness::kExact
                          : tolerant_ ? compare::Exactness::kTolerant
@@ -112,55 +147,14 @@ class CompareVerb : public Verb {
     if (!layout_.empty()) {
       MSPROBE_ASSIGN_OR_RETURN(declared_, compare::layouts::DeclaredLayout::Read(layout_));
     }
-    MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, Memory());
-    const bool checkpoints =
-        checkpoint::LooksLikeCheckpoint(target_) && checkpoint::LooksLikeCheckpoint(golden_);
-    MSPROBE_ASSIGN_OR_RETURN(const compare::FailOn limits, reports_.Limits());
-    MSPROBE_ASSIGN_OR_RETURN(PairOptions selection, ranks_.Options());
-    MSPROBE_RETURN_IF_ERROR(part_.Parse());
-    selection.join = part_.asks_for_layouts();
-    selection.join_always = declared_.has_value();
-    if (ray_.given()) return OnRay(selection, out);
-    MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired, checkpoints
-                                                     ? PairCheckpoints()
-                                                     : PairDumps(target_, golden_, selection));
-    WarnOfOneRun(checkpoints, out);
-    const std::vector<DumpPair>& pairs = paired.pairs;
-    MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs.size(), checkpoints));
-    MSPROBE_RETURN_IF_ERROR(CheckJoined(pairs));
-    compare::ComparedPart share;
-    if (part_.given()) {
-      MSPROBE_ASSIGN_OR_RETURN(share, part_.Take(target_, golden_, &paired));
-      if (pairs.empty()) return PartFlag::EndEmpty(share, output_, out);
-    }
-    MSPROBE_RETURN_IF_ERROR(PairRepeats(pairs));
-    CompareOutput output(
-        {.target = target_,
-         .golden = golden_,
-         .folder = output_,
-         .format = format_ == "json"  ? StdoutFormat::kJson
-                   : format_ == "csv" ? StdoutFormat::kCsv
-                                      : StdoutFormat::kTable,
-         .table_file = table_.file,
-         .write_table = format_ != "csv" || output_flag_.given() || !table_.file.empty(),
-         .xlsx = table_.is_workbook(),
-         .diff_analyze = diff_analyze_,
-         .log_rows = log_rows_,
-         .allow_nothing = allow_nothing_,
-         .advisor = advisor_,
-         .is_part = part_.given(),
-         .suffix = table_.suffix,
-         .table = table_.Options(),
-         .reports = reports_,
-         .limits = limits},
-        paired, out);
-    if (checkpoints) {
-      output.Add(0, CompareCheckpointPair(pairs[0], memory, output));
-    } else {
-      ForEachPair(pairs, log_rows_, memory, [&](size_t i, uint64_t part) {
-        return CompareWithin(part, memory, i, pairs[i], output);
-      });
-    }
+    return Status::Ok();
+  }
+
+  bool AreCheckpoints() const {
+    return checkpoint::LooksLikeCheckpoint(target_) && checkpoint::LooksLikeCheckpoint(golden_);
+  }
+
+  Result<int> Finish(compare::ComparedPart share, CompareOutput& output, Console& out) {
     if (part_.given()) {
       MSPROBE_RETURN_IF_ERROR(output.FinishPart(std::move(share)));
       return output.complete() ? kExitOk : kExitError;
@@ -170,7 +164,27 @@ class CompareVerb : public Verb {
     return output.ExitCode(exit_code_);
   }
 
- private:
+  CompareOutputOptions OutputOptions(const compare::FailOn& limits) const {
+    return {.target = target_,
+            .golden = golden_,
+            .folder = output_,
+            .format = format_ == "json"  ? StdoutFormat::kJson
+                      : format_ == "csv" ? StdoutFormat::kCsv
+                                         : StdoutFormat::kTable,
+            .table_file = table_.file,
+            .write_table = format_ != "csv" || output_flag_.given() || !table_.file.empty(),
+            .xlsx = table_.is_workbook(),
+            .diff_analyze = diff_analyze_,
+            .log_rows = log_rows_,
+            .allow_nothing = allow_nothing_,
+            .advisor = advisor_,
+            .is_part = part_.given(),
+            .suffix = table_.suffix,
+            .table = table_.Options(),
+            .reports = reports_,
+            .limits = limits};
+  }
+
   void WarnOfOneRun(bool checkpoints, Console& out) const {
     std::error_code not_there;  // then it is reported as what cannot be read
     if (std::filesystem::equivalent(target_, golden_, not_there)) {
@@ -329,7 +343,8 @@ class CompareVerb : public Verb {
   }
 
   // What is wrong with the flags for so many pairs.
-  Status CheckFlagsOf(size_t pairs, bool checkpoints) const {
+  Status CheckFlagsOf(const std::vector<DumpPair>& paired, bool checkpoints) const {
+    const size_t pairs = paired.size();
     if (format_ == "csv" && pairs > 1) {
       return InvalidArgument("--format csv prints one table, but there are {}"_t(pairs))
           .Hint("leave --format out: each rank gets its file"_t);
@@ -343,7 +358,7 @@ class CompareVerb : public Verb {
       return InvalidArgument("--target-data and --golden-data need one dump on each side"_t)
           .Hint("pass the dump files themselves"_t);
     }
-    return Status::Ok();
+    return CheckJoined(paired);
   }
 
   // What cannot be asked of ranks that are joined.
@@ -470,21 +485,28 @@ class CompareVerb : public Verb {
     if (pair.is_joined()) options.exactness = compare::Exactness::kTolerant;
     Result<compare::Comparison> comparison = compare::CompareWithRepeats(
         std::move(target), std::move(golden), options, std::move(repeats));
-    if (comparison.ok()) {
-      comparison->not_observed.insert(comparison->not_observed.begin(), notes.begin(), notes.end());
-      // A value without a partner has a row of its own: there may be more rows than were estimated.
-      const size_t leaves = comparison->target.leaves.size() + comparison->golden.leaves.size();
-      const uint64_t counted = MemoryForComparing(0, leaves);
-      const uint64_t rows = MemoryForComparing(0, 2 * comparison->rows.size());
-      MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, std::max(rows, counted) - counted));
-      if (!allow_nothing_ && !compare::CheckSomethingWasJudged(*comparison).ok()) return comparison;
-      const Result<std::string> saved = mapping_.Save(output_, pair.rank, *comparison);
-      if (!saved.ok()) out.NotWritten(index, saved.status());
-      if (saved.ok() && !saved->empty())
-        comparison->not_observed.push_back(
-            "the resulting pairs of names are in {}"_t(*saved).English());
-    }
+    if (comparison.ok())
+      MSPROBE_RETURN_IF_ERROR(Complete(index, pair, memory, notes, out, &*comparison));
     return comparison;
+  }
+
+  // Adds what is known only afterwards: the memory of the rows, the file of the pairs of names.
+  Status Complete(size_t index, const DumpPair& pair, MemoryBudget* memory,
+                  const std::vector<Message>& notes, CompareOutput& out,
+                  compare::Comparison* comparison) const {
+    comparison->not_observed.insert(comparison->not_observed.begin(), notes.begin(), notes.end());
+    // A value without a partner has a row of its own: there may be more rows than were estimated.
+    const size_t leaves = comparison->target.leaves.size() + comparison->golden.leaves.size();
+    const uint64_t counted = MemoryForComparing(0, leaves);
+    const uint64_t rows = MemoryForComparing(0, 2 * comparison->rows.size());
+    MSPROBE_RETURN_IF_ERROR(memory->Take(pair.target, std::max(rows, counted) - counted));
+    if (!allow_nothing_ && !compare::CheckSomethingWasJudged(*comparison).ok()) return Status::Ok();
+    const Result<std::string> saved = mapping_.Save(output_, pair.rank, *comparison);
+    if (!saved.ok()) out.NotWritten(index, saved.status());
+    if (saved.ok() && !saved->empty())
+      comparison->not_observed.push_back(
+          "the resulting pairs of names are in {}"_t(*saved).English());
+    return Status::Ok();
   }
 
   // The repeats that belong to the golden of a pair.

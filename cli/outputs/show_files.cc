@@ -176,6 +176,28 @@ Result<bool> ShowFolder(const std::string& path, Console& out) {
   return true;
 }
 
+struct FileContent {
+  bool is_table = false, is_tensor = false;
+  JsonKind json = JsonKind::kDump;
+};
+
+Result<bool> Shown(Status status) {
+  if (!status.ok()) return status;
+  return true;
+}
+
+FileContent ContentOf(const std::string& path, std::string_view bytes) {
+  FileContent content;
+  const bool archive = bytes.starts_with("PK\x03\x04");
+  content.is_table = path.ends_with(".csv") || (archive && IsWorkbook(bytes, path));
+  // A damaged file is read as what its name says: the error then speaks of that format.
+  content.is_tensor = archive || bytes.starts_with("\x93NUMPY") ||
+                      formats::LooksLikeSafetensors(bytes) || path.ends_with(".pt") ||
+                      path.ends_with(".npy") || path.ends_with(".safetensors");
+  if (bytes.starts_with('{')) content.json = KindOfJson(bytes);
+  return content;
+}
+
 }  // namespace
 
 Result<bool> ShowOtherFile(const std::string& path, const ShowTensorOptions& options,
@@ -185,38 +207,19 @@ Result<bool> ShowOtherFile(const std::string& path, const ShowTensorOptions& opt
         !options.filter.empty() || !options.slice.empty() || !options.golden.empty();
     return chooses ? Result<bool>(false) : ShowFolder(path, out);
   }
-  if (formats::IsInPack(path)) {
-    MSPROBE_RETURN_IF_ERROR(ShowTensors(path, options, out));
-    return true;
-  }
+  if (formats::IsInPack(path)) return Shown(ShowTensors(path, options, out));
   if (!IsRegularFile(path)) return false;
-  bool is_tensor = false;
-  JsonKind json = JsonKind::kDump;
-  bool is_table = path.ends_with(".csv");
+  FileContent content;
   {
     MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-    const std::string_view bytes = file.bytes();
-    const bool archive = bytes.starts_with("PK\x03\x04");
-    is_table = is_table || (archive && IsWorkbook(bytes, path));
-    // A damaged file is read as what its name says: the error then speaks of that format.
-    is_tensor = archive || bytes.starts_with("\x93NUMPY") || formats::LooksLikeSafetensors(bytes) ||
-                path.ends_with(".pt") || path.ends_with(".npy") || path.ends_with(".safetensors");
-    if (bytes.starts_with('{')) json = KindOfJson(bytes);
-    if (json == JsonKind::kSide || json == JsonKind::kWeights) {
-      MSPROBE_RETURN_IF_ERROR(SideFile(path, bytes, options, out).Show());
-      return true;
-    }
+    content = ContentOf(path, file.bytes());
+    if (content.json == JsonKind::kSide || content.json == JsonKind::kWeights)
+      return Shown(SideFile(path, file.bytes(), options, out).Show());
   }
-  if (is_table) {
-    MSPROBE_RETURN_IF_ERROR(ShowTable(path, options, out));
-  } else if (is_tensor) {
-    MSPROBE_RETURN_IF_ERROR(ShowTensors(path, options, out));
-  } else if (json == JsonKind::kCoverage) {
-    MSPROBE_RETURN_IF_ERROR(ShowCoverage(path, out));
-  } else {
-    return false;
-  }
-  return true;
+  if (content.is_table) return Shown(ShowTable(path, options, out));
+  if (content.is_tensor) return Shown(ShowTensors(path, options, out));
+  if (content.json == JsonKind::kCoverage) return Shown(ShowCoverage(path, out));
+  return false;
 }
 
 }  // namespace msprobe::cli
