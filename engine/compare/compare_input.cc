@@ -82,6 +82,65 @@ Status CheckStack(std::string_view path, const CompareInput& input,
 
 }  // namespace
 
+namespace {
+
+// A key that names the dump of one side; the older names of the keys are read, too.
+bool NamesASide(std::string_view key) {
+  return key == "npu_path" || key == "npu_json_path" || key == "bench_path" ||
+         key == "bench_json_path";
+}
+
+Status ReadSide(std::string_view path, const formats::JsonMember& member, CompareInput* input) {
+  const std::string_view key = member.key;
+  const bool text = member.value.kind == formats::JsonValue::Kind::kString;
+  if (!text || member.value.text.empty()) return WrongType(path, member, "a path"_t);
+  std::string& side = key.starts_with("npu") ? input->target : input->golden;
+  if (!side.empty()) {
+    return InvalidConfig(path, member.line).Says("\"{}\" repeats a key above"_t(key));
+  }
+  side = member.value.text;
+  return Status::Ok();
+}
+
+// Sets `*value` if it is given; else the key is only checked.
+Status ReadBool(std::string_view path, const formats::JsonMember& member, bool* value) {
+  if (member.value.kind != formats::JsonValue::Kind::kBool) {
+    return WrongType(path, member, "true or false"_t);
+  }
+  if (value != nullptr) *value = member.value.boolean;
+  return Status::Ok();
+}
+
+// `*stack`: the member that names the file of stacks, which is checked when both sides are known.
+Status ReadMember(std::string_view path, const formats::JsonMember& member, InputUse use,
+                  CompareInput* input, const formats::JsonMember** stack) {
+  const std::string_view key = member.key;
+  if (NamesASide(key)) return ReadSide(path, member, input);
+  if (key == "stack_path" || key == "stack_json_path") {
+    if (member.value.kind != formats::JsonValue::Kind::kString)
+      return WrongType(path, member, "a path"_t);
+    if (!member.value.text.empty()) *stack = &member;
+    return Status::Ok();
+  }
+  if (key == "is_print_compare_log") return ReadBool(path, member, &input->print_log);
+  if (key == "rank_id") return ReadIds(path, member, &input->ranks);
+  if (key == "step_id") return ReadIds(path, member, &input->steps);
+  if (key == "map_dict") return ReadNames(path, member, input);
+  if (key == "common") return ReadBool(path, member, nullptr);
+  if (key == "parallel_merge" && use == InputUse::kGraph) {
+    return InvalidConfig(path, member.line)
+        .Says("parallel_merge: the shares of tensor- and pipeline-parallel ranks are not merged"_t)
+        .Hint("leave the key out to compare rank by rank; both runs then need the same layout"_t);
+  }
+  return OtherKey(path, member);
+}
+
+Status MissingSide(std::string_view path, Message expected) {
+  return InvalidConfig(path).Expected(std::move(expected)).Found("no such key"_t);
+}
+
+}  // namespace
+
 Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view path, InputUse use) {
   MSPROBE_ASSIGN_OR_RETURN(const formats::JsonValue root, formats::ParseJson(json, path));
   if (root.kind != formats::JsonValue::Kind::kObject) {
@@ -92,49 +151,11 @@ Result<CompareInput> ParseCompareInput(std::string_view json, std::string_view p
   CompareInput input;
   const formats::JsonMember* stack = nullptr;
   for (const formats::JsonMember& member : root.members) {
-    const std::string_view key = member.key;
-    const bool text = member.value.kind == formats::JsonValue::Kind::kString;
-    if (key == "npu_path" || key == "npu_json_path" || key == "bench_path" ||
-        key == "bench_json_path") {
-      if (!text || member.value.text.empty()) return WrongType(path, member, "a path"_t);
-      std::string& side = key.starts_with("npu") ? input.target : input.golden;
-      if (!side.empty()) {
-        return InvalidConfig(path, member.line).Says("\"{}\" repeats a key above"_t(key));
-      }
-      side = member.value.text;
-    } else if (key == "stack_path" || key == "stack_json_path") {
-      if (!text) return WrongType(path, member, "a path"_t);
-      if (!member.value.text.empty()) stack = &member;
-    } else if (key == "is_print_compare_log") {
-      if (member.value.kind != formats::JsonValue::Kind::kBool) {
-        return WrongType(path, member, "true or false"_t);
-      }
-      input.print_log = member.value.boolean;
-    } else if (key == "rank_id" || key == "step_id") {
-      MSPROBE_RETURN_IF_ERROR(
-          ReadIds(path, member, key == "rank_id" ? &input.ranks : &input.steps));
-    } else if (key == "map_dict") {
-      MSPROBE_RETURN_IF_ERROR(ReadNames(path, member, &input));
-    } else if (key == "common") {
-      if (member.value.kind != formats::JsonValue::Kind::kBool) {
-        return WrongType(path, member, "true or false"_t);
-      }
-    } else if (key == "parallel_merge" && use == InputUse::kGraph) {
-      return InvalidConfig(path, member.line)
-          .Says(
-              "parallel_merge: the shares of tensor- and pipeline-parallel ranks are not merged"_t)
-          .Hint("leave the key out to compare rank by rank; both runs then need the same layout"_t);
-    } else {
-      return OtherKey(path, member);
-    }
+    MSPROBE_RETURN_IF_ERROR(ReadMember(path, member, use, &input, &stack));
   }
-  for (const bool target : {true, false}) {
-    if (!(target ? input.target : input.golden).empty()) continue;
-    if (!target && use == InputUse::kGraph) continue;
-    return InvalidConfig(path)
-        .Expected(target ? "\"npu_path\", the run under test"_t
-                         : "\"bench_path\", the trusted run"_t)
-        .Found("no such key"_t);
+  if (input.target.empty()) return MissingSide(path, "\"npu_path\", the run under test"_t);
+  if (input.golden.empty() && use != InputUse::kGraph) {
+    return MissingSide(path, "\"bench_path\", the trusted run"_t);
   }
   if (stack != nullptr) {
     MSPROBE_RETURN_IF_ERROR(CheckStack(path, input, *stack));

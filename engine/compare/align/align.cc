@@ -92,6 +92,18 @@ std::vector<Partner> PairByName(const Dump& target, const Dump& golden,
   return partners;
 }
 
+// The golden's gradients of the parameters of a module; -1: there are none. `module`: its forward
+// call in the golden, or -1.
+int32_t GradientOf(const Record& r, int32_t module, const Dump& golden,
+                   const CallIndex& golden_index, const NameMapping& mapping) {
+  // The module may have another name in the golden; some generations do not number the entry.
+  const std::string_view api =
+      module >= 0 ? golden.records[module].api.view() : MappedApi(r.api, &mapping);
+  const int32_t g = golden_index.Find(api, r.call, r.direction);
+  if (g >= 0 || r.call > 0) return g;
+  return golden_index.Find(api, r.call < 0 ? 0 : -1, r.direction);
+}
+
 // Pairs backward records as their forward calls are paired, and gradients of parameters by the name
 // of their module.
 void PairFollowers(const Dump& target, const CallIndex& target_index, const Dump& golden,
@@ -102,14 +114,10 @@ void PairFollowers(const Dump& target, const CallIndex& target_index, const Dump
     const Record& r = target.records[i];
     if ((*partners)[i].golden >= 0) return;  // a data mapping pairs it
     if (r.direction == Direction::kParameterGrad) {
-      // The module may have another name in the golden; some generations do not number the entry.
-      std::string_view api = MappedApi(r.api, &mapping);
       const int32_t forward =
           target_index.Find(r.api, std::max<int64_t>(r.call, 0), Direction::kForward);
-      if (forward >= 0 && (*partners)[forward].golden >= 0)
-        api = golden.records[(*partners)[forward].golden].api;
-      int32_t g = golden_index.Find(api, r.call, r.direction);
-      if (g < 0 && r.call <= 0) g = golden_index.Find(api, r.call < 0 ? 0 : -1, r.direction);
+      const int32_t module = forward >= 0 ? (*partners)[forward].golden : -1;
+      const int32_t g = GradientOf(r, module, golden, golden_index, mapping);
       if (g >= 0) (*partners)[i] = {g, 1};
     } else if (r.direction == Direction::kBackward) {
       const int32_t forward = target_index.Find(r.api, r.call, Direction::kForward);
@@ -367,6 +375,48 @@ std::vector<Partner> AlignCalls(const Dump& target, const Dump& golden,
   return partners;
 }
 
+// Records that only the golden has, and where they are listed.
+struct OnlyGolden {
+  std::vector<int32_t> front;                // before all others
+  std::vector<std::vector<int32_t>> behind;  // after each record of the target
+};
+
+// Each stands after the last paired record that precedes it in the golden. When no paired record
+// precedes it, it is listed before all others. Example: with A and B paired, x of the golden A x B
+// is listed after A, and x of x A B is listed first.
+OnlyGolden PlaceOnlyGolden(const std::vector<Partner>& partners, const std::vector<CallPart>& parts,
+                           size_t targets, size_t goldens) {
+  std::vector<int32_t> target_of(goldens, -1);
+  for (size_t i = 0; i < partners.size(); ++i) {
+    if (partners[i].golden >= 0) target_of[partners[i].golden] = static_cast<int32_t>(i);
+  }
+  for (const CallPart& part : parts) target_of[part.golden] = static_cast<int32_t>(part.target);
+  OnlyGolden only;
+  only.behind.resize(targets);
+  int32_t last = -1;
+  for (size_t g = 0; g < goldens; ++g) {
+    if (target_of[g] >= 0) {
+      last = target_of[g];
+    } else {
+      (last < 0 ? only.front : only.behind[last]).push_back(static_cast<int32_t>(g));
+    }
+  }
+  return only;
+}
+
+// A call of the target, and the golden's calls that are its parts: before it, or behind it where
+// gradients flow backwards.
+void AddCall(const Record& record, int32_t t, const Partner& partner,
+             std::span<const uint32_t> parts, RowBuilder* builder) {
+  const bool backward = record.direction == Direction::kBackward;
+  const auto add_parts = [&] {
+    for (const uint32_t g : parts) builder->AddPart(t, g, partner.confidence);
+  };
+  if (!backward) add_parts();
+  builder->Add(t, partner, parts);
+  if (backward) add_parts();
+}
+
 }  // namespace
 
 std::vector<Partner> AlignRecords(const Dump& target, const Dump& golden,
@@ -389,52 +439,20 @@ AlignedDumps AlignDumps(const Dump& target, const Dump& golden, const CompareOpt
     if (g >= 0 && !SameShapes(target, target.records[i], golden, golden.records[g]))
       partners[i] = {};
   }
-  std::vector<char> paired(golden.records.size(), 0);
-  std::vector<int32_t> target_of(golden.records.size(), -1);
-  for (size_t i = 0; i < partners.size(); ++i) {
-    if (partners[i].golden < 0) continue;
-    paired[partners[i].golden] = 1;
-    target_of[partners[i].golden] = static_cast<int32_t>(i);
-  }
   std::vector<std::vector<uint32_t>> parts_of(parts.empty() ? 0 : target.records.size());
-  for (const CallPart& part : parts) {
-    parts_of[part.target].push_back(part.golden);
-    paired[part.golden] = 1;
-    target_of[part.golden] = static_cast<int32_t>(part.target);
-  }
-  // A record that only the golden has is listed after the last paired record that precedes it in
-  // the golden. When no paired record precedes it, it is listed before all others. Example: with A
-  // and B paired, x of the golden A x B is listed after A, and x of x A B is listed first.
-  std::vector<std::vector<int32_t>> behind(target.records.size());
-  std::vector<int32_t> front;
-  int32_t last = -1;
-  for (size_t g = 0; g < golden.records.size(); ++g) {
-    if (paired[g]) {
-      last = target_of[g];
-    } else {
-      (last < 0 ? front : behind[last]).push_back(static_cast<int32_t>(g));
-    }
-  }
-
+  for (const CallPart& part : parts) parts_of[part.target].push_back(part.golden);
+  const OnlyGolden only =
+      PlaceOnlyGolden(partners, parts, target.records.size(), golden.records.size());
   const std::vector<char> same_places = FindSamePlaces(target, golden, partners, PoolOf(options));
   std::vector<char> seen(golden.records.size(), 0);
   // Adds the pairs of the target's records from `begin` to `end`.
   const auto add = [&](size_t begin, size_t end, AlignedDumps* to) {
     RowBuilder builder(target, golden, options, links, same_places, &seen, to);
-    for (const int32_t g : begin == 0 ? front : std::vector<int32_t>()) builder.Add(-1, {g});
+    for (const int32_t g : begin == 0 ? only.front : std::vector<int32_t>()) builder.Add(-1, {g});
     for (size_t i = begin; i < end; ++i) {
-      const auto t = static_cast<int32_t>(i);
-      const std::span<const uint32_t> own =
-          parts.empty() ? std::span<const uint32_t>() : parts_of[i];
-      const bool backward = target.records[i].direction == Direction::kBackward;
-      for (const uint32_t g : own) {
-        if (!backward) builder.AddPart(t, g, partners[i].confidence);
-      }
-      builder.Add(t, partners[i], own);
-      for (const uint32_t g : own) {
-        if (backward) builder.AddPart(t, g, partners[i].confidence);
-      }
-      for (const int32_t g : behind[i]) builder.Add(-1, {g});
+      AddCall(target.records[i], static_cast<int32_t>(i), partners[i],
+              parts.empty() ? std::span<const uint32_t>() : parts_of[i], &builder);
+      for (const int32_t g : only.behind[i]) builder.Add(-1, {g});
     }
   };
   // A golden record in several pairs has rows of its own in the first of them: one after the other.

@@ -226,46 +226,57 @@ class GroupLinker {
     std::vector<Leaves> made;
     for (const uint32_t member : members)
       made.push_back(member == kNone ? Leaves() : TensorsOf(many_, member, true, true));
-    std::vector<char> used(wanted.size(), 0);
-    std::set<uint32_t> linked;
-    const auto link = [&](uint32_t leaf, size_t j, bool fits) {
-      if (!fits || used[j] || linked.contains(leaf)) return;
-      used[j] = 1;
-      linked.insert(leaf);
-      Link(leaf, wanted[j]);
-    };
-    const auto tensors = [&](uint32_t leaf, size_t j) {
-      return Many(leaf).kind == LeafKind::kTensor && One(wanted[j]).kind == LeafKind::kTensor;
-    };
-    const auto fits = [&](uint32_t leaf, size_t j) {
-      return tensors(leaf, j) &&
-             (SameShape(Many(leaf), One(wanted[j])) || Transposed(leaf, wanted[j]));
-    };
+    GradientLinks links{wanted, std::vector<char>(wanted.size(), 0), {}};
     // By the forward call, where the one side lists gradients as it lists arguments.
     if (FactsOf(one_.dialect).orders_gradients_by_argument && wanted.size() == wanted_.size()) {
-      for (const size_t j : has_origin_) {
-        const Leaves& out = made[origin_[j].member];
-        const size_t q = origin_[j].place, n = out.size();
-        const bool reversed = ArrivalOrder(members_[origin_[j].member]);
-        for (const bool from_end : {reversed, !reversed}) {
-          const size_t at = from_end ? n - 1 - q : q;
-          if (q < n) link(out[at], j, fits(out[at], j));
-        }
-      }
+      for (const size_t j : has_origin_) LinkByOrigin(made[origin_[j].member], j, &links);
     }
     for (const bool transposed : {false, true}) {
       for (size_t m = 0; m < made.size(); ++m) {
         Leaves out = made[m];
         if (ArrivalOrder(members_[m])) std::reverse(out.begin(), out.end());
         for (const uint32_t leaf : out) {
-          if (passed.contains(ContentKey(Many(leaf)))) continue;
-          for (size_t j = 0; j < wanted.size() && !linked.contains(leaf); ++j) {
-            link(leaf, j,
-                 tensors(leaf, j) && (transposed ? Transposed(leaf, wanted[j])
-                                                 : SameShape(Many(leaf), One(wanted[j]))));
-          }
+          if (!passed.contains(ContentKey(Many(leaf)))) LinkByShape(leaf, transposed, &links);
         }
       }
+    }
+  }
+
+  // Gradients of the one call, and which of them have a partner.
+  struct GradientLinks {
+    const Leaves& wanted;
+    std::vector<char> used;
+    std::set<uint32_t> linked;  // leaves of the other side
+  };
+
+  void LinkGradient(uint32_t leaf, size_t j, GradientLinks* links) {
+    if (links->used[j] || links->linked.contains(leaf)) return;
+    links->used[j] = 1;
+    links->linked.insert(leaf);
+    Link(leaf, links->wanted[j]);
+  }
+
+  bool AreTensors(uint32_t many, uint32_t one) const {
+    return Many(many).kind == LeafKind::kTensor && One(one).kind == LeafKind::kTensor;
+  }
+
+  // `out`: the gradients of the member whose argument is wanted gradient j.
+  void LinkByOrigin(const Leaves& out, size_t j, GradientLinks* links) {
+    const size_t q = origin_[j].place, n = out.size();
+    if (q >= n) return;
+    const bool reversed = ArrivalOrder(members_[origin_[j].member]);
+    for (const bool from_end : {reversed, !reversed}) {
+      const uint32_t leaf = out[from_end ? n - 1 - q : q], one = links->wanted[j];
+      if (AreTensors(leaf, one) && (SameShape(Many(leaf), One(one)) || Transposed(leaf, one)))
+        LinkGradient(leaf, j, links);
+    }
+  }
+
+  void LinkByShape(uint32_t leaf, bool transposed, GradientLinks* links) {
+    for (size_t j = 0; j < links->wanted.size() && !links->linked.contains(leaf); ++j) {
+      const uint32_t one = links->wanted[j];
+      const bool fits = transposed ? Transposed(leaf, one) : SameShape(Many(leaf), One(one));
+      if (AreTensors(leaf, one) && fits) LinkGradient(leaf, j, links);
     }
   }
 
@@ -353,6 +364,12 @@ void LinkOptimizerStep(const Dump& target, uint32_t t, const Dump& golden, uint3
   close(golden, theirs, &links->closed_golden);
 }
 
+uint32_t BackwardOf(const Dump& dump, const CallIndex& index, uint32_t record) {
+  const Record& r = dump.records[record];
+  const int32_t found = index.Find(r.api, r.call, Direction::kBackward);
+  return found < 0 ? kNone : static_cast<uint32_t>(found);
+}
+
 }  // namespace
 
 void LinkFrameworkLeaves(const Dump& target, const Dump& golden, const NameMapping& mapping,
@@ -381,14 +398,9 @@ void LinkFrameworkLeaves(const Dump& target, const Dump& golden, const NameMappi
     const uint32_t whole = many_is_target ? result.golden[0] : result.target[0];
     GroupLinker linker(many, members, one, whole, many_is_target, result.same_operation, links);
     linker.LinkForward();
-    const auto backward = [](const Dump& dump, const CallIndex& index, uint32_t record) {
-      const Record& r = dump.records[record];
-      const int32_t found = index.Find(r.api, r.call, Direction::kBackward);
-      return found < 0 ? kNone : static_cast<uint32_t>(found);
-    };
     std::vector<uint32_t> backwards;
-    for (const uint32_t member : members) backwards.push_back(backward(many, many_index, member));
-    linker.LinkBackward(backwards, backward(one, one_index, whole));
+    for (const uint32_t member : members) backwards.push_back(BackwardOf(many, many_index, member));
+    linker.LinkBackward(backwards, BackwardOf(one, one_index, whole));
   }
 }
 

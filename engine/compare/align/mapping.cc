@@ -45,15 +45,7 @@ class MappingBuilder {
     }
     if (cross_) FindParameters();
     for (const Record& r : target_.records) {
-      if (!seen.insert(r.api).second) continue;
-      std::string name = r.is_module ? Module(r.api) : Api(r.api);
-      for (size_t i = 0; i < renames_.size(); ++i) {
-        std::string renamed = renames_[i].Apply(name);
-        if (renamed != name) ++rename_hits_[i];
-        name = std::move(renamed);
-      }
-      if (cross_ && r.is_module) MoveParameters(r.api, name);
-      if (name != r.api) out_.apis.emplace(std::string(r.api), std::move(name));
+      if (seen.insert(r.api).second) Map(r);
     }
     for (const Leaf& leaf : target_.leaves) {
       if (out_.leaves.empty()) break;
@@ -64,6 +56,17 @@ class MappingBuilder {
   }
 
  private:
+  void Map(const Record& r) {
+    std::string name = r.is_module ? Module(r.api) : Api(r.api);
+    for (size_t i = 0; i < renames_.size(); ++i) {
+      std::string renamed = renames_[i].Apply(name);
+      if (renamed != name) ++rename_hits_[i];
+      name = std::move(renamed);
+    }
+    if (cross_ && r.is_module) MoveParameters(r.api, name);
+    if (name != r.api) out_.apis.emplace(std::string(r.api), std::move(name));
+  }
+
   Status ReadFiles() {
     for (const std::string& expression : request_.renames) {
       MSPROBE_ASSIGN_OR_RETURN(Rename rename, Rename::Parse(expression));
@@ -82,13 +85,15 @@ class MappingBuilder {
       for (Message& line : mapping.skipped) out_.notes.push_back(std::move(line));
       for (const ApiPair& pair : mapping.apis) AddApi(pair);
     }
-    if (request_.layer_file) {
-      LayerRules rules;
-      if (!request_.layer_file->empty()) {
-        MSPROBE_ASSIGN_OR_RETURN(rules, ReadLayerMapping(*request_.layer_file));
-      }
-      MSPROBE_ASSIGN_OR_RETURN(layers_, LayerMapping::Make(std::move(rules), target_, golden_));
+    return request_.layer_file ? ReadLayers(*request_.layer_file) : Status::Ok();
+  }
+
+  Status ReadLayers(const std::string& file) {
+    LayerRules rules;
+    if (!file.empty()) {
+      MSPROBE_ASSIGN_OR_RETURN(rules, ReadLayerMapping(file));
     }
+    MSPROBE_ASSIGN_OR_RETURN(layers_, LayerMapping::Make(std::move(rules), target_, golden_));
     return Status::Ok();
   }
 

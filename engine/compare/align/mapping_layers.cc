@@ -97,6 +97,31 @@ Result<LayerMapping> LayerMapping::Make(LayerRules rules, const Dump& target, co
 //   ""                     TopLayer: backbone             model
 //   backbone               none; a number, not shifted    model.0
 //   backbone.0             Block: attn.qkv, two parts     model.0.self_attention.linear_qkv
+// How many parts of `rest`, the name behind the module `done`, the rules of its class take (0:
+// none), and what the golden calls them.
+std::pair<size_t, std::string_view> LayerMapping::ByRules(const std::string& done,
+                                                          std::string_view rest) {
+  const auto known = target_classes_.find(done);
+  auto rules = rules_.find(done.empty()                     ? "TopLayer"
+                           : known != target_classes_.end() ? known->second
+                                                            : std::string());
+  if (rules == rules_.end() && done.empty() && known != target_classes_.end())
+    rules = rules_.find(known->second);
+  if (rules == rules_.end()) return {0, {}};
+  size_t taken = 0;
+  std::string_view mapped;
+  for (const auto& [from, to] : rules->second) {
+    const bool whole =
+        rest.starts_with(from) && (rest.size() == from.size() || rest[from.size()] == '.');
+    const auto dots = static_cast<size_t>(std::count(from.begin(), from.end(), '.')) + 1;
+    if (!whole || dots <= taken) continue;
+    taken = dots;
+    mapped = to;
+  }
+  if (taken > 0) ++hits_;
+  return {taken, mapped};
+}
+
 std::string LayerMapping::Map(std::string_view name) {
   const auto [path, own_class] = PathAndClass(name);
   const std::vector<std::string_view> parts =
@@ -107,26 +132,8 @@ std::string LayerMapping::Map(std::string_view name) {
     *to += part;
   };
   for (size_t i = 0; i < parts.size();) {
-    const auto known = target_classes_.find(done);
-    auto rules = rules_.find(done.empty()                     ? "TopLayer"
-                             : known != target_classes_.end() ? known->second
-                                                              : std::string());
-    if (rules == rules_.end() && done.empty() && known != target_classes_.end())
-      rules = rules_.find(known->second);
-    size_t taken = 0;
-    std::string_view mapped;
-    if (rules != rules_.end()) {
-      for (const auto& [from, to] : rules->second) {
-        const std::string_view rest(parts[i].data(), path.data() + path.size() - parts[i].data());
-        const bool whole =
-            rest.starts_with(from) && (rest.size() == from.size() || rest[from.size()] == '.');
-        const auto dots = static_cast<size_t>(std::count(from.begin(), from.end(), '.')) + 1;
-        if (!whole || dots <= taken) continue;
-        if (taken == 0) ++hits_;
-        taken = dots;
-        mapped = to;
-      }
-    }
+    const std::string_view rest(parts[i].data(), path.data() + path.size() - parts[i].data());
+    const auto [taken, mapped] = ByRules(done, rest);
     std::string shifted;
     if (const int64_t number = NumberOf(parts[i]); taken == 0 && number >= 0) {
       const std::set<int64_t>* numbers = Find(target_numbers_, done);

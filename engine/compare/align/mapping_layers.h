@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/base/messages/message.h"
 #include "engine/compare/align/mapping_files.h"
@@ -35,6 +36,8 @@ class LayerMapping {
   const std::map<std::string, Message>& shifts() const { return shifts_; }
 
  private:
+  std::pair<size_t, std::string_view> ByRules(const std::string& done, std::string_view rest);
+
   LayerRules rules_;
   std::unordered_map<std::string, std::string> target_classes_, golden_classes_;  // by path
   // The numbers that are children of each path: {0, 1} of "net.layers".

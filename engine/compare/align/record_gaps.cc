@@ -250,6 +250,48 @@ void GapFiller::SlideGaps(const Gap& all, const Ids& ids) {
   }
 }
 
+namespace {
+
+// Positions in `longer` without a partner, and in `shorter` the partner just behind them.
+struct PlaceOfGap {
+  int begin, end, partner_behind;
+};
+
+// By how many places the gap is best moved; below 0 towards the start, 0: nothing gains. See
+// SlideGapsOf.
+int BestShift(std::span<const uint32_t> longer, std::span<const uint32_t> shorter,
+              const PlaceOfGap& gap, const std::function<int(int, int)>& agreement,
+              const std::vector<int>& match_long) {
+  constexpr int kMaxSteps = 1 << 16;  // bounds the time
+  const int long_size = static_cast<int>(longer.size());
+  const int short_size = static_cast<int>(shorter.size());
+  const int gap_size = gap.end - gap.begin;
+  const auto same_key = [&](int in_longer, int in_shorter) {
+    return longer[in_longer] == shorter[in_shorter];
+  };
+  int best_gain = 0, best_shift = 0;
+  for (int step = 1, gain = 0; step <= kMaxSteps; ++step) {
+    const int loses = gap.begin - step, partner = gap.partner_behind - step;
+    const int gets = loses + gap_size;
+    if (loses < 0 || partner < 0 || match_long[loses] != partner || !same_key(gets, partner)) break;
+    gain += agreement(gets, partner) - agreement(loses, partner);
+    if (gain > best_gain) best_gain = gain, best_shift = -step;
+  }
+  for (int step = 0, gain = 0; step < kMaxSteps; ++step) {
+    const int loses = gap.end + step, partner = gap.partner_behind + step;
+    const int gets = loses - gap_size;
+    if (loses >= long_size || partner >= short_size || match_long[loses] != partner ||
+        !same_key(gets, partner)) {
+      break;
+    }
+    gain += agreement(gets, partner) - agreement(loses, partner);
+    if (gain > best_gain) best_gain = gain, best_shift = step + 1;
+  }
+  return best_shift;
+}
+
+}  // namespace
+
 // Moves the gaps of one side, called `longer`: the calls there that have no partner. Example:
 //
 //   position   0 1 2 3 4 5
@@ -264,12 +306,8 @@ void GapFiller::SlideGaps(const Gap& all, const Ids& ids) {
 void GapFiller::SlideGapsOf(std::span<const uint32_t> longer, std::span<const uint32_t> shorter,
                             const std::function<int(int, int)>& agreement,
                             std::vector<int>* match_long, std::vector<int>* match_short) {
-  constexpr int kMaxSteps = 1 << 16;  // bounds the time
   const int long_size = static_cast<int>(longer.size());
   const int short_size = static_cast<int>(shorter.size());
-  const auto same_key = [&](int in_longer, int in_shorter) {
-    return longer[in_longer] == shorter[in_shorter];
-  };
   for (int gap_begin = 0; gap_begin < long_size;) {
     if ((*match_long)[gap_begin] >= 0) {
       ++gap_begin;
@@ -286,25 +324,8 @@ void GapFiller::SlideGapsOf(std::span<const uint32_t> longer, std::span<const ui
       gap_begin = gap_end;
       continue;
     }
-    int best_gain = 0, best_shift = 0;  // best_shift < 0: towards the start
-    for (int step = 1, gain = 0; step <= kMaxSteps; ++step) {
-      const int loses = gap_begin - step, partner = partner_behind - step;
-      const int gets = loses + gap_size;
-      if (loses < 0 || partner < 0 || (*match_long)[loses] != partner || !same_key(gets, partner))
-        break;
-      gain += agreement(gets, partner) - agreement(loses, partner);
-      if (gain > best_gain) best_gain = gain, best_shift = -step;
-    }
-    for (int step = 0, gain = 0; step < kMaxSteps; ++step) {
-      const int loses = gap_end + step, partner = partner_behind + step;
-      const int gets = loses - gap_size;
-      if (loses >= long_size || partner >= short_size || (*match_long)[loses] != partner ||
-          !same_key(gets, partner)) {
-        break;
-      }
-      gain += agreement(gets, partner) - agreement(loses, partner);
-      if (gain > best_gain) best_gain = gain, best_shift = step + 1;
-    }
+    const int best_shift =
+        BestShift(longer, shorter, {gap_begin, gap_end, partner_behind}, agreement, *match_long);
     const auto pair = [&](int in_longer, int in_shorter) {
       (*match_long)[in_longer] = in_shorter;
       (*match_short)[in_shorter] = in_longer;

@@ -44,6 +44,46 @@ size_t WrongPlace(std::string_view text) {
   return in_class ? class_at : open.empty() ? 0 : open.back();
 }
 
+bool IsLetterOrDigit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+// Reads until the mark, which is text[1], or the end, and returns where that is.
+size_t ReadPart(std::string_view text, size_t at, std::string* part) {
+  const char mark = text[1];
+  for (; at < text.size() && text[at] != mark; ++at) {
+    if (text[at] == '\\' && at + 1 < text.size()) {
+      // "\/" in "s/a\/b/c/" is the character '/'.
+      if (text[at + 1] != mark) *part += '\\';
+      ++at;
+    }
+    *part += text[at];
+  }
+  return at;
+}
+
+// Writes sed's text as std::regex_replace wants it. Returns the place of a group that the
+// expression does not have, else npos.
+size_t AppendReplacement(std::string_view text, unsigned groups, std::string* out) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool escaped = text[i] == '\\' && i + 1 < text.size();
+    const char c = escaped ? text[++i] : text[i];
+    const bool group = escaped && c >= '1' && c <= '9';
+    if (group && static_cast<unsigned>(c - '0') > groups) return i;
+    // "$01", two digits: a digit that follows in the text must not become part of the number.
+    if (group) {
+      out->append("$0") += c;
+    } else if (c == '$') {
+      *out += "$$";
+    } else if (c == '&' && !escaped) {
+      *out += "$&";
+    } else {
+      *out += c;
+    }
+  }
+  return text.npos;
+}
+
 }  // namespace
 
 struct Rename::Pattern {
@@ -55,22 +95,14 @@ Result<Rename> Rename::Parse(std::string_view text) {
   out.expression_ = text;
   if (text.size() < 2 || text[0] != 's') return Wrong(text, 0, std::string("s/from/to/"));
   const char mark = text[1];
-  if (mark == '\\' || mark == ' ' || (mark >= '0' && mark <= '9') || (mark >= 'a' && mark <= 'z') ||
-      (mark >= 'A' && mark <= 'Z')) {
+  if (mark == '\\' || mark == ' ' || IsLetterOrDigit(mark)) {
     return Wrong(text, 1, "a mark such as '/' after the s"_t);
   }
   std::string parts[2];
   size_t at = 2, start[2] = {2, 2};
   for (int i = 0; i < 2; ++i) {
     start[i] = at;
-    for (; at < text.size() && text[at] != mark; ++at) {
-      if (text[at] == '\\' && at + 1 < text.size()) {
-        // "\/" in "s/a\/b/c/" is the character '/'.
-        if (text[at + 1] != mark) parts[i] += '\\';
-        ++at;
-      }
-      parts[i] += text[at];
-    }
+    at = ReadPart(text, at, &parts[i]);
     if (at >= text.size())
       return Wrong(text, at, "'{}' after the {}"_t(mark, i == 0 ? "expression"_t : "text"_t));
     ++at;
@@ -95,30 +127,8 @@ Result<Rename> Rename::Parse(std::string_view text) {
                  "a regular expression; the error is here"_t);
   }
   const unsigned groups = out.from_->regex.mark_count();
-  for (size_t i = 0; i < parts[1].size(); ++i) {
-    const char c = parts[1][i];
-    if (c == '$') {
-      out.to_ += "$$";
-    } else if (c == '&') {
-      out.to_ += "$&";
-    } else if (c == '\\' && i + 1 < parts[1].size()) {
-      const char next = parts[1][++i];
-      const bool group = next >= '1' && next <= '9';
-      if (group && static_cast<unsigned>(next - '0') > groups) {
-        return Wrong(text, start[1] + i, "a group of the expression, which has {}"_t(groups));
-      }
-      // "$01", two digits: a digit that follows in the text must not become part of the number.
-      if (group) {
-        out.to_.append("$0") += next;
-      } else if (next == '$') {
-        out.to_ += "$$";
-      } else {
-        out.to_ += next;
-      }
-    } else {
-      out.to_ += c;
-    }
-  }
+  if (const size_t bad = AppendReplacement(parts[1], groups, &out.to_); bad != parts[1].npos)
+    return Wrong(text, start[1] + bad, "a group of the expression, which has {}"_t(groups));
   return out;
 }
 

@@ -156,44 +156,59 @@ class Differ {
     int best_x = 0, best_y = 0;
     for (int d = 0; d <= most; ++d) {
       for (int k = -d; k <= d; k += 2) {
-        int x = (k == -d || (k != d && forward_[zero + k - 1] < forward_[zero + k + 1]))
-                    ? forward_[zero + k + 1]
-                    : forward_[zero + k - 1] + 1;
+        int x = Next(forward_.data() + zero, k, d);
         int y = x - k;
         if (x > n || y > m || y < 0) {
           forward_[zero + k] = std::min(x, n + 1);
           continue;
         }
-        while (x < n && y < m && same(box.a0 + x, box.b0 + y)) ++x, ++y;
+        const int along = StepsWhileSame(
+            n - x, m - y, [&](int i) { return same(box.a0 + x + i, box.b0 + y + i); });
+        x += along, y += along;
         forward_[zero + k] = x;
         if (x + y > best_x + best_y) best_x = x, best_y = y;
         const int r = delta - k;  // the same diagonal, counted from the other end
-        if ((delta & 1) && r >= -(d - 1) && r <= d - 1 && backward_[zero + r] >= 0 &&
-            backward_[zero + r] <= n && x + backward_[zero + r] >= n && Inside(x, y, n, m)) {
+        if ((delta & 1) && Meets(backward_.data() + zero, r, d - 1, x, n) && Inside(x, y, n, m))
           return {x, y};
-        }
       }
       for (int k = -d; k <= d; k += 2) {
-        int x = (k == -d || (k != d && backward_[zero + k - 1] < backward_[zero + k + 1]))
-                    ? backward_[zero + k + 1]
-                    : backward_[zero + k - 1] + 1;
+        int x = Next(backward_.data() + zero, k, d);
         int y = x - k;
         if (x > n || y > m || y < 0) {
           backward_[zero + k] = std::min(x, n + 1);
           continue;
         }
-        while (x < n && y < m && same(box.a1 - 1 - x, box.b1 - 1 - y)) ++x, ++y;
+        const int along = StepsWhileSame(
+            n - x, m - y, [&](int i) { return same(box.a1 - 1 - x - i, box.b1 - 1 - y - i); });
+        x += along, y += along;
         backward_[zero + k] = x;
         const int r = delta - k;
-        if (!(delta & 1) && r >= -d && r <= d && forward_[zero + r] >= 0 &&
-            forward_[zero + r] <= n && x + forward_[zero + r] >= n && Inside(n - x, m - y, n, m)) {
+        if (!(delta & 1) && Meets(forward_.data() + zero, r, d, x, n) && Inside(n - x, m - y, n, m))
           return {n - x, m - y};
-        }
       }
     }
     // More than max_cost edits: the furthest point that was reached divides the box.
     if (!Inside(best_x, best_y, n, m)) return {(n + 1) / 2, m / 2};
     return {best_x, best_y};
+  }
+  // How many steps are possible along a diagonal, of which `left_a` and `left_b` are left.
+  template <typename SameAt>
+  static int StepsWhileSame(int left_a, int left_b, const SameAt& same) {
+    const int most = std::min(left_a, left_b);
+    int steps = 0;
+    while (steps < most && same(steps)) ++steps;
+    return steps;
+  }
+  // How far diagonal k gets with d edits: from the neighbour that got further. `reached`: of each
+  // diagonal, from -d - 1 to d + 1.
+  static int Next(const int* reached, int k, int d) {
+    return k == -d || (k != d && reached[k - 1] < reached[k + 1]) ? reached[k + 1]
+                                                                  : reached[k - 1] + 1;
+  }
+  // Whether x steps on a diagonal meet those that were made on it from the other end, where it is
+  // diagonal r of at most d edits.
+  static bool Meets(const int* reached, int r, int d, int x, int n) {
+    return r >= -d && r <= d && reached[r] >= 0 && reached[r] <= n && x + reached[r] >= n;
   }
   static bool Inside(int x, int y, int n, int m) { return x + y > 0 && x + y < n + m; }
 

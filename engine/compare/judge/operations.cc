@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "engine/base/text.h"
 #include "engine/compare/judge/judge.h"
@@ -141,6 +142,31 @@ bool NamesOptimizerTensor(const Record& record, const Leaf& leaf, std::string_vi
          leaf.name.view().find(kind) != std::string_view::npos;
 }
 
+// The tensors that go into a call.
+struct InputsOfCall {
+  double largest = 0;  // absolute value
+  const Leaf *first = nullptr, *second = nullptr;
+};
+
+// nullopt: they have an element that is not finite.
+std::optional<InputsOfCall> InputsOf(const Dump& dump, const Record& record) {
+  InputsOfCall inputs;
+  for (const Leaf& leaf : dump.LeavesOf(record)) {
+    if (leaf.kind != LeafKind::kTensor || !GoesIn(leaf) || !leaf.has_stats) continue;
+    const LeafRest* rest = dump.RestOf(static_cast<int32_t>(&leaf - dump.leaves.data()));
+    const double max = rest != nullptr ? rest->max : leaf.max_value,
+                 min = rest != nullptr ? rest->min : leaf.min_value;
+    if (!std::isfinite(max) || !std::isfinite(min)) return std::nullopt;
+    inputs.largest = std::max({inputs.largest, std::abs(max), std::abs(min)});
+    if (inputs.first == nullptr) {
+      inputs.first = &leaf;
+    } else if (inputs.second == nullptr) {
+      inputs.second = &leaf;
+    }
+  }
+  return inputs;
+}
+
 }  // namespace
 
 bool IsGradientOfOptimizer(const Record& record, const Leaf& leaf) {
@@ -170,22 +196,10 @@ double SummedMagnitude(const OperationTable& operations, const Dump& dump, const
   if (out <= 0) return 0;
   // Of an optimizer's entry, which has leaves for each parameter of the model, nothing is known.
   if (IsOptimizerCall(record.api) && !IsChangedInPlace(output, record)) return 0;
-  double largest = 0;                     // absolute value among the inputs
-  const Leaf *a = nullptr, *b = nullptr;  // the first two tensors that go in
-  for (const Leaf& leaf : dump.LeavesOf(record)) {
-    if (leaf.kind != LeafKind::kTensor || !GoesIn(leaf) || !leaf.has_stats) continue;
-    const LeafRest* rest = dump.RestOf(static_cast<int32_t>(&leaf - dump.leaves.data()));
-    const double max = rest != nullptr ? rest->max : leaf.max_value,
-                 min = rest != nullptr ? rest->min : leaf.min_value;
-    if (!std::isfinite(max) || !std::isfinite(min)) return 0;
-    largest = std::max({largest, std::abs(max), std::abs(min)});
-    if (a == nullptr) {
-      a = &leaf;
-    } else if (b == nullptr) {
-      b = &leaf;
-    }
-  }
-  if (a == nullptr) return 0;
+  const std::optional<InputsOfCall> inputs = InputsOf(dump, record);
+  if (!inputs || inputs->first == nullptr) return 0;
+  const double largest = inputs->largest;
+  const Leaf *a = inputs->first, *b = inputs->second;
   if (IsChangedInPlace(output, record)) return largest;
   const auto rms = [&dump](const Leaf& leaf) { return RootMeanSquare(dump, leaf); };
   const double terms = std::max(1.0, Elements(*a) / out);

@@ -190,25 +190,71 @@ void JoinedDump::AddLeaves(size_t call, Record* record) {
   }
 }
 
-void JoinedDump::PassThrough() {
-  using Content = std::pair<int32_t, uint64_t>;    // run, what it holds
-  std::map<Content, std::vector<size_t>> holders;  // leaves of more than one rank
-  const auto content = [&](const ValuePart& part) {
-    return Content(part.run, ContentKey(runs_[part.run].dump->leaves[part.leaf]));
+JoinedDump::Content JoinedDump::ContentOf(const ValuePart& part) const {
+  return Content(part.run, ContentKey(runs_[part.run].dump->leaves[part.leaf]));
+}
+
+// The parts of a value that other ranks have than that of `part`.
+std::vector<JoinedDump::Content> JoinedDump::OtherParts(size_t leaf, const ValuePart& part) const {
+  std::vector<Content> contents;
+  for (const ValuePart& each : values_[leaf]) {
+    if (each.run != part.run) contents.push_back(ContentOf(each));
+  }
+  return contents;
+}
+
+// The first leaves, one of each list, beside each other in `parent`, whose other parts are alike:
+// what a rank took, and what it made.
+std::optional<std::pair<size_t, size_t>> JoinedDump::FindWhole(std::string_view parent,
+                                                               const std::vector<size_t>& before,
+                                                               const ValuePart& taken,
+                                                               const std::vector<size_t>& later,
+                                                               const ValuePart& made) const {
+  // All ranks make the calls beside it.
+  const auto beside = [&](size_t leaf) {
+    return dump_.records[dump_.leaves[leaf].record].parent == parent;
   };
-  for (size_t i = 0; i < values_.size(); ++i) {
-    for (const ValuePart& part : values_[i]) {
-      if (values_[i].size() > 1 && content(part).second != 0) holders[content(part)].push_back(i);
+  for (const size_t a : before) {
+    if (!beside(a)) continue;
+    const auto b = std::find_if(later.begin(), later.end(), [&](size_t leaf) {
+      return beside(leaf) && OtherParts(leaf, made) == OtherParts(a, taken);
+    });
+    if (b != later.end()) return std::pair(a, *b);
+  }
+  return std::nullopt;
+}
+
+// Values of one rank get the parts of those of all ranks that pass through the call.
+void JoinedDump::PassThrough(const Record& record, const Holders& holders) {
+  const size_t end = record.first_leaf + record.leaf_count;
+  for (size_t out = record.first_leaf; out < end; ++out) {
+    if (dump_.leaves[out].slot != Slot::kOutput || values_[out].size() != 1) continue;
+    const ValuePart made = values_[out].front();
+    const auto later = holders.find(ContentOf(made));
+    if (later == holders.end()) continue;
+    for (size_t in = record.first_leaf; in < end && values_[out].size() == 1; ++in) {
+      const ValuePart taken = values_[in].front();
+      const auto before = holders.find(ContentOf(taken));
+      if (in == out || values_[in].size() != 1 || before == holders.end()) continue;
+      const auto whole =
+          FindWhole(record.parent.view(), before->second, taken, later->second, made);
+      if (!whole) continue;
+      const std::vector<ValuePart> whole_in = values_[whole->first];
+      const std::vector<ValuePart> whole_out = values_[whole->second];
+      values_[in] = whole_in;
+      values_[out] = whole_out;
     }
   }
-  // The parts of a value that other ranks have than that of `part`.
-  const auto others = [&](size_t leaf, const ValuePart& part) {
-    std::vector<Content> contents;
-    for (const ValuePart& each : values_[leaf]) {
-      if (each.run != part.run) contents.push_back(content(each));
+}
+
+void JoinedDump::PassThrough() {
+  Holders holders;
+  for (size_t i = 0; i < values_.size(); ++i) {
+    for (const ValuePart& part : values_[i]) {
+      const Content content = ContentOf(part);
+      if (values_[i].size() > 1 && content.second != 0) holders[content].push_back(i);
     }
-    return contents;
-  };
+  }
   // A stage of a pipeline makes calls of its own outside of modules.
   const bool has_stages =
       std::any_of(dump_.records.begin(), dump_.records.end(), [&](const Record& r) {
@@ -217,33 +263,7 @@ void JoinedDump::PassThrough() {
       });
   for (const Record& record : dump_.records) {
     if (has_stages && record.parent.empty()) continue;
-    // All ranks make the calls beside it.
-    const auto beside = [&](size_t leaf) {
-      return dump_.records[dump_.leaves[leaf].record].parent == record.parent;
-    };
-    const size_t end = record.first_leaf + record.leaf_count;
-    for (size_t out = record.first_leaf; out < end; ++out) {
-      if (dump_.leaves[out].slot != Slot::kOutput || values_[out].size() != 1) continue;
-      const ValuePart made = values_[out].front();
-      const auto later = holders.find(content(made));
-      if (later == holders.end()) continue;
-      for (size_t in = record.first_leaf; in < end && values_[out].size() == 1; ++in) {
-        const ValuePart taken = values_[in].front();
-        const auto before = holders.find(content(taken));
-        if (in == out || values_[in].size() != 1 || before == holders.end()) continue;
-        for (const size_t a : before->second) {
-          if (!beside(a)) continue;
-          const auto b = std::find_if(later->second.begin(), later->second.end(), [&](size_t leaf) {
-            return beside(leaf) && others(leaf, made) == others(a, taken);
-          });
-          if (b == later->second.end()) continue;
-          const std::vector<ValuePart> whole_in = values_[a], whole_out = values_[*b];
-          values_[in] = whole_in;
-          values_[out] = whole_out;
-          break;
-        }
-      }
-    }
+    PassThrough(record, holders);
   }
 }
 

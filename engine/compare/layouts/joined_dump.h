@@ -7,10 +7,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/base/messages/message.h"
@@ -45,11 +47,22 @@ class JoinedDump {
   Dump Take();
 
  private:
+  using Content = std::pair<int32_t, uint64_t>;            // run, what it holds
+  using Holders = std::map<Content, std::vector<size_t>>;  // leaves of more than one rank
+
   void NameCalls(const Dump& golden);
   std::string NameOf(size_t call) const;
   void AddCall(size_t call);
   void AddLeaves(size_t call, Record* record);
   std::string PlaceOf(const RankCall& of, const Leaf& leaf) const;
+  Content ContentOf(const ValuePart& part) const;
+  std::vector<Content> OtherParts(size_t leaf, const ValuePart& part) const;
+  std::optional<std::pair<size_t, size_t>> FindWhole(std::string_view parent,
+                                                     const std::vector<size_t>& before,
+                                                     const ValuePart& taken,
+                                                     const std::vector<size_t>& later,
+                                                     const ValuePart& made) const;
+  void PassThrough(const Record& record, const Holders& holders);
   void CopySide(const ValuePart& part, uint32_t leaf);
   void PlaceShards(const ValueLayout& layout, const std::vector<ValuePart>& parts,
                    JoinedLeaf* joined) const;

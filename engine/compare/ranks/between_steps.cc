@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/unmatched_calls.h"
@@ -265,86 +267,130 @@ Message DescribeStepThatAgrees(const StepOfRank& earlier, int32_t later) {
                 "between the steps. It is {}"_t)(earlier.step, later, DescribeCause(earlier));
 }
 
-StepWeights WeightsIn(const Comparison& c) {
-  StepWeights w;
-  if (c.decided) {
-    w.unrelated = c.decided->unrelated_weights;
-    w.related = c.decided->related_weights;
-    w.written = c.decided->written_weights;
+namespace {
+
+// Collects what one step says of the weights, from all of its rows.
+class WeightScan {
+ public:
+  explicit WeightScan(const Comparison& c) : c_(c), trained_(c.target) {}
+
+  StepWeights Take() {
+    AddFacts();
+    PageRelease pages(c_.target, c_.golden);
+    for (const RecordPair& pair : c_.pairs) {
+      pages.RowsDone(pair.row_count);
+      if (pair.matched()) AddCall(pair);
+    }
+    Finish();
+    return std::move(w_);
   }
-  for (const Dump* dump : {&c.target, &c.golden}) {
-    for (const auto& [key, value] : dump->provenance)
-      w.in_graph_mode |= key == "mode" && value == "graph";
-  }
-  Collected modules, before, after, arguments;
-  FingerprintSet made;  // contents of the target's outputs
-  bool gradients = false, wrong_gradients = false;
-  GradientNoise noise;
-  TrainedWeights trained(c.target);
-  PageRelease pages(c.target, c.golden);
-  for (size_t p = 0; p < c.pairs.size(); ++p) {
-    const RecordPair& pair = c.pairs[p];
-    pages.RowsDone(pair.row_count);
-    if (!pair.matched()) continue;
-    const Record& record = c.target.records[pair.target];
-    const bool optimizer = IsOptimizerCall(record.api);
-    if (optimizer && w.optimizer_calls.size() < kCalls)
-      w.optimizer_calls.emplace_back(record.name.view());
-    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
-      if (optimizer && w.alone.empty()) w.alone = WeightOfOneRun(c, i);
-      if (c.rows[i].target < 0) continue;
-      const Leaf& leaf = c.target.leaves[c.rows[i].target];
-      if (IsGradient(record, leaf)) {
-        gradients = true;
-        wrong_gradients |= c.measures[i].verdict == RowVerdict::kDiffers;
-        noise.Add(c, record, i);
-      }
-      if (arguments.all().size() < kKept) {
-        if (IsWeightOfACall(record, leaf, &trained) && !made.HasHash(ContentKey(leaf)))
-          arguments.Set(std::string(leaf.name.view()), c, i, /*replaces=*/false);
-      }
-      if ((c.first.pair >= 0 || arguments.all().size() < kKept) && leaf.slot == Slot::kOutput &&
-          ContentKey(leaf) != 0)
-        made.InsertHash(ContentKey(leaf));
-      if (const std::string name = MovedByChance(c, pair, i);
-          !name.empty() && std::ranges::find(w.by_chance, name) == w.by_chance.end())
-        w.by_chance.push_back(name);
-      if (!optimizer && leaf.slot != Slot::kParameter) continue;
-      std::string_view label = LeafPath(c, static_cast<int32_t>(i));
-      const auto named = [&](std::string_view prefix) {
-        if (!label.starts_with(prefix)) return false;
-        label.remove_prefix(prefix.size());
-        return true;
-      };
-      if (!optimizer) {
-        if (record.direction == Direction::kForward && named("parameters."))
-          modules.Set(ParameterName(record.api, label), c, i, /*replaces=*/false);
-      } else if (named("input.weights.")) {
-        before.Set(std::string(label), c, i, /*replaces=*/false);
-      } else if (named("output.0.weights.")) {
-        after.Set(std::string(label), c, i, /*replaces=*/true);
-      }
+
+ private:
+  void AddFacts() {
+    if (c_.decided) {
+      w_.unrelated = c_.decided->unrelated_weights;
+      w_.related = c_.decided->related_weights;
+      w_.written = c_.decided->written_weights;
+    }
+    for (const Dump* dump : {&c_.target, &c_.golden}) {
+      for (const auto& [key, value] : dump->provenance)
+        w_.in_graph_mode |= key == "mode" && value == "graph";
     }
   }
-  const Weights& begin = !modules.empty()  ? modules.all()
-                         : !before.empty() ? before.all()
-                                           : arguments.all();
-  w.begin = Selected(begin);
-  w.end = Selected(after.all());
-  w.count = static_cast<int64_t>(begin.size());
-  w.differing = std::count_if(begin.begin(), begin.end(), [](const auto& x) { return x.differs; });
-  w.gradients_agree = gradients && !wrong_gradients;
-  w.gradient_noise = noise.Value();
-  w.begins_otherwise = BeginsOtherwise(c, &trained);
-  w.first_is_weight = c.first.pair >= 0 && c.first.row >= 0 && c.rows[c.first.row].target >= 0 &&
-                      c.target.leaves[c.rows[c.first.row].target].slot == Slot::kParameter;
-  w.error_behind_weight = ErrorBehindWeight(c, made, &trained);
-  w.first_error = ErrorOfFirst(c);
-  std::string room;
-  for (const Weight& weight : c.target.weights)
-    w.file_order.emplace_back(WithoutWrappers(weight.name, &room));
-  return w;
-}
+
+  void AddCall(const RecordPair& pair) {
+    const Record& record = c_.target.records[pair.target];
+    const bool optimizer = IsOptimizerCall(record.api);
+    if (optimizer && w_.optimizer_calls.size() < kCalls)
+      w_.optimizer_calls.emplace_back(record.name.view());
+    for (uint32_t i = pair.first_row; i < pair.first_row + pair.row_count; ++i) {
+      if (optimizer && w_.alone.empty()) w_.alone = WeightOfOneRun(c_, i);
+      if (c_.rows[i].target < 0) continue;
+      const Leaf& leaf = c_.target.leaves[c_.rows[i].target];
+      AddContent(record, leaf, i);
+      AddMovedByChance(pair, i);
+      if (optimizer) AddOfOptimizer(i);
+      if (!optimizer && leaf.slot == Slot::kParameter) AddOfModule(record, i);
+    }
+  }
+
+  void AddContent(const Record& record, const Leaf& leaf, uint32_t row) {
+    if (IsGradient(record, leaf)) {
+      gradients_ = true;
+      wrong_gradients_ |= c_.measures[row].verdict == RowVerdict::kDiffers;
+      noise_.Add(c_, record, row);
+    }
+    const uint64_t content = ContentKey(leaf);
+    const bool more_arguments = arguments_.all().size() < kKept;
+    if (more_arguments && IsWeightOfACall(record, leaf, &trained_) && !made_.HasHash(content))
+      arguments_.Set(std::string(leaf.name.view()), c_, row, /*replaces=*/false);
+    if ((c_.first.pair >= 0 || arguments_.all().size() < kKept) && leaf.slot == Slot::kOutput &&
+        content != 0)
+      made_.InsertHash(content);
+  }
+
+  void AddMovedByChance(const RecordPair& pair, uint32_t row) {
+    const std::string name = MovedByChance(c_, pair, row);
+    if (!name.empty() && std::ranges::find(w_.by_chance, name) == w_.by_chance.end())
+      w_.by_chance.push_back(name);
+  }
+
+  // The rest of a path that begins so; nullopt: it begins otherwise.
+  static std::optional<std::string_view> Behind(std::string_view prefix, std::string_view path) {
+    if (!path.starts_with(prefix)) return std::nullopt;
+    return path.substr(prefix.size());
+  }
+
+  void AddOfModule(const Record& record, uint32_t row) {
+    const std::string_view path = LeafPath(c_, static_cast<int32_t>(row));
+    if (record.direction != Direction::kForward) return;
+    if (const auto name = Behind("parameters.", path))
+      modules_.Set(ParameterName(record.api, *name), c_, row, /*replaces=*/false);
+  }
+
+  void AddOfOptimizer(uint32_t row) {
+    const std::string_view path = LeafPath(c_, static_cast<int32_t>(row));
+    if (const auto name = Behind("input.weights.", path)) {
+      before_.Set(std::string(*name), c_, row, /*replaces=*/false);
+    } else if (const auto changed = Behind("output.0.weights.", path)) {
+      after_.Set(std::string(*changed), c_, row, /*replaces=*/true);
+    }
+  }
+
+  void Finish() {
+    const Weights& begin = !modules_.empty()  ? modules_.all()
+                           : !before_.empty() ? before_.all()
+                                              : arguments_.all();
+    w_.begin = Selected(begin);
+    w_.end = Selected(after_.all());
+    w_.count = static_cast<int64_t>(begin.size());
+    w_.differing =
+        std::count_if(begin.begin(), begin.end(), [](const auto& x) { return x.differs; });
+    w_.gradients_agree = gradients_ && !wrong_gradients_;
+    w_.gradient_noise = noise_.Value();
+    w_.begins_otherwise = BeginsOtherwise(c_, &trained_);
+    w_.first_is_weight = c_.first.pair >= 0 && c_.first.row >= 0 &&
+                         c_.rows[c_.first.row].target >= 0 &&
+                         c_.target.leaves[c_.rows[c_.first.row].target].slot == Slot::kParameter;
+    w_.error_behind_weight = ErrorBehindWeight(c_, made_, &trained_);
+    w_.first_error = ErrorOfFirst(c_);
+    std::string room;
+    for (const Weight& weight : c_.target.weights)
+      w_.file_order.emplace_back(WithoutWrappers(weight.name, &room));
+  }
+
+  const Comparison& c_;
+  StepWeights w_;
+  Collected modules_, before_, after_, arguments_;
+  FingerprintSet made_;  // contents of the target's outputs
+  bool gradients_ = false, wrong_gradients_ = false;
+  GradientNoise noise_;
+  TrainedWeights trained_;
+};
+
+}  // namespace
+
+StepWeights WeightsIn(const Comparison& c) { return WeightScan(c).Take(); }
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "engine/base/text.h"
 #include "engine/base/threads.h"
@@ -132,29 +133,68 @@ Result<FailOn> ParseFailOn(std::string_view text) {
   return limits;
 }
 
-Result<std::vector<FailHit>> CheckRows(const FailOn& limits, const TableFormat& table) {
-  const size_t count = limits.conditions.size();
-  std::vector<size_t> columns(count, 0);
-  bool cells = false;
-  for (size_t i = 0; i < count; ++i) {
-    const FailCondition& condition = limits.conditions[i];
+namespace {
+
+Status NoColumn(const FailCondition& condition, const TableFormat& table) {
+  std::vector<std::string_view> names;
+  for (const Column& column : table.columns()) names.push_back(column.name);
+  const std::string_view near = NearestSpelling(condition.column, names);
+  return InvalidArgument(
+             "--fail-on {}: a table by {} has no column {}"_t(
+                 condition.text, WordOf(table.comparison().mode), Excerpt(condition.column)))
+      .Hint(near.empty() ? "the first line of the csv file names the columns"_t
+                         : "did you mean {}?"_t(near));
+}
+
+// The column of each condition that names one; of the others nullopt.
+Result<std::vector<std::optional<size_t>>> ColumnOfEach(const FailOn& limits,
+                                                        const TableFormat& table) {
+  std::vector<std::optional<size_t>> columns;
+  for (const FailCondition& condition : limits.conditions) {
+    std::optional<size_t>& at = columns.emplace_back();
     if (condition.kind != Kind::kColumn) continue;
-    cells = true;
     const auto found = std::find_if(
         table.columns().begin(), table.columns().end(),
         [&](const Column& column) { return Plain(column.name) == Plain(condition.column); });
-    if (found == table.columns().end()) {
-      std::vector<std::string_view> names;
-      for (const Column& column : table.columns()) names.push_back(column.name);
-      const std::string_view near = NearestSpelling(condition.column, names);
-      return InvalidArgument(
-                 "--fail-on {}: a table by {} has no column {}"_t(
-                     condition.text, WordOf(table.comparison().mode), Excerpt(condition.column)))
-          .Hint(near.empty() ? "the first line of the csv file names the columns"_t
-                             : "did you mean {}?"_t(near));
-    }
-    columns[i] = static_cast<size_t>(found - table.columns().begin());
+    if (found == table.columns().end()) return NoColumn(condition, table);
+    at = static_cast<size_t>(found - table.columns().begin());
   }
+  return columns;
+}
+
+// Whether the row meets the condition. `*cell`: the text of its column, if it names one.
+bool MeetsCondition(const FailCondition& condition, std::optional<size_t> column,
+                    const TableFormat& table, size_t r, const TableRow& row,
+                    std::string_view* cell) {
+  if (!column) return MeetsWord(condition.kind, table, r);
+  *cell = row.TextOf(row.cells[*column]);
+  double value = 0;
+  return ParseCell(*cell, &value) && Meets(value, condition.op, condition.limit);
+}
+
+FailHit HitOf(const FailCondition& condition, size_t index, const Comparison& c,
+              const std::vector<std::vector<Tally>>& tallies) {
+  FailHit hit{.condition = condition.text};
+  for (const std::vector<Tally>& chunk : tallies) {
+    if (hit.rows == 0 && chunk[index].rows > 0) {
+      const Row& row = c.rows[chunk[index].first];
+      hit.first =
+          row.target >= 0 ? c.target.leaves[row.target].name : c.golden.leaves[row.golden].name;
+      hit.value = Trim(chunk[index].value);
+    }
+    hit.rows += chunk[index].rows;
+  }
+  return hit;
+}
+
+}  // namespace
+
+Result<std::vector<FailHit>> CheckRows(const FailOn& limits, const TableFormat& table) {
+  const size_t count = limits.conditions.size();
+  MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::optional<size_t>> columns,
+                           ColumnOfEach(limits, table));
+  const bool cells =
+      std::any_of(columns.begin(), columns.end(), [](const auto& at) { return at.has_value(); });
   constexpr size_t kChunk = 4096;
   const size_t chunks = (table.rows() + kChunk - 1) / kChunk;
   std::vector<std::vector<Tally>> tallies(chunks, std::vector<Tally>(count));
@@ -166,33 +206,16 @@ Result<std::vector<FailHit>> CheckRows(const FailOn& limits, const TableFormat& 
     for (size_t r = chunk * kChunk; r < end; ++r) {
       if (cells) table.Fill(r, &row);
       for (size_t i = 0; i < count; ++i) {
-        const FailCondition& condition = limits.conditions[i];
         std::string_view text;
-        if (condition.kind == Kind::kColumn) {
-          text = row.TextOf(row.cells[columns[i]]);
-          double value = 0;
-          if (!ParseCell(text, &value) || !Meets(value, condition.op, condition.limit)) continue;
-        } else if (!MeetsWord(condition.kind, table, r)) {
-          continue;
-        }
+        if (!MeetsCondition(limits.conditions[i], columns[i], table, r, row, &text)) continue;
         Tally& tally = tallies[chunk][i];
         if (tally.rows++ == 0) tally.first = r, tally.value = text;
       }
     }
   });
   std::vector<FailHit> hits;
-  const Comparison& c = table.comparison();
   for (size_t i = 0; i < count; ++i) {
-    FailHit hit{.condition = limits.conditions[i].text};
-    for (const std::vector<Tally>& chunk : tallies) {
-      if (hit.rows == 0 && chunk[i].rows > 0) {
-        const Row& row = c.rows[chunk[i].first];
-        hit.first =
-            row.target >= 0 ? c.target.leaves[row.target].name : c.golden.leaves[row.golden].name;
-        hit.value = Trim(chunk[i].value);
-      }
-      hit.rows += chunk[i].rows;
-    }
+    FailHit hit = HitOf(limits.conditions[i], i, table.comparison(), tallies);
     if (hit.rows > 0) hits.push_back(std::move(hit));
   }
   return hits;
