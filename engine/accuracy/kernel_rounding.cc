@@ -127,6 +127,32 @@ double Terms(const KernelCall& kernel, const std::vector<int64_t>& result) {
   return std::max({1.0, largest / outputs, std::sqrt(first * second / outputs / batch)});
 }
 
+double MostTerms(const KernelCall& kernel) {
+  double terms = 1;
+  for (const std::vector<int64_t>& shape : kernel.outputs) {
+    if (Count(shape) > 0) terms = std::max(terms, Terms(kernel, shape));
+  }
+  return terms;
+}
+
+double LargestExtent(const KernelCall& kernel) {
+  double extent = 1;
+  for (const std::vector<int64_t>& shape : kernel.inputs) {
+    for (const int64_t each : shape) extent = std::max(extent, static_cast<double>(each));
+  }
+  return extent;
+}
+
+// How many rows of an input are added up in one of an output.
+double MostRows(const KernelCall& kernel) {
+  double rows = 1;
+  for (const std::vector<int64_t>& in : kernel.inputs) {
+    for (const std::vector<int64_t>& out : kernel.outputs)
+      if (Count(out) > 0) rows = std::max(rows, Count(in) / Count(out));
+  }
+  return rows;
+}
+
 }  // namespace
 
 KernelRounding RoundingOf(const KernelCall& kernel, DType result, DType sums) {
@@ -143,15 +169,8 @@ KernelRounding RoundingOf(const KernelCall& kernel, DType result, DType sums) {
       if (base.starts_with(name)) inside *= times;
     unit = std::max(unit, inside * own->roundoff());
   }
-  double terms = 1, extent = 1;
-  if (!kernel.pointwise) {
-    for (const std::vector<int64_t>& shape : kernel.outputs) {
-      if (Count(shape) > 0) terms = std::max(terms, Terms(kernel, shape));
-    }
-    for (const std::vector<int64_t>& shape : kernel.inputs) {
-      for (const int64_t each : shape) extent = std::max(extent, static_cast<double>(each));
-    }
-  }
+  const double terms = kernel.pointwise ? 1 : MostTerms(kernel);
+  const double extent = kernel.pointwise ? 1 : LargestExtent(kernel);
   found.terms = std::llround(terms);
   found.input = unit * std::sqrt(terms);
   found.output = unit * (kernel.pointwise ? kFormulaRoundings : 1 + std::sqrt(extent / kLanes));
@@ -161,12 +180,7 @@ KernelRounding RoundingOf(const KernelCall& kernel, DType result, DType sums) {
   if (base == kAddInTurn && wide)
     found.output = std::max(found.output, wide->roundoff() * (1 + std::sqrt(terms / kLanes)));
   if (base == kAddsRows && own) {
-    double rows = 1;
-    for (const std::vector<int64_t>& in : kernel.inputs) {
-      for (const std::vector<int64_t>& out : kernel.outputs)
-        if (Count(out) > 0) rows = std::max(rows, Count(in) / Count(out));
-    }
-    found.sum = std::max(found.output, own->roundoff() * rows / kRowsOfOneRounding);
+    found.sum = std::max(found.output, own->roundoff() * MostRows(kernel) / kRowsOfOneRounding);
   }
   return found;
 }

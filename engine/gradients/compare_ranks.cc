@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <mutex>
 #include <set>
@@ -21,7 +22,7 @@ constexpr size_t kMostErrors = 5;  // that are said of a rank, one by one
 // What a work item found: some or all parameters of a step.
 struct Found {
   std::vector<std::pair<std::string, Similarity>> cells;
-  std::vector<std::string> only_in[2], nan_in[2];  // parameters, for each side
+  std::array<std::vector<std::string>, 2> only_in, nan_in;  // parameters, for each side
   std::vector<Status> errors;
 };
 

@@ -144,47 +144,73 @@ bool Without(std::string_view prefix, std::string_view* text) {
   return true;
 }
 
-}  // namespace
+// Points of one comparison, by where they come from.
+class PointScan {
+ public:
+  explicit PointScan(const Comparison& c) : c_(c) {}
 
-ParameterPoints PointsOf(const Comparison& c) {
-  Points of_modules, of_gradients, optimizer_weights, optimizer_gradients;
-  Points of_layers, of_apis;
-  compare::PageRelease pages(c.target, c.golden);
-  for (size_t p = 0; p < c.pairs.size(); ++p) {
-    const compare::RecordPair& pair = c.pairs[p];
-    pages.RowsDone(pair.row_count);
-    if (!pair.matched()) continue;
-    const Record& record = c.target.records[pair.target];
-    const bool optimizer = compare::IsOptimizerCall(record.api);
-    if (record.direction == Direction::kForward && !optimizer) {
-      Points& layers = record.is_module ? of_layers : of_apis;
-      const std::string layer =
-          record.is_module ? ModulePath(record.api) : fmt::format("{}.{}", record.api, record.call);
-      for (uint32_t row = pair.first_row; row < pair.first_row + pair.row_count; ++row) {
-        if (c.rows[row].target < 0 || c.target.leaves[c.rows[row].target].slot != Slot::kOutput)
-          continue;
-        layers.AddWorst(layer, c, p, row);
-      }
+  ParameterPoints Take() {
+    compare::PageRelease pages(c_.target, c_.golden);
+    for (size_t p = 0; p < c_.pairs.size(); ++p) {
+      pages.RowsDone(c_.pairs[p].row_count);
+      if (c_.pairs[p].matched()) AddCall(p);
     }
-    if (!record.is_module && !optimizer) continue;
+    return {.weights = (of_modules_.empty() ? optimizer_weights_ : of_modules_).Take(),
+            .gradients = (of_gradients_.empty() ? optimizer_gradients_ : of_gradients_).Take(),
+            .outputs = (of_layers_.empty() ? of_apis_ : of_layers_).Take(),
+            .losses = LossPoints(c_)};
+  }
+
+ private:
+  void AddCall(size_t p) {
+    const compare::RecordPair& pair = c_.pairs[p];
+    const Record& record = c_.target.records[pair.target];
+    const bool optimizer = compare::IsOptimizerCall(record.api);
+    if (record.direction == Direction::kForward && !optimizer) AddOutputs(record, p);
     for (uint32_t row = pair.first_row; row < pair.first_row + pair.row_count; ++row) {
-      std::string_view path = compare::LeafPath(c, static_cast<int32_t>(row));
       if (optimizer) {
-        if (Without("input.weights.", &path)) optimizer_weights.Add(std::string(path), c, p, row);
-        if (Without("input.gradients.", &path))
-          optimizer_gradients.Add(std::string(path), c, p, row);
-      } else if (record.direction == Direction::kParameterGrad) {
-        of_gradients.Add(ParameterName(record.api, path), c, p, row);
-      } else if (record.direction == Direction::kForward && Without("parameters.", &path)) {
-        of_modules.Add(ParameterName(record.api, path), c, p, row);
+        AddOfOptimizer(p, row);
+      } else if (record.is_module) {
+        AddOfModule(record, p, row);
       }
     }
   }
-  return {.weights = (of_modules.empty() ? optimizer_weights : of_modules).Take(),
-          .gradients = (of_gradients.empty() ? optimizer_gradients : of_gradients).Take(),
-          .outputs = (of_layers.empty() ? of_apis : of_layers).Take(),
-          .losses = LossPoints(c)};
-}
+
+  void AddOutputs(const Record& record, size_t p) {
+    const compare::RecordPair& pair = c_.pairs[p];
+    Points& layers = record.is_module ? of_layers_ : of_apis_;
+    const std::string layer =
+        record.is_module ? ModulePath(record.api) : fmt::format("{}.{}", record.api, record.call);
+    for (uint32_t row = pair.first_row; row < pair.first_row + pair.row_count; ++row) {
+      const int32_t leaf = c_.rows[row].target;
+      if (leaf >= 0 && c_.target.leaves[leaf].slot == Slot::kOutput)
+        layers.AddWorst(layer, c_, p, row);
+    }
+  }
+
+  void AddOfOptimizer(size_t p, uint32_t row) {
+    std::string_view path = compare::LeafPath(c_, static_cast<int32_t>(row));
+    if (Without("input.weights.", &path)) optimizer_weights_.Add(std::string(path), c_, p, row);
+    if (Without("input.gradients.", &path)) optimizer_gradients_.Add(std::string(path), c_, p, row);
+  }
+
+  void AddOfModule(const Record& record, size_t p, uint32_t row) {
+    std::string_view path = compare::LeafPath(c_, static_cast<int32_t>(row));
+    if (record.direction == Direction::kParameterGrad) {
+      of_gradients_.Add(ParameterName(record.api, path), c_, p, row);
+    } else if (record.direction == Direction::kForward && Without("parameters.", &path)) {
+      of_modules_.Add(ParameterName(record.api, path), c_, p, row);
+    }
+  }
+
+  const Comparison& c_;
+  Points of_modules_, of_gradients_, optimizer_weights_, optimizer_gradients_;
+  Points of_layers_, of_apis_;
+};
+
+}  // namespace
+
+ParameterPoints PointsOf(const Comparison& c) { return PointScan(c).Take(); }
 
 Trend::Trend(TrendTitle title, std::vector<int64_t> steps, std::vector<int64_t> ranks)
     : title_(std::move(title)), steps_(std::move(steps)), ranks_(std::move(ranks)) {

@@ -55,9 +55,9 @@ void RunLogWriter::Value(ValueKind kind, std::string_view name, uint64_t fingerp
   text_ += '\n';
 }
 
-Status RunLogWriter::Flush(std::string line) {
+Status RunLogWriter::Flush(std::string_view line) {
   text_ += line;
-  const Status status = ::getpid() == process_ ? file_.Append(text_) : Status::Ok();
+  Status status = ::getpid() == process_ ? file_.Append(text_) : Status::Ok();
   text_.clear();
   return status;
 }
@@ -73,7 +73,7 @@ Status RunLogWriter::Note(std::string_view text) {
   AppendName(&line, text);
   std::string values = std::move(text_);  // they belong to the unfinished step: not written yet
   text_.clear();
-  const Status status = Flush(line + "\n");
+  Status status = Flush(line + "\n");
   text_ = std::move(values);
   return status;
 }

@@ -49,7 +49,7 @@ class RunLogWriter {
   Status Note(std::string_view text);
 
  private:
-  Status Flush(std::string line);
+  Status Flush(std::string_view line);
   AppendFile file_;
   std::string text_;
   int process_ = 0;

@@ -123,6 +123,22 @@ Result<TensorSlice> TensorSlice::Parse(std::string_view text) {
   return slice;
 }
 
+TensorSlice::Range TensorSlice::RangeOf(const Item& item, int64_t extent) {
+  // As Python: bounds are moved into the range that the direction of the step allows.
+  const bool forward = item.step > 0;
+  const int64_t low = forward ? 0 : -1, high = forward ? extent : extent - 1;
+  const auto bound = [&](const std::optional<int64_t>& given, int64_t otherwise) {
+    if (!given) return otherwise;
+    return std::clamp(*given < 0 ? *given + extent : *given, low, high);
+  };
+  const int64_t start = bound(item.start, forward ? low : high);
+  const int64_t stop = bound(item.stop, forward ? high : low);
+  const int64_t distance = forward ? stop - start : start - stop;
+  // A step longer than the extent takes one element; it must not overflow in a stride.
+  const int64_t step = std::clamp<int64_t>(item.step, -extent - 1, extent + 1);
+  return {start, distance > 0 ? (distance - 1) / std::abs(step) + 1 : 0, step};
+}
+
 Result<SlicedView> TensorSlice::Apply(const TensorView& view) const {
   const auto named = static_cast<int>(std::count_if(
       items_.begin(), items_.end(), [](const Item& item) { return !item.is_ellipsis; }));
@@ -157,19 +173,7 @@ Result<SlicedView> TensorSlice::Apply(const TensorView& view) const {
       ++d;
       continue;
     }
-    // As Python: bounds are moved into the range that the direction of the step allows.
-    const bool forward = item.step > 0;
-    const int64_t low = forward ? 0 : -1, high = forward ? extent : extent - 1;
-    const auto bound = [&](const std::optional<int64_t>& given, int64_t otherwise) {
-      if (!given) return otherwise;
-      return std::clamp(*given < 0 ? *given + extent : *given, low, high);
-    };
-    const int64_t start = bound(item.start, forward ? low : high);
-    const int64_t stop = bound(item.stop, forward ? high : low);
-    const int64_t distance = forward ? stop - start : start - stop;
-    // A step longer than the extent takes one element; it must not overflow below.
-    const int64_t step = std::clamp<int64_t>(item.step, -extent - 1, extent + 1);
-    const int64_t count = distance > 0 ? (distance - 1) / std::abs(step) + 1 : 0;
+    const auto [start, count, step] = RangeOf(item, extent);
     if (count > 0) offset += start * stride;
     out.shape.push_back(count);
     out.strides.push_back(count > 1 ? stride * step : 0);

@@ -48,6 +48,11 @@ class TensorSlice {
     std::optional<int64_t> start, stop;  // of an index: start is the index
     int64_t step = 1;
   };
+  struct Range {
+    int64_t start, count, step;
+  };
+  static Range RangeOf(const Item& item, int64_t extent);
+
   std::string text_;
   std::vector<Item> items_;
 };
