@@ -433,10 +433,10 @@ void DeviceReader::TakeOldest() {
     ++waits_.memory;
     (void)Accelerator::Wait(oldest.event);
   }
-  Take(std::move(oldest));
+  Take(oldest);
 }
 
-void DeviceReader::Take(Transfer transfer) {
+void DeviceReader::Take(const Transfer& transfer) {
   bytes_in_flight_ -= transfer.bytes;
   if (transfer.chunk != nullptr) --transfer.chunk->under_way;
   for (const Piece& piece : transfer.pieces)
@@ -458,7 +458,7 @@ void DeviceReader::Read(Device* device, const Piece& piece, const char* data) {
                            : device->adds_right.find({piece.kind, piece.dtype});
     numbers.has_fingerprint = right != device->adds_right.end() && right->second == true;
     numbers.has_counts = piece.kind == Kind::kKernel;
-    arrived_.push_back(std::move(numbers));
+    arrived_.push_back(numbers);
     return;
   }
   const Request& asked = piece.request;
@@ -469,7 +469,7 @@ void DeviceReader::Read(Device* device, const Piece& piece, const char* data) {
   numbers.has_fingerprint = true;
   measure_(view, asked, &numbers);
   if (!asked.file.empty()) numbers.file_is_lost = !store_(asked.file, view);
-  arrived_.push_back(std::move(numbers));
+  arrived_.push_back(numbers);
 }
 
 void DeviceReader::NoteCheck(Device* device, const Piece& piece, uint64_t fingerprint) {
@@ -500,7 +500,7 @@ std::vector<DeferredNumbers> DeviceReader::Arrived() {
   while (!in_flight_.empty() && Accelerator::HasPassed(in_flight_.front().event)) {
     Transfer oldest = std::move(in_flight_.front());
     in_flight_.pop_front();
-    Take(std::move(oldest));
+    Take(oldest);
   }
   asked_ = Clock::now();
   return std::exchange(arrived_, {});
@@ -519,7 +519,7 @@ std::vector<DeferredNumbers> DeviceReader::Finish() {
     // Numbers of a device that has failed are missing.
     if (!Accelerator::HasPassed(oldest.event) && !Accelerator::Wait(oldest.event))
       oldest.pieces.clear();
-    Take(std::move(oldest));
+    Take(oldest);
   }
   for (const auto& [name, device] : devices_) device->ring.Restart();
   return std::exchange(arrived_, {});

@@ -196,7 +196,7 @@ class DeviceReader {
   bool LaunchAlone(Device* device, const PyRef& host, const char* data, Piece piece, size_t bytes);
   void MakeRoom(size_t bytes);
   void TakeOldest();
-  void Take(Transfer transfer);
+  void Take(const Transfer& transfer);
   void Read(Device* device, const Piece& piece, const char* data);
   void NoteCheck(Device* device, const Piece& piece, uint64_t fingerprint);
   void Fail(Device* device, Message why);

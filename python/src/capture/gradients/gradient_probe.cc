@@ -64,6 +64,7 @@ Status GradientProbe::Watch(const dump::Session& session,
   models_ = std::move(models);
   const std::vector<Named> parameters = Parameters();
   std::vector<std::string_view> names;
+  names.reserve(parameters.size());
   for (const auto& [name, parameter] : parameters) names.push_back(name);
   WarnOfUnknown(session.config().gradients, names);
   return Status::Ok();

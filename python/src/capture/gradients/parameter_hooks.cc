@@ -95,7 +95,7 @@ PyRef AccumulatingNode(PyObject* parameter) {
 }
 
 // Before PyTorch 2.1: a hook that is called after the accumulating node has run.
-bool AddToNode(PyObject* parameter, PyRef hook) {
+bool AddToNode(PyObject* parameter, const PyRef& hook) {
   PyRef node = AccumulatingNode(parameter);
   reinterpret_cast<ParameterHook*>(hook.get())->parameter = PyRef::Borrow(parameter).release();
   PyRef handle =
@@ -142,7 +142,7 @@ bool ParameterHooks::Add(PyObject* parameter, PyObject* module, const std::strin
   PyRef hooks = PyRef::Steal(PyObject_GetAttr(parameter, attribute));
   if (hook && !hooks) {
     ClearError();
-    return AddToNode(parameter, std::move(hook));
+    return AddToNode(parameter, hook);
   }
   if (hooks.get() == Py_None) {
     hooks = PyRef::Steal(PyODict_New());

@@ -42,8 +42,7 @@ class FrameworkTensor {
     array_.view.strides = array_.strides.data();
   }
   // A tensor in the memory of a compiled graph: contiguous, and measured already. Needs no GIL.
-  FrameworkTensor(const TensorView& view, KnownNumbers::Numbers measured)
-      : measured_(std::move(measured)) {
+  FrameworkTensor(const TensorView& view, KnownNumbers::Numbers measured) : measured_(measured) {
     array_.ndim = view.ndim;
     std::copy_n(view.shape, view.ndim, array_.shape.begin());
     array_.readable = true;

@@ -100,7 +100,9 @@ void ValuesInFlight::Add(const void* collective, PyObject* value, const IsDone& 
   if (!access.readable() || access.resolved() != nullptr) return;
   const auto [begin, end] = ExtentOf(access.view());
   if (begin == end) return;
-  std::erase_if(ended_, [&](const Ended& e) { return e.begin < end && begin < e.end; });
+  std::erase_if(ended_, [begin = begin, end = end](const Ended& e) {
+    return e.begin < end && begin < e.end;
+  });
   memory_.push_back({collective, PyRef::Borrow(access.holder()), begin, end, is_done});
 }
 
@@ -118,9 +120,10 @@ int64_t ValuesInFlight::Ask(TensorAccess* access, const ValueOptions& options,
   if (!access->readable() || access->resolved() != nullptr) return -1;
   const auto [begin, end] = ExtentOf(access->view());
   if (!Covers(begin, end)) {
-    const bool ended = std::any_of(ended_.begin(), ended_.end(), [&](const Ended& e) {
-      return e.begin < end && begin < e.end && !IsFreed(e.storage);
-    });
+    const bool ended =
+        std::any_of(ended_.begin(), ended_.end(), [begin = begin, end = end](const Ended& e) {
+          return e.begin < end && begin < e.end && !IsFreed(e.storage);
+        });
     // Of an AsyncCollectiveTensor whose collective was not seen it is not known whether it has
     // come.
     if (awaits && !ended) access->Refuse();
