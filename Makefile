@@ -27,8 +27,16 @@ export UNITY
 FUZZ_SECONDS ?= 3600
 FUZZ ?=
 
-# Regular expression: the paths that `make tidy` checks.
-TIDY ?= engine|cli|python/src
+# What `make tidy` checks. TIDY: a regular expression, the paths. TIDY_SINCE: only rooms with a file that changed since this
+# revision, or in the last 24 hours of history (TIDY_SINCE=day). TIDY_SECONDS: no room is begun after this time. Empty: no limit.
+TIDY ?=
+TIDY_SINCE ?=
+TIDY_SECONDS ?=
+
+# What `make sanitize` tests. SANITIZE: rooms, which are folders of tests/. SANITIZE_SINCE: those whose sources changed since this
+# revision, or in the last 24 hours of history (SANITIZE_SINCE=day). Both empty: all.
+SANITIZE ?=
+SANITIZE_SINCE ?=
 
 # An environment with the libraries of tests/real/programs/. REAL: arguments for pytest, for example REAL="-k llama".
 real := .cache/real
@@ -54,7 +62,7 @@ BENCH ?=
 # Arguments for bench/reports/run.py.
 REPORTS ?=
 
-.PHONY: help setup browser build test test-all test-real test-torch-1.13 test-torch-latest test-mindspore setup-mindspore sanitize fuzz wheel demo demo-mindspore bench bench-peer bench-mindspore diagnosis reports lint tidy format clean
+.PHONY: help setup browser build test test-all test-real test-torch-1.13 test-torch-latest test-mindspore setup-mindspore sanitize fuzz wheel demo demo-mindspore bench bench-peer bench-mindspore diagnosis reports lint setup-tidy tidy format clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -125,8 +133,11 @@ $(mindspore_stamp): tests/mindspore/requirements.txt
 	@touch $@
 
 # Builds in build-asan/ and build-tsan/, and runs all C++ tests in both; in build-asan/ also the fuzz targets on their seeds.
-sanitize: setup ## run C++ tests with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
-	@tools/sanitize.sh $(bin)/python $(JOBS)
+sanitize: setup ## run C++ tests with sanitizers; SANITIZE="compare dump" or SANITIZE_SINCE=HEAD~1 select rooms
+	@rooms="$(SANITIZE)"; if [ -n "$(SANITIZE_SINCE)" ]; then \
+	  rooms=$$($(bin)/python tools/changed_files.py --rooms '$(SANITIZE_SINCE)'); \
+	  [ -n "$$rooms" ] || { echo "no room with C++ tests has changed since $(SANITIZE_SINCE)"; exit 0; }; fi; \
+	  tools/sanitize.sh $(bin)/python $(JOBS) $$rooms
 
 fuzz: setup ## give hostile files to all readers; FUZZ_SECONDS=3600 in total, FUZZ="pt dump" selects targets
 	@packaging/install-debian.sh packaging/debian-fuzz.txt
@@ -184,14 +195,17 @@ browser: setup ## install Chromium, Firefox, Playwright, tsc and oxlint: tests a
 	@packaging/install-debian.sh packaging/debian-browser.txt
 	@$(bin)/python -m pip install --no-cache-dir --no-compile --quiet --disable-pip-version-check -r packaging/browser-requirements.txt
 
-# About 7 s of processor time a file: half an hour for all files on two cores. TIDY=engine/formats: files whose path matches.
-tidy: setup ## run clang-tidy on the C++ sources (.clang-tidy); TIDY=engine/formats for a folder
+# Fails where clang-tidy cannot be installed.
+setup-tidy: setup ## install clang-tidy
 	@packaging/install-debian.sh packaging/debian-tidy.txt
-	@grep -qs '^CMAKE_UNITY_BUILD:[A-Z]*=OFF' $(build)/CMakeCache.txt || { echo "error: $(build)/ does not compile each file for itself; type: make build" >&2; exit 1; }
-	@run-clang-tidy-14 -quiet -p $(build) -j $(JOBS) '^$(CURDIR)/($(TIDY))'
+	@command -v clang-tidy-14 > /dev/null || { echo "error: clang-tidy-14 is not installed" >&2; exit 1; }
+
+# TIDY=engine/formats: files whose path begins so. TIDY_SINCE=main: what a branch changed. Compiles nothing.
+tidy: setup-tidy ## run clang-tidy on the C++ sources (.clang-tidy); TIDY=engine/formats, TIDY_SINCE=HEAD~1 select rooms
+	@$(bin)/python tools/tidy.py --jobs $(JOBS) --since '$(TIDY_SINCE)' --seconds '$(TIDY_SECONDS)' '$(TIDY)'
 
 format: setup ## format the C++ and Python sources
 	@$(bin)/python tools/lint.py --fix
 
 clean: ## remove build folders and demo_output/ (not .venv/)
-	rm -rf $(build) build-asan build-tsan build-fuzz build-wheel demo_output
+	rm -rf $(build) build-asan build-tsan build-fuzz build-tidy build-wheel demo_output
