@@ -222,7 +222,7 @@ class GraphVisualize : public Verb {
 
   Status AddPair(const DumpPair& pair, MemoryBudget* memory, compare::RankResult* result,
                  std::string* saved, Console& out) {
-    const Status status = AddComparison(pair, memory, result, saved, out);
+    Status status = AddComparison(pair, memory, result, saved, out);
     result->step = pair.step, result->rank = pair.rank;
     if (!status.ok()) result->failed = status;
     return status;

@@ -161,7 +161,7 @@ class RayComparing {
       return "the node that compared it was lost: {}"_t(Message::Joined(std::move(names), ", "));
     }
     for (const DumpPair& pair : rank.pairs) {
-      if (const Message missing = MissingOf(pair); !missing.empty()) return missing;
+      if (Message missing = MissingOf(pair); !missing.empty()) return missing;
     }
     return "no node has the dumps of all steps of rank {}"_t(rank.number);
   }

@@ -24,7 +24,7 @@ void Write(int fd, std::string_view text) {
 Message EstimateText(uint64_t first_done, uint64_t done, uint64_t all, double seconds) {
   done = std::min(done, all);
   const double part = all == 0 ? 1 : static_cast<double>(done) / static_cast<double>(all);
-  const Message text = "{}%"_t(static_cast<int>(100 * part));
+  Message text = "{}%"_t(static_cast<int>(100 * part));
   if (seconds < 1 || done <= first_done || done == all) return text;
   const double left =
       seconds * static_cast<double>(all - done) / static_cast<double>(done - first_done);

@@ -49,7 +49,7 @@ bool SamePath(const std::string& a, const std::string& b) {
   return std::filesystem::equivalent(a, b, error) && !error;
 }
 
-Result<Side> SideOf(const DumpsBelow& found, std::string_view flag) {
+Result<Side> SideOf(DumpsBelow found, std::string_view flag) {
   const std::string& path = found.path;
   if (path.empty()) return InvalidArgument("{} is empty"_t(flag)).Hint("name a folder"_t);
   Side side{.path = path, .flag = flag};

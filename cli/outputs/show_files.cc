@@ -37,7 +37,7 @@ Status ShowTable(const std::string& path, const ShowTensorOptions& options, Cons
     if (rows > 0) out.Write("\n");
     out.Tell(Message::Joined(std::move(parts), ", "));
   };
-  const Status status = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
+  Status status = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
     if (!any || line.sheet != sheet) {
       end_sheet();
       if (any) out.Write("\n");

@@ -83,8 +83,7 @@ Message DescribeWhy(const FirstAnomalies& found, size_t index) {
   }
   bool clean = true;
   for (const WrongValue& value : rank.values) clean &= value.is_output;
-  const Message text =
-      clean ? "its inputs are finite"_t : "its inputs hold infinities, but no NaN"_t;
+  Message text = clean ? "its inputs are finite"_t : "its inputs hold infinities, but no NaN"_t;
   if (rank.trace.exchanges.empty()) return text;
   if (origin.exchanges_before == 0)
     return "{}, and its rank had exchanged nothing with other ranks before"_t(text);

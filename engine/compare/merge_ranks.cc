@@ -114,7 +114,7 @@ class Merger {
     Status wrong;
     bool header = true, skip = false;
     std::string sheet;
-    const Status read = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
+    Status read = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
       if (header || line.sheet != sheet) {
         // Further sheets go on with the rows under the same header, or are something else.
         sheet = line.sheet;

@@ -29,7 +29,7 @@ uint64_t MemoryOf(const Dump& dump) {
   uint64_t text = 0;
   for (const std::string& chunk : dump.arena) text += chunk.size();
   for (const auto& frames : dump.stacks)
-    text += sizeof(frames) + frames.capacity() * sizeof(frames[0]);
+    text += sizeof(std::vector<std::string_view>) + frames.capacity() * sizeof(std::string_view);
   for (const MappedFile& file : dump.files) {
     if (file.path() == dump.path && file.bytes().size() < kLargeFile) text += file.bytes().size();
   }
@@ -71,7 +71,7 @@ Status MemoryBudget::TooMuch(std::string_view path, uint64_t needed) {
 
 Status MemoryShare::Beside(uint64_t bytes) {
   const uint64_t held = held_ - beside_;
-  const Status status = Holds(held + bytes, read_);
+  Status status = Holds(held + bytes, read_);
   beside_ = bytes;
   return status;
 }

@@ -135,7 +135,7 @@ void TensorPairs::Compare(const Job& job, ThreadPool* pool) {
 Status TensorPairs::Verified(const TensorSource& source, uint32_t leaf, std::string_view name,
                              std::optional<uint32_t> expected, uint32_t found) {
   if (!expected || *expected == found) return Status::Ok();
-  const Status status = source.Read(leaf, formats::Verify::kByReader).status();
+  Status status = source.Read(leaf, formats::Verify::kByReader).status();
   if (status.ok()) return InvalidDump(name).Says("changed while it was read"_t);
   return status;
 }

@@ -98,8 +98,7 @@ std::vector<uint32_t> PickleMachine::PopMark() {
     Fail("a mark on the pickle's stack"_t, "none"_t);
     return {};
   }
-  const std::vector<uint32_t> items(stack_.begin() + static_cast<ptrdiff_t>(marks_.back()),
-                                    stack_.end());
+  std::vector<uint32_t> items(stack_.begin() + static_cast<ptrdiff_t>(marks_.back()), stack_.end());
   stack_.resize(marks_.back());
   marks_.pop_back();
   return items;

@@ -350,7 +350,7 @@ Status Collector::Close() {
   WriteCoverage();
   WriteSignatures();
   reference_.Report();
-  const Status stopped = run_.session->Stop();
+  Status stopped = run_.session->Stop();
   baseline_.EndStep(/*is_over=*/false);
   return stopped;
 }

@@ -4,7 +4,7 @@
 
 namespace msprobe::capture {
 
-Accelerator::Accelerator(const std::string& type, int64_t index)
+Accelerator::Accelerator(std::string type, int64_t index)
     : name_(type + ":" + std::to_string(index)) {
   TorchCalls torch;
   index_ = PyRef::Steal(PyLong_FromLongLong(index));

@@ -17,7 +17,7 @@ namespace msprobe::capture {
 // Nothing here leaves a Python error set.
 class Accelerator {
  public:
-  Accelerator(const std::string& type, int64_t index);
+  Accelerator(std::string type, int64_t index);
 
   const std::string& name() const { return name_; }  // "npu:0"
   const PyRef& device() const { return device_; }    // torch.device

@@ -159,7 +159,7 @@ void* FreeBenchmark::EnterCall(const Api& api, const CallArgs& args) {
   recording_->session->calls().Name(api.stem, recording_->session->calls().Next(api.counter), false,
                                     &name, &backward);
   if (!recording_->session->filter().WantsEntry(name) || !OpenReport()) return nullptr;
-  if (Message why = WhyNotApi(api); !why.empty()) return Skip(std::move(why)), nullptr;
+  if (Message why = WhyNotApi(api); !why.empty()) return Skip(why), nullptr;
   const double begin = Seconds();
   if (preheating() && !TakesPreheat()) return report_.NotSampled(), nullptr;
   if (budget_.Choose(name, begin) != stability::SamplingBudget::Choice::kSampled)
@@ -172,7 +172,7 @@ void* FreeBenchmark::EnterCall(const Api& api, const CallArgs& args) {
     recording_->session->calls().ReturnCallNumber(api.counter);
     return nullptr;
   }
-  if (Message why = call->held.WhyNot(); !why.empty()) return Skip(std::move(why)), nullptr;
+  if (Message why = call->held.WhyNot(); !why.empty()) return Skip(why), nullptr;
   call->api = &api;
   call->collectives = nested_collectives;
   bool is_new;
@@ -198,7 +198,7 @@ void FreeBenchmark::Leave(void* token, const CallArgs&, PyObject* result) {
   if (result == nullptr || !recording_->session->collecting()) return;
   recording_->Guarded([&] {
     const double begin = Seconds();
-    if (Message why = LeaveCall(call.get(), result); !why.empty()) Skip(std::move(why));
+    if (Message why = LeaveCall(call.get(), result); !why.empty()) Skip(why);
     budget_.Spend(Seconds() - begin);
   });
 }
@@ -385,7 +385,7 @@ void FreeBenchmark::JudgeGradients(const RepeatedGradient& call) {
   const QuietTorch quiet;
   recording_->Guarded([&] {
     const double begin = Seconds();
-    if (Message why = JudgeArrived(call); !why.empty()) Skip(std::move(why));
+    if (Message why = JudgeArrived(call); !why.empty()) Skip(why);
     budget_.Spend(Seconds() - begin);
   });
 }

@@ -71,7 +71,7 @@ KnownNumbers::Numbers NumbersOf(const TensorAccess& access, const ValueOptions& 
   KnownNumbers::Key key;
   if (std::optional<KnownNumbers::Numbers> known =
           options.known->Find(access.holder(), view, AskedBy(options), &key))
-    return *std::move(known);
+    return *known;
   KnownNumbers::Numbers numbers = ReadNumbers(view, options);
   options.known->Keep(key, access.holder(), numbers);
   return numbers;
