@@ -192,9 +192,8 @@ Candidate Exposure::WhereCut(const Candidate& candidate) {
   };
   const bool only_here =
       candidate.call != kNoId && t.values[candidate.value].maker == candidate.call &&
-      (candidate.golden != kNoId
-           ? r_.AtPartner(t.made[t.values[candidate.value].port]) == kNoId
-           : only_forward_is_paired());
+      (candidate.golden != kNoId ? r_.AtPartner(t.made[t.values[candidate.value].port]) == kNoId
+                                 : only_forward_is_paired());
   std::optional<Candidate>& cut = only_here ? cut_with_ : cut_;
   if (!cut) cut = FirstCut(only_here);
   return cut->call == kNoId ? candidate : *cut;
