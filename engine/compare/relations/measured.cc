@@ -191,10 +191,9 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   const bool told = a.has_digest && b.has_digest;
   // Rounding shows as much in the sums of rows, and in the extremes, as in the rows as they stand.
   constexpr double kMuchMore = 1024;
-  const double more = IsOfMovedRows(v) ? kSurely : like ? kMuchMore : kInfinity;
-  const bool moved = apart.proven && !apart.one_row && !apart.joined &&
+  const bool moved = like && apart.proven && !apart.one_row && !apart.joined &&
                      apart.in_order > kOwnRoundings * a.roundoff() &&
-                     more * apart.rows <= apart.in_order;
+                     kMuchMore * apart.rows <= apart.in_order;
   const bool near = exact ? !told && apart.in_order == 0
                           : apart.in_order <= r.bound && !moved && !(apart.proven && MustMove(v));
   // Another order shows much more in the elements as they stand than in their rows.

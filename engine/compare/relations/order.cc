@@ -41,17 +41,23 @@ bool Relations::IsDoubtful(ValueId v, const Relation& r) const {
   if (value.maker == kNoId) return r.golden != kNoId && taken_[r.golden] != 0;
   const Inputs inputs = t.InputsOf(v, false);
   const auto doubtful = [this](ValueId w) { return of(w).doubtful; };
-  const auto in_order = [this](ValueId w) {
-    return part_[w] == 0 && (t.values[w].plain || of(w).strength >= Strength::kNear);
-  };
   return std::any_of(inputs.begin(), inputs.end(), doubtful) ||
-         (MayMove(t.calls[value.maker]) && std::all_of(inputs.begin(), inputs.end(), in_order));
+         (MayMove(t.calls[value.maker]) && IsOfRowsInOrder(v));
 }
 
-bool Relations::IsOfMovedRows(ValueId v) const {
+bool Relations::IsOfRowsInOrder(ValueId v) const {
   const Inputs inputs = t.InputsOf(v, /*saved=*/false);
-  return std::any_of(inputs.begin(), inputs.end(),
-                     [this](ValueId w) { return of(w).strength == Strength::kSame; });
+  return std::all_of(inputs.begin(), inputs.end(), [this](ValueId w) {
+    return part_[w] == 0 && (t.values[w].plain || of(w).strength >= Strength::kNear);
+  });
+}
+
+bool Relations::IsMoved(ValueId v, const Relation& r) const {
+  const CallId maker = t.values[v].maker;
+  if (r.strength != Strength::kSame || !r.doubtful || !r.proven || maker == kNoId) return false;
+  const Inputs inputs = t.InputsOf(v, /*saved=*/false);
+  return std::any_of(inputs.begin(), inputs.end(), [this](ValueId w) { return of(w).moved; }) ||
+         (MayMove(t.calls[maker]) && !Alike(maker) && IsOfRowsInOrder(v));
 }
 
 // The step has put the rows of an argument into another order, and the call leaves rows where they
@@ -62,9 +68,7 @@ bool Relations::MustMove(ValueId v) const {
   if (t.calls[value.maker].facts->kind == OperationClass::kContraction) return false;  // of rows
   const Inputs inputs = t.InputsOf(v, /*saved=*/false);
   return std::any_of(inputs.begin(), inputs.end(), [&](ValueId w) {
-    const Relation& r = of(w);
-    return r.strength == Strength::kSame && r.doubtful && r.proven &&
-           t.values[w].shape.view() == value.shape.view();
+    return of(w).moved && t.values[w].shape.view() == value.shape.view();
   });
 }
 

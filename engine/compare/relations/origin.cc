@@ -55,7 +55,8 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
     // Another pass may have made the same before: the last call that did is meant here.
     for (const CallId last : t.MakersOf(x)) {
       if (last >= call) break;
-      if (StandsBetween(last, w)) between = last;
+      if ((last == maker || !t.calls[last].facts->Moves()) && StandsBetween(last, w))
+        between = last;
     }
     if (between != kNoId) return Named(between, v, Cause::kOnlyHere, true);
     if (r_.IsRight(x)) {

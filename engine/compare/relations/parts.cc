@@ -228,8 +228,10 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
   double squares = 0, explained = 0;
   for (const ValueId v : mine) squares += std::pow(size_of(v), 2);
   // The sum of parts says of each as much as its share in it: a large one hides a small one, of
-  // which nothing is known then.
-  constexpr double kHiddenShare = 0.25;
+  // which nothing is known then where it was rounded to a coarse dtype.
+  constexpr double kHiddenShare = 0.25, kCoarse = 0x1p-11;
+  const bool may_hide =
+      std::ranges::any_of(mine, [this](ValueId v) { return Coarse(v) >= kCoarse; });
   std::vector<double> allowed;
   bool judged = false;
   for (const ValueId v : mine) {
@@ -243,7 +245,7 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
     judged |= error <= allowed.back();
     if (of(v).strength != Strength::kEqual && squares > 0)
       explained += std::pow(own * size_of(v), 2) / squares;
-    const bool hidden = share <= kHiddenShare && error <= own && wrong == 0 && roundoff > 0;
+    const bool hidden = may_hide && share <= kHiddenShare && error <= own && wrong == 0;
     if (!(error <= allowed.back()) && !hidden) return error;
   }
   explained = std::sqrt(explained);

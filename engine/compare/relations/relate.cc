@@ -403,6 +403,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   }
   Keep(&wrong_[v], best.strength == Strength::kNone ? wrong : 0, v);
   best.doubtful = IsDoubtful(v, best);
+  best.moved = IsMoved(v, best);
   best.like = best.like || wrong > 0;
   if (best.strength == Strength::kNone) best.factor = factor;
   Keep(&scaled_[v], wrong_[v] > 0 ? ErrorOfFactor(v, best) : 0, v);

@@ -38,6 +38,8 @@ struct Relation {
   // Nothing says that its elements stand where those of the golden value do: only moments agree, or
   // the step has put its rows into another order.
   bool doubtful = false;
+  // A call of the step has put its rows into another order, as sketches show.
+  bool moved = false;
   // The same elements and other bits; or something wrong went in.
   bool like = false;
   // Sketches say so, which tell the elements.
@@ -214,8 +216,9 @@ class Relations {
   Relation Search(ValueId value, double bound, bool exact, bool wide = false) const;
   double TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others, double terms,
                        bool* proven) const;
-  bool IsOfMovedRows(ValueId value) const;  // what it was made of has its rows in another order
   bool MustMove(ValueId value) const;
+  bool IsMoved(ValueId value, const Relation& relation) const;
+  bool IsOfRowsInOrder(ValueId value) const;
   bool IsDoubtful(ValueId value, const Relation& relation) const;
   bool MayBePart(ValueId value) const;
   void RelateDivided(CallId call);
