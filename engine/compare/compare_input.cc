@@ -80,10 +80,6 @@ Status CheckStack(std::string_view path, const CompareInput& input,
       .Hint("leave stack_path out, or copy the file to where npu_path is"_t);
 }
 
-}  // namespace
-
-namespace {
-
 // A key that names the dump of one side; the older names of the keys are read, too.
 bool NamesASide(std::string_view key) {
   return key == "npu_path" || key == "npu_json_path" || key == "bench_path" ||
