@@ -153,6 +153,7 @@ class Exposure {
   std::optional<Candidate> WhoShouldMake(ValueId x, ValueId w, CallId call, ValueId value,
                                          const std::vector<CallId>& seen);
   std::optional<Candidate> Reshaped(CallId call, ValueId value) const;
+  CallId MakerBetween(ValueId x, ValueId w, CallId call) const;
   bool StandsBetween(CallId call, ValueId w) const;
   bool HasAnotherOrder(CallId call, const Port& made) const;
   std::optional<Candidate> ComputedNumber(CallId call) const;

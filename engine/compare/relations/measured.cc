@@ -137,6 +137,16 @@ double Relations::ErrorOfFactor(ValueId v, const Relation& r) const {
   return std::isfinite(error) ? error : 0;
 }
 
+// Whether the elements are within the bound as they stand. `like`: their moments are the same.
+bool Relations::IsNearInPlace(ValueId v, bool like, const Apart& apart, double bound) const {
+  // Rounding shows as much in the sums of rows, and in the extremes, as in the rows as they stand.
+  constexpr double kMuchMore = 1024;
+  const bool elsewhere = like && apart.proven && !apart.one_row && !apart.joined &&
+                         apart.in_order > kOwnRoundings * t.values[v].roundoff() &&
+                         kMuchMore * apart.rows <= apart.in_order;
+  return apart.in_order <= bound && !elsewhere && !(apart.proven && MustMove(v));
+}
+
 // How v is related to w, by what was measured of the two.
 Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, Proof proof) const {
   const Value &a = t.values[v], &b = g.values[w];
@@ -189,13 +199,7 @@ Relation Relations::CompareWith(ValueId v, ValueId w, double bound, bool exact, 
   const Apart apart = ApartOf(v, w, Terms(v));
   // Where nothing explains other bits, and a dump does not tell them, its numbers must be the same.
   const bool told = a.has_digest && b.has_digest;
-  // Rounding shows as much in the sums of rows, and in the extremes, as in the rows as they stand.
-  constexpr double kMuchMore = 1024;
-  const bool moved = like && apart.proven && !apart.one_row && !apart.joined &&
-                     apart.in_order > kOwnRoundings * a.roundoff() &&
-                     kMuchMore * apart.rows <= apart.in_order;
-  const bool near = exact ? !told && apart.in_order == 0
-                          : apart.in_order <= r.bound && !moved && !(apart.proven && MustMove(v));
+  const bool near = exact ? !told && apart.in_order == 0 : IsNearInPlace(v, like, apart, r.bound);
   // Another order shows much more in the elements as they stand than in their rows.
   const bool same_rows = apart.rows <= std::max(r.bound, kOwnRoundings * kDouble) &&
                          (near || kSurely * apart.rows <= apart.in_order);

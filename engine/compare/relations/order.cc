@@ -72,6 +72,9 @@ bool Relations::MustMove(ValueId v) const {
   });
 }
 
+// So many bounds are no rounding.
+double Relations::SurelyWrong(ValueId v) const { return MustMove(v) ? 0 : kSurely; }
+
 // Columns that stand in another order, of which sketches of rows do not tell: the numbers are the
 // same, and so are those of what it was made of, in another order.
 bool Relations::IsReordered(ValueId v, ValueId w) const {

@@ -48,17 +48,11 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
       return Named(call, x, Cause::kAnotherWeight, true);
     // Nobody makes what the golden passes here, and only the target makes what it passes.
     const CallId maker = t.values[x].maker;
-    CallId between = kNoId;
     if (maker != kNoId && maker < call && r_.pair[maker] == kNoId && !t.calls[maker].IsModule() &&
         !OnlyPairsUp(maker) && r_.g.values[w].maker == kNoId && r_.g.PartsOf(w).empty())
       return Named(maker, v, Cause::kOnlyHere, true);
-    // Another pass may have made the same before: the last call that did is meant here.
-    for (const CallId last : t.MakersOf(x)) {
-      if (last >= call) break;
-      if ((last == maker || !t.calls[last].facts->Moves()) && StandsBetween(last, w))
-        between = last;
-    }
-    if (between != kNoId) return Named(between, v, Cause::kOnlyHere, true);
+    if (const CallId between = MakerBetween(x, w, call); between != kNoId)
+      return Named(between, v, Cause::kOnlyHere, true);
     if (r_.IsRight(x)) {
       Candidate candidate = Named(WhereTaken(call, x), v, Cause::kAnotherInput);
       candidate.other_pass = crossed;
@@ -152,6 +146,19 @@ bool Exposure::HasAnotherOrder(CallId call, const Port& made) const {
          std::any_of(takes.begin(), takes.end(), [this](const Port& port) {
            return r_.of(port.value).strength == Strength::kSame;
          });
+}
+
+// The call that made x for `call`, if it stands between. Another pass may have made the same before:
+// the last call that did is meant.
+CallId Exposure::MakerBetween(ValueId x, ValueId w, CallId call) const {
+  const Graph& t = r_.t;
+  CallId between = kNoId;
+  for (const CallId last : t.MakersOf(x)) {
+    if (last >= call) break;
+    if ((last == t.values[x].maker || !t.calls[last].facts->Moves()) && StandsBetween(last, w))
+      between = last;
+  }
+  return between;
 }
 
 // A call that only the target makes takes what a partner takes, which is given what it makes

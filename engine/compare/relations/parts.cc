@@ -203,6 +203,39 @@ void Relations::RelateHolders() {
   }
 }
 
+// The bounds of parts that are off by `error` together; empty: it is not explained. The sum of parts
+// says of each as much as its share in it: a large one hides a small one, of which nothing is known
+// then where it was rounded to a coarse dtype.
+std::vector<double> Relations::AllowedOfParts(std::span<const ValueId> mine, double error,
+                                              double bound, double roundoff) const {
+  constexpr double kHiddenShare = 0.25, kCoarse = 0x1p-11;
+  const auto size_of = [this](ValueId v) {
+    return std::max(Rms(v), Terms(v)) * std::sqrt(static_cast<double>(t.values[v].moments.n));
+  };
+  double squares = 0, explained = 0;
+  for (const ValueId v : mine) squares += std::pow(size_of(v), 2);
+  const bool may_hide =
+      std::ranges::any_of(mine, [this](ValueId v) { return Coarse(v) >= kCoarse; });
+  std::vector<double> allowed;
+  for (const ValueId v : mine) {
+    double wrong = 0;
+    const double own = bound > 0 ? bound
+                                 : std::max(kOwnRoundings * roundoff,
+                                            NotHiding(v, BoundOf(v).error, roundoff, &wrong));
+    const double share =
+        squares > 0 ? size_of(v) * std::sqrt(static_cast<double>(mine.size()) / squares) : 1;
+    allowed.push_back(roundoff > 0 ? own * std::min(share, 1.0) : 1e-12);
+    if (of(v).strength != Strength::kEqual && squares > 0)
+      explained += std::pow(own * size_of(v), 2) / squares;
+    const bool hidden = may_hide && share <= kHiddenShare && error <= own && wrong == 0;
+    if (!(error <= allowed.back()) && !hidden) return {};
+  }
+  const auto [least, most] = std::ranges::minmax(allowed);
+  // One part at least is judged, and what hides the others is no more than rounding explains.
+  const bool all = error <= least, one = error <= most && error <= std::sqrt(explained);
+  return all || one ? allowed : std::vector<double>();
+}
+
 double Relations::RelateParts(std::span<const ValueId> mine, std::span<const ValueId> others,
                               double bound, Proof proof) {
   if (mine.empty() || others.empty() || (mine.size() == 1 && others.size() == 1)) return kInfinity;
@@ -221,35 +254,9 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
   bool proven = false;
   const double error = TogetherApart(mine, others, terms, &proven);
   if (!proven && mine.size() == others.size()) return kInfinity;
-  const auto size_of = [this](ValueId v) {
-    return std::max(Rms(v), Terms(v)) * std::sqrt(static_cast<double>(t.values[v].moments.n));
-  };
   if (!c.exact.empty() && error > 1e-12) return error;  // bits decide
-  double squares = 0, explained = 0;
-  for (const ValueId v : mine) squares += std::pow(size_of(v), 2);
-  // The sum of parts says of each as much as its share in it: a large one hides a small one, of
-  // which nothing is known then where it was rounded to a coarse dtype.
-  constexpr double kHiddenShare = 0.25, kCoarse = 0x1p-11;
-  const bool may_hide =
-      std::ranges::any_of(mine, [this](ValueId v) { return Coarse(v) >= kCoarse; });
-  std::vector<double> allowed;
-  bool judged = false;
-  for (const ValueId v : mine) {
-    double wrong = 0;
-    const double own = bound > 0 ? bound
-                                 : std::max(kOwnRoundings * roundoff,
-                                            NotHiding(v, BoundOf(v).error, roundoff, &wrong));
-    const double share =
-        squares > 0 ? size_of(v) * std::sqrt(static_cast<double>(mine.size()) / squares) : 1;
-    allowed.push_back(roundoff > 0 ? own * std::min(share, 1.0) : 1e-12);
-    judged |= error <= allowed.back();
-    if (of(v).strength != Strength::kEqual && squares > 0)
-      explained += std::pow(own * size_of(v), 2) / squares;
-    const bool hidden = may_hide && share <= kHiddenShare && error <= own && wrong == 0;
-    if (!(error <= allowed.back()) && !hidden) return error;
-  }
-  explained = std::sqrt(explained);
-  if (!judged || (!(error <= explained) && !(error <= std::ranges::min(allowed)))) return error;
+  const std::vector<double> allowed = AllowedOfParts(mine, error, bound, roundoff);
+  if (allowed.empty()) return error;
   int32_t together = -1;
   if (log != nullptr &&
       !std::all_of(mine.begin(), mine.end(), [this](ValueId v) { return IsKnown(v); })) {

@@ -363,7 +363,7 @@ void Relations::Relate(ValueId v, ValueId w, bool weight) {
   double wrong = 0;
   const double bound = NotHiding(v, model.error, value.roundoff(), &wrong);
   const double goes_in = wrong;
-  const double surely = MustMove(v) ? 0 : kSurely;
+  const double surely = SurelyWrong(v);
   Relation best{.proof = Proof::kNotFound, .bound = bound};
   if (w != kNoId) {
     best = CompareWith(v, w, bound, model.exact,

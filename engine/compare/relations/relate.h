@@ -138,6 +138,8 @@ class Relations {
   bool same_environment() const { return same_environment_; }
   double coarsest() const { return coarsest_; }  // rounding of a result of the target
   // Relates values that are together what others are together; the distance, 0: near.
+  std::vector<double> AllowedOfParts(std::span<const ValueId> mine, double error, double bound,
+                                     double roundoff) const;
   double RelateParts(std::span<const ValueId> mine, std::span<const ValueId> others, double bound,
                      Proof proof);
 
@@ -217,6 +219,8 @@ class Relations {
   double TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others, double terms,
                        bool* proven) const;
   bool MustMove(ValueId value) const;
+  double SurelyWrong(ValueId value) const;
+  bool IsNearInPlace(ValueId value, bool like, const Apart& apart, double bound) const;
   bool IsMoved(ValueId value, const Relation& relation) const;
   bool IsOfRowsInOrder(ValueId value) const;
   bool IsDoubtful(ValueId value, const Relation& relation) const;

@@ -9,6 +9,51 @@
 #include "engine/compare/relations/values/graph.h"
 
 namespace msprobe::compare::relations {
+namespace {
+
+using WeightsByExtreme = std::unordered_map<double, std::vector<ValueId>>;
+
+// By their largest and their smallest element.
+WeightsByExtreme FindWeights(const Graph& run) {
+  WeightsByExtreme found;
+  for (ValueId w = 0; w < static_cast<ValueId>(run.values.size()); ++w) {
+    const Value& value = run.values[w];
+    if (!run.IsWeight(w) || value.maker != kNoId || !value.IsFloat() || value.plain ||
+        !value.moments.known || value.shape.extents().size() < 2)
+      continue;
+    found[value.moments.high].push_back(w);
+    if (value.moments.low != value.moments.high) found[value.moments.low].push_back(w);
+  }
+  return found;
+}
+
+// Whether a value may be a part of another one: it is shorter in one dimension.
+bool IsSlice(const Value& part, const Value& whole) {
+  const auto a = part.shape.extents(), b = whole.shape.extents();
+  if (a.size() != b.size() || part.dtype.dtype() != whole.dtype.dtype()) return false;
+  int shorter = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] > b[i]) return false;
+    shorter += a[i] < b[i];
+  }
+  const Moments &x = part.moments, &y = whole.moments;
+  return shorter == 1 && x.high <= y.high && x.low >= y.low && x.norm <= y.norm &&
+         (x.high == y.high || x.low == y.low);
+}
+
+std::set<ValueId> WholesOf(const Graph& run, const Value& part, const WeightsByExtreme& weights) {
+  std::set<ValueId> wholes;
+  for (const double extreme : {part.moments.high, part.moments.low}) {
+    const auto found = weights.find(extreme);
+    if (found == weights.end()) continue;
+    for (const ValueId w : found->second) {
+      if (IsSlice(part, run.values[w])) wholes.insert(w);
+    }
+  }
+  return wholes;
+}
+
+}  // namespace
 
 void Graph::FindMoved() {
   HashedLists arrivals;
@@ -79,27 +124,7 @@ void Graph::FindViewed() {
 // A value that carries a gradient and that no call made is a view of something that carries one: of
 // the one weight that is longer in one dimension and has its largest or its smallest element.
 void Graph::FindSlices() {
-  std::unordered_map<double, std::vector<ValueId>> by_extreme;
-  for (ValueId w = 0; w < static_cast<ValueId>(values.size()); ++w) {
-    const Value& value = values[w];
-    if (weight_[w] == 0 || value.maker != kNoId || !value.IsFloat() || value.plain ||
-        !value.moments.known || value.shape.extents().size() < 2)
-      continue;
-    by_extreme[value.moments.high].push_back(w);
-    if (value.moments.low != value.moments.high) by_extreme[value.moments.low].push_back(w);
-  }
-  const auto is_slice = [&](const Value& part, const Value& whole) {
-    const auto a = part.shape.extents(), b = whole.shape.extents();
-    if (a.size() != b.size() || part.dtype.dtype() != whole.dtype.dtype()) return false;
-    int shorter = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-      if (a[i] > b[i]) return false;
-      shorter += a[i] < b[i];
-    }
-    const Moments &x = part.moments, &y = whole.moments;
-    return shorter == 1 && x.high <= y.high && x.low >= y.low && x.norm <= y.norm &&
-           (x.high == y.high || x.low == y.low);
-  };
+  const WeightsByExtreme weights = FindWeights(*this);
   const auto carries_gradient = [&](const Taker& use) {
     return taken[use.port].requires_grad == true;
   };
@@ -108,14 +133,7 @@ void Graph::FindSlices() {
     if (value.maker != kNoId || weight_[v] != 0 || value.plain || !value.IsFloat() ||
         !value.moments.known || std::ranges::none_of(TakersOf(v), carries_gradient))
       continue;
-    std::set<ValueId> wholes;
-    for (const double extreme : {value.moments.high, value.moments.low}) {
-      const auto found = by_extreme.find(extreme);
-      if (found == by_extreme.end()) continue;
-      for (const ValueId w : found->second) {
-        if (is_slice(value, values[w])) wholes.insert(w);
-      }
-    }
+    const std::set<ValueId> wholes = WholesOf(*this, value, weights);
     if (wholes.size() == 1) slice_of_.emplace(v, *wholes.begin());
   }
 }
