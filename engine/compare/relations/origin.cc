@@ -148,8 +148,8 @@ bool Exposure::HasAnotherOrder(CallId call, const Port& made) const {
          });
 }
 
-// The call that made x for `call`, if it stands between. Another pass may have made the same before:
-// the last call that did is meant.
+// The call that made x for `call`, if it stands between. Another pass may have made the same
+// before: the last call that did is meant.
 CallId Exposure::MakerBetween(ValueId x, ValueId w, CallId call) const {
   const Graph& t = r_.t;
   CallId between = kNoId;

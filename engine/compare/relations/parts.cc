@@ -203,9 +203,9 @@ void Relations::RelateHolders() {
   }
 }
 
-// The bounds of parts that are off by `error` together; empty: it is not explained. The sum of parts
-// says of each as much as its share in it: a large one hides a small one, of which nothing is known
-// then where it was rounded to a coarse dtype.
+// The bounds of parts that are off by `error` together; empty: it is not explained. The sum of
+// parts says of each as much as its share in it: a large one hides a small one, of which nothing is
+// known then where it was rounded to a coarse dtype.
 std::vector<double> Relations::AllowedOfParts(std::span<const ValueId> mine, double error,
                                               double bound, double roundoff) const {
   constexpr double kHiddenShare = 0.25, kCoarse = 0x1p-11;
