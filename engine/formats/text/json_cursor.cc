@@ -197,7 +197,7 @@ static bool IsEither(const char* p, const char* end, char a, char b) {
   return p < end && (*p == a || *p == b);
 }
 
-static const char* BehindDigits(const char* p, const char* end) {
+static const char* AfterDigits(const char* p, const char* end) {
   while (p < end && IsDigit(*p)) ++p;
   return p;
 }
@@ -219,17 +219,17 @@ bool JsonCursor::Number(std::string_view* text) {
     *text = {start, static_cast<size_t>(p_ - start)};
     return true;
   }
-  const char* p = c == '0' ? p_ + 1 : BehindDigits(p_ + 1, end);
+  const char* p = c == '0' ? p_ + 1 : AfterDigits(p_ + 1, end);
   if (p < end && *p == '.') {
     const char* const first = ++p;
-    p = BehindDigits(first, end);
+    p = AfterDigits(first, end);
     if (p == first) return FailAt(p, "a digit"_t, p >= end);
   }
   if (IsEither(p, end, 'e', 'E')) {
     ++p;
     if (IsEither(p, end, '+', '-')) ++p;
     const char* const first = p;
-    p = BehindDigits(first, end);
+    p = AfterDigits(first, end);
     if (p == first) return FailAt(p, "a digit"_t, p >= end);
   }
   p_ = p;
