@@ -377,7 +377,6 @@ class Checker {
     if (!AtMost(error, step.bound) || (!c_.exact.empty() && error > kOfIntegers))
       return "together they are off by more than the bound";
     if (roundoff == 0) return AtMost(step.bound, kOfIntegers) ? "" : "integers do not round";
-    if (step.unknown) return "";  // a larger part hides it
     const auto size_of = [&](ValueId v, double least) {
       return std::max(t_.values[v].moments.Rms(), least) *
              std::sqrt(static_cast<double>(t_.values[v].moments.n));
@@ -388,7 +387,8 @@ class Checker {
         mine * std::sqrt(static_cast<double>(all.target.size()) / (squares + mine * mine));
     double most = std::max(kRoundings * roundoff, growth_.Most(step, PremisesOf(step), noise_));
     if (step.proof == Proof::kPieceOfWeight) most = std::max(most, kOfPieces);
-    return AtMost(step.bound, mine > 0 ? most * std::min(share, 1.0) : most)
+    const bool hidden = step.unknown;  // by a larger part: nothing is said of its share
+    return AtMost(step.bound, mine > 0 && !hidden ? most * std::min(share, 1.0) : most)
                ? ""
                : "its bound is wider than rounding, or than its share";
   }

@@ -165,7 +165,7 @@ class Answer {
       shared.erase(shared.begin(), differ.first.base());
     }
     const std::string line = dump::UserSourcePlace(shared).line;
-    if (line != f.source_line) f.caller_line = line;
+    if (!line.empty() && line != f.source_line) f.caller_line = line;
     return f;
   }
 

@@ -52,6 +52,8 @@ bool Relations::IsOfRowsInOrder(ValueId v) const {
   });
 }
 
+// Whether a call that was made differently has put rows that stood in order into another one, or
+// what the value was made of had been moved so.
 bool Relations::IsMoved(ValueId v, const Relation& r) const {
   const CallId maker = t.values[v].maker;
   if (r.strength != Strength::kSame || !r.doubtful || !r.proven || maker == kNoId) return false;
@@ -72,7 +74,7 @@ bool Relations::MustMove(ValueId v) const {
   });
 }
 
-// So many bounds are no rounding.
+// An error of so many bounds is wrong; of moved rows any is.
 double Relations::SurelyWrong(ValueId v) const { return MustMove(v) ? 0 : kSurely; }
 
 // Columns that stand in another order, of which sketches of rows do not tell: the numbers are the

@@ -155,8 +155,9 @@ CallId Exposure::MakerBetween(ValueId x, ValueId w, CallId call) const {
   CallId between = kNoId;
   for (const CallId last : t.MakersOf(x)) {
     if (last >= call) break;
-    if ((last == t.values[x].maker || !t.calls[last].facts->Moves()) && StandsBetween(last, w))
-      between = last;
+    const OperationFacts* facts = t.calls[last].facts;  // none: of an optimizer
+    const bool moves = facts == nullptr || facts->Moves();
+    if ((last == t.values[x].maker || !moves) && StandsBetween(last, w)) between = last;
   }
   return between;
 }
