@@ -109,13 +109,14 @@ class CompareVerb : public Verb {
     WarnOfOneRun(checkpoints, out);
     const std::vector<DumpPair>& pairs = paired.pairs;
     MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs, checkpoints));
+    const size_t ranks = CountRanks(pairs);
     compare::ComparedPart share;
     if (part_.given()) {
       MSPROBE_ASSIGN_OR_RETURN(share, part_.Take(target_, golden_, &paired));
       if (pairs.empty()) return PartFlag::EndEmpty(share, output_, out);
     }
     MSPROBE_RETURN_IF_ERROR(PairRepeats(pairs));
-    CompareOutput output(OutputOptions(limits), paired, out);
+    CompareOutput output(OutputOptions(limits, ranks), paired, out);
     if (checkpoints) {
       output.Add(0, CompareCheckpointPair(pairs[0], memory, output));
     } else {
@@ -164,7 +165,7 @@ class CompareVerb : public Verb {
     return output.ExitCode(exit_code_);
   }
 
-  CompareOutputOptions OutputOptions(const compare::FailOn& limits) const {
+  CompareOutputOptions OutputOptions(const compare::FailOn& limits, size_t ranks) const {
     return {.target = target_,
             .golden = golden_,
             .folder = output_,
@@ -180,7 +181,7 @@ class CompareVerb : public Verb {
             .advisor = advisor_,
             .is_part = part_.given(),
             .suffix = table_.suffix,
-            .table = table_.Options(),
+            .table = table_.Options(ranks),
             .reports = reports_,
             .limits = limits};
   }
@@ -201,6 +202,7 @@ class CompareVerb : public Verb {
     }
     MSPROBE_ASSIGN_OR_RETURN(RayComparison wanted, ray_.Wanted(target_, golden_, output_, ranks_));
     wanted.selection = selection;
+    wanted.table = table_;
     wanted.report = {.format = format_ == "json" ? StdoutFormat::kJson : StdoutFormat::kTable,
                      .exit_code = exit_code_,
                      .reports = reports_};

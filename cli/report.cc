@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -133,6 +135,13 @@ class Report : public Verb {
     with.others = std::move(result.others), with.more_others = result.more_others;
     // What is said of a document alone.
     std::erase(with.not_observed, results::OnlyCallsThatDiffer());
+    const std::array<int64_t, 4>& counts = with.summary.rows;
+    const int64_t rows = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+    if (const int64_t left_out = rows - static_cast<int64_t>(c->rows.size()); left_out > 0) {
+      with.not_observed.push_back(
+          "{} of {} rows agree and are not in the table: msprobe compare --all-rows writes them"_t(
+              left_out, rows));
+    }
     return with;
   }
 

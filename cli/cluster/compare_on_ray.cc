@@ -107,6 +107,18 @@ class RayComparing {
     std::string file;
   };
 
+  // A node sees few of the ranks: it is told what their number means for the tables.
+  std::string RowsFlag() const {
+    return wanted_.table.LeavesRowsOut(ranks_.ranks().size()) ? "--differing-rows" : "--all-rows";
+  }
+
+  // The command of a hint names the sides by their place, and sees all ranks.
+  std::string RowsFlagOfHint() const {
+    const size_t ranks = ranks_.ranks().size();
+    const bool usual = ranks > compare::kManyRanks;
+    return wanted_.table.LeavesRowsOut(ranks) == usual ? "" : " " + RowsFlag();
+  }
+
   // The parts of another comparison are neither replaced nor mixed with these.
   Status CheckFolder() const {
     if (!IsDirectory(wanted_.folder)) return Status::Ok();
@@ -135,12 +147,13 @@ class RayComparing {
   }
 
   Status Fail(size_t rank, const Message& why) {
-    Status failed = Unsupported("not compared: {}"_t(why))
-                        .Hint(
-                            "msprobe compare {} {}{} --part {}/{} -o {}, then: msprobe "
-                            "merge_result -i {} -o {}"_t(
-                                wanted_.target, wanted_.golden, wanted_.selection_flags, rank + 1,
-                                Count(), wanted_.folder, wanted_.folder, wanted_.folder));
+    Status failed =
+        Unsupported("not compared: {}"_t(why))
+            .Hint(
+                "msprobe compare {} {}{} --part {}/{} -o {}, then: msprobe "
+                "merge_result -i {} -o {}"_t(
+                    wanted_.target, wanted_.golden, wanted_.selection_flags + RowsFlagOfHint(),
+                    rank + 1, Count(), wanted_.folder, wanted_.folder, wanted_.folder));
     std::vector<compare::ComparedPair> pairs;
     for (const DumpPair& pair : ranks_.ranks()[rank].pairs) {
       compare::ComparedPair& kept = pairs.emplace_back();
@@ -218,6 +231,7 @@ class RayComparing {
       const size_t id = next_task_++;
       const std::string file = JoinPath(folder_.path(), fmt::format("answer_{}", id));
       std::vector<std::string> words = wanted_.words;
+      if (!wanted_.table.all_rows && !wanted_.table.differing_rows) words.push_back(RowsFlag());
       words.push_back(fmt::format("--rank={}", fmt::join(numbers, ",")));
       words.emplace_back("--part=1/1");
       nodes_.Start({.task = id, .node = *node, .words = std::move(words), .file = file});

@@ -15,6 +15,7 @@
 #include "cli/command_line/console.h"
 #include "cli/inputs/compare_inputs.h"
 #include "cli/outputs/merge_parts.h"
+#include "cli/outputs/table_flags.h"
 #include "engine/base/status.h"
 
 namespace msprobe::cli {
@@ -26,6 +27,7 @@ struct RayComparison {
   std::string selection_flags = {};  // the same as it was typed, for the hint: " --rank 0-3"
   // Of each node's command line: all but ranks and folder.
   std::vector<std::string> words = {};
+  TableFlags table = {};     // of them those of the tables
   PartsToMerge report = {};  // what is printed and written in the end; without its folders
 };
 

@@ -21,6 +21,7 @@ struct FlagData {
   std::vector<std::string> choices;
   Message refused;  // what a check of ours says of the value
   bool common = false, usual = false;
+  bool by_name = false;  // after Parse
 };
 
 namespace {
@@ -249,6 +250,21 @@ bool Flags::IsGiven(std::string_view name) const {
   return option != nullptr && option->count() > 0;
 }
 
+bool Flags::IsGivenByName(std::string_view name) const {
+  return std::ranges::any_of(flags_, [&](const std::unique_ptr<FlagData>& flag) {
+    return flag->by_name && flag->option->check_name(std::string(name));
+  });
+}
+
+void Flags::KeepNames(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (!word.starts_with("--")) continue;
+    const std::string name = word.substr(0, word.find('='));
+    for (const std::unique_ptr<FlagData>& flag : flags_)
+      flag->by_name |= flag->option->check_name(name);
+  }
+}
+
 std::vector<std::string> Flags::Words(std::span<const std::string_view> without) const {
   std::vector<std::string> words;
   for (const std::unique_ptr<FlagData>& flag : flags_) {
@@ -265,6 +281,7 @@ std::vector<std::string> Flags::Words(std::span<const std::string_view> without)
 
 Flags::Parsed Flags::Parse(const std::vector<std::string>& words) {
   Parsed parsed;
+  KeepNames(words);
   try {
     // The library takes the words from the end.
     app_->parse(std::vector<std::string>(words.rbegin(), words.rend()));

@@ -103,6 +103,8 @@ class Flags {
 
   // After Parse. `name`: "--format".
   bool IsGiven(std::string_view name) const;
+  // After Parse: whether a flag that may also be known by its place was given with its name.
+  bool IsGivenByName(std::string_view name) const;
   // After Parse: the flags that were given, as words that mean the same: "--format=json", but not
   // those of `without`. Also what was known by its place has its name.
   std::vector<std::string> Words(std::span<const std::string_view> without) const;
@@ -128,6 +130,7 @@ class Flags {
 
  private:
   Flag Keep(FlagData data);
+  void KeepNames(const std::vector<std::string>& words);
   static bool IsMissing(const FlagData& flag);
 
   std::unique_ptr<CLI::App> app_;

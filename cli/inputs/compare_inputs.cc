@@ -374,4 +374,10 @@ void ForEachPair(std::span<const DumpPair> pairs, bool one_at_a_time, uint64_t m
   for (const size_t i : alone) (void)body(i, memory);
 }
 
+size_t CountRanks(std::span<const DumpPair> pairs) {
+  std::set<int> ranks;
+  for (const DumpPair& pair : pairs) ranks.insert(pair.rank);
+  return ranks.size();
+}
+
 }  // namespace msprobe::cli

@@ -4,6 +4,7 @@
 //   for (const DumpPair& p : paired.pairs) Print("{} against {}", p.target, p.golden);
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -35,6 +36,9 @@ struct PairedDumps {
   std::vector<DumpPair> pairs;    // by step, then by rank
   std::vector<Message> left_out;  // sentences on the steps and ranks that only one side has
 };
+
+// How many ranks there are, whatever the steps.
+size_t CountRanks(std::span<const DumpPair> pairs);
 
 struct PairOptions {
   std::optional<std::vector<int64_t>> ranks, steps;  // only these

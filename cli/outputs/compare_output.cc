@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <numeric>
 #include <system_error>
 
 #include "cli/command_line/time_stamp.h"
@@ -43,6 +44,11 @@ void AppendStateOfStep(const compare::RankResult& r, int32_t first_wrong_step, s
     AppendJsonString(text, r.first.why.English());
     *text += "},";
   }
+}
+
+// `path`: of the table; "": none was written.
+int64_t RowsLeftOut(const compare::TableFormat& table, const std::string& path) {
+  return path.empty() ? 0 : static_cast<int64_t>(table.rows() - table.written_rows());
 }
 
 }  // namespace
@@ -139,6 +145,7 @@ Status CompareOutput::Keep(size_t index, const compare::Comparison& comparison) 
   if (options_.write_table) NotWritten(index, WriteTable(index, table, summarise, &path));
   if (!summarised) summarise();
   kept.result.table = path;
+  kept.result.rows_left_out = RowsLeftOut(table, path);
   if (options_.advisor) NotWritten(index, WriteAdvisor(pair, comparison, table));
   if (options_.diff_analyze) kept.analysis = DivergenceNode(comparison);
   if (options_.log_rows) LogRows(comparison, console_);
@@ -303,12 +310,19 @@ std::string CompareOutput::Written() const {
   std::string text;
   const auto add = [&](const Message& line) { text += MakePrintable(line.Shown()) + '\n'; };
   size_t tables = 0;
+  int64_t rows = 0, left_out = 0;
   std::string table;
   for (const compare::RankResult& result : results_) {
+    left_out += result.rows_left_out;
+    rows = std::accumulate(result.summary.rows.begin(), result.summary.rows.end(), rows);
     if (!result.table.empty() && tables++ == 0) table = result.table;
   }
   if (tables > 1) add("written: {}"_t("{} and {} more like it"_t(table, tables - 1)));
   if (tables == 1) add("written: {}"_t(table));
+  if (left_out > 0) {
+    add("rows that agree are left out of the tables: {} of {}; --all-rows writes them"_t(left_out,
+                                                                                         rows));
+  }
   constexpr size_t kShown = 4;
   for (size_t i = 0; i < std::min(kShown, files_.size()); ++i) add("written: {}"_t(files_[i]));
   if (files_.size() > kShown) add("written: {}"_t("{} more files"_t(files_.size() - kShown)));
@@ -515,7 +529,10 @@ bool CompareOutput::IsWithinLimits() const {
 void CompareOutput::RemoveFiles() {
   new_files_ = NewFolder();
   files_.clear();
-  for (compare::RankResult& result : results_) result.table.clear();
+  for (compare::RankResult& result : results_) {
+    result.table.clear();
+    result.rows_left_out = 0;
+  }
 }
 
 bool CompareOutput::HasResult() const {

@@ -9,6 +9,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/compare/table/table_options.h"
 #include "engine/formats/tables/table_file.h"
 #include "engine/formats/tables/xlsx.h"
 #include "engine/formats/text/name_lists.h"
@@ -212,6 +213,16 @@ class Merger {
   std::vector<std::unordered_map<std::string, size_t>> rows_;  // of each index: name -> row
 };
 
+// How many values of the rows are in the table of no rank.
+size_t MissingValues(const MergedTables& merged) {
+  size_t missing = 0;
+  for (const MergedTables::Index& index : merged.indices) {
+    for (const MergedTables::Row& row : index.rows)
+      missing += merged.ranks.size() - row.values.size();
+  }
+  return missing;
+}
+
 // A name that Excel takes for a sheet: at most 31 characters, none of []:*?/\ among them, and
 // different from the others by more than upper and lower case.
 std::string SheetName(std::string_view index, std::set<std::string>* taken) {
@@ -258,6 +269,7 @@ Result<MergedTables> MergeRanks(const std::string& folder, const MergeConfig& co
   for (const RankFile& file : files) {
     MSPROBE_RETURN_IF_ERROR(merger.Add(folder, file, &merged));
   }
+  const bool many = files.size() > kManyRanks;
   if (merged.indices.empty()) {
     return InvalidArgument("{}: no table has a column of compare_index"_t(folder))
         .Hint(merged.notes.empty() ? Message() : merged.notes.front());
@@ -266,7 +278,14 @@ Result<MergedTables> MergeRanks(const std::string& folder, const MergeConfig& co
                   [](const MergedTables::Index& index) { return index.rows.empty(); })) {
     return InvalidArgument("{}: no row of {} tables names {}"_t(folder, files.size(),
                                                                 Excerpt(config.apis.front())))
-        .Hint("names under api are parts of NPU Name, as in Distributed.all_reduce"_t);
+        .Hint(many ? "tables of many ranks may have only rows that differ: msprobe compare "
+                     "--all-rows writes all"_t
+                   : "names under api are parts of NPU Name, as in Distributed.all_reduce"_t);
+  }
+  if (const size_t missing = MissingValues(merged); many && missing > 0) {
+    merged.notes.push_back(
+        "{} values, which no table has: tables of many ranks may have only rows that differ, "
+        "msprobe compare --all-rows writes all"_t(missing));
   }
   return merged;
 }

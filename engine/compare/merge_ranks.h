@@ -35,7 +35,7 @@ struct MergedTables {
   };
   std::vector<int64_t> ranks;
   std::vector<Index> indices;
-  std::vector<Message> notes;  // files and columns that were left out, and why
+  std::vector<Message> notes;  // files, columns and values that were left out, and why
 };
 
 // Reads the files compare_result_rank<N>[-rank<N>]_<14 digits>.csv or .xlsx in `folder`; when a

@@ -45,6 +45,21 @@ TEST(Flags, WhatIsGivenIsKnown) {
   EXPECT_FALSE(Flag().given());
 }
 
+TEST(Flags, ANameIsToldFromAPlace) {
+  std::string target, output;
+  Flags flags({}, "");
+  flags.Text("target,--target_path", &target, {});
+  flags.Text("-o,--output_path", &output, {});
+  (void)flags.Parse({"a", "--output_path=b"});
+  EXPECT_TRUE(flags.IsGiven("--target_path"));
+  EXPECT_FALSE(flags.IsGivenByName("--target_path"));
+  EXPECT_TRUE(flags.IsGivenByName("--output_path"));
+  Flags named({}, "");
+  named.Text("target,--target_path", &target, {});
+  (void)named.Parse({"--target_path", "a"});
+  EXPECT_TRUE(named.IsGivenByName("--target_path"));
+}
+
 // The target and the golden that `words` name, or the error.
 std::string Sides(const std::vector<std::string>& words) {
   std::string target, golden, output;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/base/file.h"
+#include "engine/compare/table/table_options.h"
 #include "engine/formats/tables/table_file.h"
 #include "engine/formats/tables/xlsx.h"
 #include "tests/base/temporary_folder.h"
@@ -101,6 +102,23 @@ TEST_F(MergeResults, SheetsHaveNamesOfTheirOwn) {
   EXPECT_THAT(LinesOf(path),
               ElementsAre("a_b|NPU Name|rank0", "A_b~2|NPU Name|rank0", "a_b~3|NPU Name|rank0",
                           stem + "|NPU Name|rank0", stem.substr(2) + "~2|NPU Name|rank0"));
+}
+
+TEST_F(MergeResults, TablesOfManyRanksMayLackRowsThatAgree) {
+  const auto write = [&](size_t ranks) {
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      const bool has_row = rank != 1;
+      folder_.Write("compare_result_rank" + std::to_string(rank) + "_20260102030405.csv",
+                    has_row ? Table("1%") : "NPU Name,Bench Name,NormRelativeErr\n");
+    }
+  };
+  write(kManyRanks);
+  EXPECT_THAT(Merge({{"Distributed.all_reduce"}, {"NormRelativeErr"}})->notes, SizeIs(0));
+  write(kManyRanks + 1);
+  const auto merged = Merge({{"Distributed.all_reduce"}, {"NormRelativeErr"}});
+  ASSERT_THAT(merged->notes, SizeIs(1));
+  EXPECT_THAT(merged->notes[0].English(), HasSubstr("1 values, which no table has"));
+  EXPECT_THAT(Merge({{"Torch.none"}, {}}).status().hint(), HasSubstr("--all-rows"));
 }
 
 TEST_F(MergeResults, InputsThatCannotBeMergedAreRefused) {

@@ -24,11 +24,11 @@ def dump(rank, step, wrong_call):
     return {"task": "statistics", "level": "L1", "framework": "pytorch", "data": data}
 
 
-def write_runs(folder):
+def write_runs(folder, ranks=RANKS):
     """In the target, ranks 1 and 3 compute something else from the second call on."""
     for side in ("target", "golden"):
         for step in range(STEPS):
-            for rank in range(RANKS):
+            for rank in range(ranks):
                 place = folder / side / f"step{step}" / f"rank{rank}"
                 place.mkdir(parents=True)
                 wrong = {1: 1, 3: 2}.get(rank, -1) if side == "target" else -1

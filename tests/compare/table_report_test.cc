@@ -7,7 +7,9 @@
 
 #include "engine/base/file.h"
 #include "engine/base/messages/message.h"
+#include "engine/compare/table/advisor.h"
 #include "engine/formats/tables/csv.h"
+#include "engine/formats/tables/table_file.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/compare/dump_builder.h"
 
@@ -28,10 +30,10 @@ Comparison Calls(int n) {
   return MustCompare(t.Take(), g.Take());
 }
 
-std::string Csv(const Comparison& c) {
+std::string Csv(const Comparison& c, const TableOptions& options = {}) {
   std::string text;
   const Status status =
-      StreamTableCsv(TableFormat(c), [&](std::span<const std::string_view> pieces) {
+      StreamTableCsv(TableFormat(c, options), [&](std::span<const std::string_view> pieces) {
         for (std::string_view p : pieces) text += p;
         return Status::Ok();
       });
@@ -87,6 +89,65 @@ TEST(TableReport, ALineIsTheCellsOfItsRow) {
     TextBuffer line;
     table.AppendCsv(i, &line);
     EXPECT_EQ(line.view(), cells.text());
+  }
+}
+
+// One call whose input agrees, one that agrees, one that only the target has.
+Comparison SomeDiffer() {
+  DumpBuilder t, g;
+  t.Call("Torch.f.0.forward")
+      .In(Numbers(1, 0, 1, 1))
+      .Out(Numbers(3, 0, 1.5, 1))
+      .At("a.py", 3, "y = f(x)");
+  g.Call("Torch.f.0.forward").In(Numbers(1, 0, 1, 1)).Out(Numbers(2, -7, 1, 1));
+  t.Call("Torch.g.0.forward").In(Numbers(1, 0, 1, 1)).Out(Numbers(1, 0, 1, 2));
+  g.Call("Torch.g.0.forward").In(Numbers(1, 0, 1, 1)).Out(Numbers(1, 0, 1, 2));
+  t.Call("Torch.h.0.forward").In(Numbers(4, 0, 1, 1));
+  return MustCompare(t.Take(), g.Take());
+}
+
+TEST(TableReport, RowsThatAgreeAreLeftOut) {
+  const Comparison c = SomeDiffer();
+  const TableFormat table(c, {.only_differing = true});
+  ASSERT_EQ(table.rows(), 5u);
+  ASSERT_EQ(table.written_rows(), 2u);
+  EXPECT_EQ(table.WrittenRow(0), 1u);
+  EXPECT_EQ(table.WrittenRow(1), 4u);
+  const std::string all = Csv(c), some = Csv(c, {.only_differing = true});
+  EXPECT_EQ(std::count(some.begin(), some.end(), '\n'), 3);
+  EXPECT_EQ(some.substr(0, some.find('\n')), all.substr(0, all.find('\n')));
+  EXPECT_NE(some.find("\nTorch.f.0.forward.output.0,"), std::string::npos) << some;
+  EXPECT_NE(some.find("\nTorch.h.0.forward.input.0,"), std::string::npos) << some;
+  // The stack stands in the first row of a call, the first of those that are written.
+  EXPECT_NE(some.find("['File a.py, line 3, in forward, "), std::string::npos) << some;
+}
+
+TEST(TableReport, TheAdvisorCountsTheRowsOfItsTable) {
+  const Comparison c = SomeDiffer();
+  const auto advice = [&](bool only_differing) {
+    const TableOptions options{.generation = Generation::k8, .only_differing = only_differing};
+    return AdvisorText(c, TableFormat(c, options), options.generation);
+  };
+  EXPECT_EQ(advice(false).substr(0, 8), "Line: 1\n");
+  EXPECT_EQ(advice(true).substr(0, 8), "Line: 0\n");
+}
+
+TEST(TableReport, TheSheetSummarySaysHowManyRowsAreLeftOut) {
+  const TemporaryFolder folder;
+  const Comparison c = SomeDiffer();
+  for (const bool only_differing : {true, false}) {
+    const std::string path = folder.path() + "/a.xlsx";
+    ASSERT_TRUE(WriteTableXlsx(TableFormat(c, {.only_differing = only_differing}), path).ok());
+    std::string said;
+    size_t rows = 0;
+    const Status read = formats::ReadTableFile(path, [&](const formats::TableLine& line) {
+      if (line.sheet == "compare_result") ++rows;
+      if (line.cells[0] == "rows left out") said = line.cells[1];
+      return true;
+    });
+    ASSERT_TRUE(read.ok()) << read.ToString();
+    EXPECT_EQ(rows, only_differing ? 3u : 6u);
+    EXPECT_EQ(said, only_differing ? "3 of 5 agree; --all-rows writes them" : "");
   }
 }
 

@@ -21,8 +21,8 @@ DIES = "def begin(node, task):\n    if node == 'b': raise RuntimeError('no such 
 
 
 @pytest.fixture
-def runs(tmp_path):
-    return write_runs(tmp_path)
+def runs(tmp_path, request):
+    return write_runs(tmp_path, getattr(request, "param", RANKS))
 
 
 @pytest.fixture
@@ -99,6 +99,33 @@ def test_the_report_is_that_of_one_process(msprobe, on_nodes, runs):
     assert (runs / "ray.xml").read_text() == (runs / "alone.xml").read_text()
     table = next(line for line in said.splitlines() if line.startswith("written: "))
     assert (runs / table.split()[1]).is_file()
+
+
+def tables_in(folder):
+    return {
+        str(path.relative_to(folder))[:-19]: path.read_text()  # without _TIME.csv
+        for path in folder.glob("step*/compare_result_rank*.csv")
+    }
+
+
+@pytest.mark.parametrize("runs", [65], indirect=True)
+def test_nodes_write_the_rows_that_one_process_writes(msprobe, on_nodes, runs):
+    ranks = {"a": list(range(40)), "b": list(range(40, 65))}
+    for flags in ((), ("--all-rows",)):
+        folder = "".join(flags).strip("-=") or "usual"
+        said = on_nodes("-o", folder, *flags, ranks=ranks).stdout
+        alone = msprobe(*WORDS, "-o", f"{folder}_alone", *flags).stdout
+        assert without_files(said) == without_files(alone)
+        assert ("--all-rows writes them" in said) != ("--all-rows" in flags)
+        assert tables_in(runs / folder) == tables_in(runs / f"{folder}_alone")
+    # What the hint says of rank 40, of which no node has both sides, writes the same rows.
+    apart = {
+        "a": {"target": list(range(41)), "golden": list(range(40))},
+        "b": {"target": list(range(41, 65)), "golden": list(range(40, 65))},
+    }
+    for flags, said in ((), "golden --part 41/65"), (("--all-rows",), "--all-rows --part 41/65"):
+        done = on_nodes("-o", said[:5], *flags, ranks=apart, code=2)
+        assert said in done.stderr
 
 
 def test_flags_reach_the_nodes(msprobe, on_nodes, runs):

@@ -142,6 +142,19 @@ def test_tables_of_ranks_and_steps_are_one_page(tmp_path, msprobe_bin):
     assert counts == ["equal", "equal", "equal", "differs"]
 
 
+def test_tables_of_rows_that_differ(tmp_path, msprobe_bin):
+    for rank in (0, 1):
+        write_dump(tmp_path / "target" / f"step0/rank{rank}", wrong=rank == 1)
+        write_dump(tmp_path / "golden" / f"step0/rank{rank}")
+    flags = ["--differing-rows", "--html", "direct.html"]
+    run(msprobe_bin, tmp_path, "compare", "target", "golden", "-o", "out", *flags)
+    run(msprobe_bin, tmp_path, "report", "out", "-o", "report.html")
+    assert finding(tmp_path) == finding(tmp_path, "direct.html")
+    assert "rows agree and are not in the table: msprobe compare --all-rows writes them" in (
+        (tmp_path / "report.html").read_text()
+    )
+
+
 @pytest.mark.parametrize(
     ("source", "wanted"),
     [("missing", "missing"), ("other.csv", "NPU Name"), ("empty", "compare_result_TIME.csv")],

@@ -155,8 +155,8 @@ void Fields(Archive& a, Archived<Archive, RankResult>& r) {
   FieldsOfThresholds(a, r);
   a(r.step, r.rank, r.failed, r.target, r.golden, r.target_weights, r.golden_weights, r.is_empty,
     r.judged, r.otherwise, r.rounding_of_step, r.wrong_update_after, r.trace, r.collectives,
-    r.weights, r.target_is_mindspore, r.golden_is_mindspore, r.tolerance, r.table, r.details,
-    r.hits);
+    r.weights, r.target_is_mindspore, r.golden_is_mindspore, r.tolerance, r.table, r.rows_left_out,
+    r.details, r.hits);
 }
 
 template <typename Archive>

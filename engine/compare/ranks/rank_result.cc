@@ -242,6 +242,10 @@ std::string RankSummaryCsv(std::span<const RankResult> results) {
         "Calls in target only", "Calls in golden only", "Table", "Error"}) {
     csv.NumberCell(name);
   }
+  // A file of tables that have all rows is as it was before rows could be left out.
+  const bool left_out = std::ranges::any_of(
+      results, [](int64_t n) { return n > 0; }, &RankResult::rows_left_out);
+  if (left_out) csv.NumberCell("Rows left out");
   csv.EndRow();
   const int32_t first_wrong_step = FirstWrongStep(results);
   const auto number = [&](int64_t n) { n < 0 ? csv.NumberCell("") : csv.IntegerCell(n); };
@@ -251,6 +255,7 @@ std::string RankSummaryCsv(std::span<const RankResult> results) {
       csv.NumberCell("failed");
       for (int i = 0; i < 12; ++i) csv.NumberCell("");
       csv.TextCell(r.failed.message());
+      if (left_out) csv.NumberCell("");
       csv.EndRow();
       continue;
     }
@@ -268,6 +273,7 @@ std::string RankSummaryCsv(std::span<const RankResult> results) {
     csv.IntegerCell(r.summary.golden_only_calls);
     csv.TextCell(BaseName(r.table));
     csv.NumberCell("");
+    if (left_out) csv.IntegerCell(r.rows_left_out);
     csv.EndRow();
   }
   return std::string(csv.text());

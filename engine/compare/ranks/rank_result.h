@@ -50,6 +50,7 @@ struct RankResult : Findings {
   std::shared_ptr<const ThresholdTable> thresholds;  // null: the shipped ones
   double tolerance = 1;
   std::string table;          // file with its rows; "" when none was written
+  int64_t rows_left_out = 0;  // of the table, because they agree
   RankDetails details;        // for reports that list calls; else empty
   std::vector<FailHit> hits;  // conditions of --fail-on that are met
 };

@@ -50,10 +50,11 @@ std::string_view Advice(const Leaf& leaf, const Record& record) {
 std::string AdvisorText(const Comparison& c, const TableFormat& table, Generation generation) {
   // ptdbg_ascend counts lines of the file from 1, and the header is line 1; the others count rows.
   const size_t first_line = generation == Generation::kPtdbg ? 2 : 0;
-  for (size_t row = 0; row < table.rows(); ++row) {
+  for (size_t line = 0; line < table.written_rows(); ++line) {  // what fails is written
+    const size_t row = table.WrittenRow(line);
     if (!Fails(c, table, row)) continue;
     const Leaf& leaf = c.target.leaves[c.rows[row].target];
-    return fmt::format("Line: {}\nSuspect Nodes: {}\nExpert Advice: {}\n", first_line + row,
+    return fmt::format("Line: {}\nSuspect Nodes: {}\nExpert Advice: {}\n", first_line + line,
                        leaf.name, Advice(leaf, c.target.records[leaf.record]));
   }
   return "Line: NA\nSuspect Nodes: NA\nExpert Advice: All data in comparison result meets the "

@@ -150,7 +150,7 @@ CellKind RowCells::ErrMessage() {
 CellKind RowCells::Stack() {
   const RecordPair& pair = c_.pairs[CallIndex()];
   const int32_t stack = pair.target >= 0 ? c_.target.records[pair.target].stack : -1;
-  if (stack < 0 || row_ != pair.first_row) return Word(f_.later_stack_);
+  if (stack < 0 || !f_.IsFirstOfCall(row_)) return Word(f_.later_stack_);
   return quoted_ ? Word(f_.stack_cells_[stack]) : Sentence(f_.stack_texts_[stack]);
 }
 

@@ -80,6 +80,10 @@ class Sheet {
     for (size_t i = 0; i < results.size(); ++i) {
       Number(fmt::format("Result {}", Result26Name(static_cast<Result26>(i))), results[i]);
     }
+    if (const size_t agree = table_.rows() - table_.written_rows(); agree > 0) {
+      const Message said = "{} of {} agree; --all-rows writes them"_t(agree, table_.rows());
+      Text("rows left out", said.English());
+    }
   }
 
   const TableFormat& table_;

@@ -41,6 +41,32 @@ TableFormat::TableFormat(const Comparison& comparison, const TableOptions& optio
   }
   for (const auto& frames : comparison.golden.stacks)
     golden_sources_.push_back(dump::UserSourceLine(frames));
+  if (options.only_differing) LeaveAgreeingOut();
+}
+
+// What could not be judged may differ: it does not agree.
+bool TableFormat::Agrees(size_t row) const {
+  const RowVerdict verdict = comparison_.measures[row].verdict;
+  if (verdict != RowVerdict::kEqual && verdict != RowVerdict::kNoise) return false;
+  if (verdicts_[row].result != Result26::kPass || ColorOf(row) != formats::RowColor::kNone)
+    return false;
+  const GenerationVerdict* v = GenerationVerdictOf(row);
+  return v == nullptr || v->word == GenerationWord::kNothing || v->word == GenerationWord::kYes ||
+         v->word == GenerationWord::kPass;
+}
+
+void TableFormat::LeaveAgreeingOut() {
+  only_differing_ = true;
+  first_of_call_.resize(rows());
+  for (size_t row = 0; row < rows(); ++row) {
+    if (Agrees(row)) continue;
+    first_of_call_[row] = written_.empty() || pair_of_[written_.back()] != pair_of_[row];
+    written_.push_back(static_cast<uint32_t>(row));
+  }
+}
+
+bool TableFormat::IsFirstOfCall(size_t row) const {
+  return only_differing_ ? first_of_call_[row] : row == comparison_.pairs[pair_of_[row]].first_row;
 }
 
 formats::RowColor TableFormat::ColorOf(size_t row) const {

@@ -49,6 +49,10 @@ class TableFormat {
   const std::vector<Column>& columns() const { return columns_; }
   const Comparison& comparison() const { return comparison_; }
   size_t rows() const { return comparison_.rows.size(); }
+  // The rows that stand in the table, in their order: all, or with TableOptions::only_differing all
+  // but those that agree (equal or within rounding, and a pass).
+  size_t written_rows() const { return only_differing_ ? written_.size() : rows(); }
+  size_t WrittenRow(size_t i) const { return only_differing_ ? written_[i] : i; }
   // Replaces the content of `out` by the cells of a row. Thread-safe with a different `out` each.
   void Fill(size_t row, TableRow* out) const;
   // Appends a row as a line of csv; faster than Fill. Thread-safe with a different `out` each.
@@ -62,6 +66,9 @@ class TableFormat {
 
  private:
   friend class RowCells;
+  bool Agrees(size_t row) const;
+  void LeaveAgreeingOut();
+  bool IsFirstOfCall(size_t row) const;  // of the rows that are written
   const Comparison& comparison_;
   TableOptions options_;
   std::vector<Column> columns_;
@@ -69,6 +76,9 @@ class TableFormat {
   std::string_view later_stack_ = "N/A";  // the stack cell of all rows of a call but the first
   std::vector<uint32_t> pair_of_;         // for each row its index into Comparison::pairs
   std::vector<Verdict26> verdicts_;       // one for each row
+  bool only_differing_ = false;
+  std::vector<uint32_t> written_;         // with only_differing_: rows
+  std::vector<bool> first_of_call_;       // with only_differing_: of each row
   std::vector<std::string> stack_texts_;  // one for each stack of the target
   std::vector<std::string> stack_cells_;  // the same, quoted for csv
   std::vector<std::string> target_sources_,

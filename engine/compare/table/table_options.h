@@ -2,6 +2,7 @@
 // and in how they judge a row; our columns follow the generation's own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace msprobe::compare {
@@ -16,6 +17,9 @@ enum class Generation : uint8_t {  // by age
   k26,   // msprobe 26: -tp and -gp, Result
 };
 
+// Of more ranks than this, nobody looks at the table of each: they have only rows that differ.
+inline constexpr size_t kManyRanks = 64;
+
 // The tables of torch_npu.hooks and ptdbg_ascend.
 constexpr bool IsPklTable(Generation generation) { return generation <= Generation::kPtdbg; }
 
@@ -27,6 +31,8 @@ struct TableOptions {
   bool half_cosine = false;
   // Where msprobe 1.2 wrote both dumps, the table is that of 1.2, whatever `generation` says.
   bool recognize_1_2 = false;
+  // Rows that agree are not written.
+  bool only_differing = false;
 };
 
 }  // namespace msprobe::compare

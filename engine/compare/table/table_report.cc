@@ -36,7 +36,7 @@ Status StreamTableCsv(const TableFormat& table,
   header.EndRow();
   const std::string_view head = header.text();
   MSPROBE_RETURN_IF_ERROR(write({&head, 1}));
-  const size_t rows = table.rows();
+  const size_t rows = table.written_rows();
   size_t done = 0;
   OrderedParts<TextBuffer> parts(kPartsReady, [&](TextBuffer* part) {
     const std::string_view text = part->view();
@@ -57,7 +57,7 @@ Status StreamTableCsv(const TableFormat& table,
                                       const size_t last = std::min(rows, (i + 1) * kRowsPerPart);
                                       pages.RowsDone(last - i * kRowsPerPart);
                                       for (size_t row = i * kRowsPerPart; row < last; ++row)
-                                        table.AppendCsv(row, &part);
+                                        table.AppendCsv(table.WrittenRow(row), &part);
                                       parts.Put(i, std::move(part));
                                     });
   return parts.status();
@@ -76,8 +76,8 @@ namespace {
 void FillSheetRows(const TableFormat& table, size_t first, size_t last, formats::XlsxRows* out) {
   TableRow row;
   for (size_t i = first; i < last; ++i) {
-    table.Fill(i, &row);
-    out->BeginRow(table.ColorOf(i));
+    table.Fill(table.WrittenRow(i), &row);
+    out->BeginRow(table.ColorOf(table.WrittenRow(i)));
     for (const TableCell& cell : row.cells) {
       const std::string_view text = row.TextOf(cell);
       cell.kind == CellKind::kNumber ? out->SpelledCell(text) : out->TextCell(text);
@@ -94,8 +94,8 @@ std::vector<double> Widths(const TableFormat& table, size_t rows) {
   std::vector<size_t> widths;
   for (const Column& column : table.columns()) widths.push_back(column.name.size() + 3);
   TableRow row;
-  for (size_t i = 0; i < std::min<size_t>(rows, table.rows()); ++i) {
-    table.Fill(i, &row);
+  for (size_t i = 0; i < std::min<size_t>(rows, table.written_rows()); ++i) {
+    table.Fill(table.WrittenRow(i), &row);
     for (size_t k = 0; k < row.cells.size(); ++k) {
       widths[k] = std::max<size_t>(widths[k], row.TextOf(row.cells[k]).size() + 1);
     }
@@ -119,7 +119,7 @@ Status WriteSheet(const TableFormat& table, size_t first, size_t last, const std
   OrderedParts<formats::XlsxRows> parts(kPartsReady, [&](formats::XlsxRows* part) {
     MSPROBE_RETURN_IF_ERROR(book->Append({part, 1}));
     done = std::min(last, done + kRowsPerPart);
-    if (progress) progress(done, table.rows());
+    if (progress) progress(done, table.written_rows());
     return Status::Ok();
   });
   PageRelease pages(table.comparison().target, table.comparison().golden);
@@ -141,8 +141,8 @@ Status WriteTableXlsx(const TableFormat& table, const std::string& path,
                       const TableProgress& progress, size_t rows_per_sheet) {
   MSPROBE_ASSIGN_OR_RETURN(formats::XlsxWriter book, formats::XlsxWriter::Create(path));
   size_t first = 0;
-  for (int part = 1; part == 1 || first < table.rows(); ++part) {
-    const size_t last = std::min(table.rows(), first + rows_per_sheet);
+  for (int part = 1; part == 1 || first < table.written_rows(); ++part) {
+    const size_t last = std::min(table.written_rows(), first + rows_per_sheet);
     const std::string name =
         fmt::format("compare_result{}", part == 1 ? "" : fmt::format("_part_{}", part));
     MSPROBE_RETURN_IF_ERROR(WriteSheet(table, first, last, name, progress, &book));
