@@ -43,6 +43,31 @@ std::string FindingBeside(const std::string& folder, const std::string& time) {
   return Exists(finding) ? finding : "";
 }
 
+// The newest document that was written after all tables: merge_result makes it of the parts of a
+// comparison, whose tables have times of their own. "": there is none.
+std::string FindingBehind(const std::vector<std::string>& names, const std::string& folder,
+                          const std::string& newest_table) {
+  std::string newest;
+  for (const std::string& name : names) {
+    if (!name.starts_with(kFindingFile) || !name.ends_with(".json")) continue;
+    const std::string time = name.substr(kFindingFile.size(), newest_table.size());
+    if (name == fmt::format("{}{}.json", kFindingFile, time)) newest = std::max(newest, time);
+  }
+  return newest > newest_table ? FindingBeside(folder, newest) : "";
+}
+
+// The document of the tables, or a note where they may be of several.
+void FindDocument(const std::vector<std::string>& names, const std::string& folder,
+                  ResultFolder* found) {
+  const auto [first, last] = std::ranges::minmax(found->tables, {}, &ResultTable::time);
+  const bool one_time = first.time == last.time;
+  if (one_time) found->finding = FindingBeside(folder, first.time);
+  if (found->finding.empty()) found->finding = FindingBehind(names, folder, last.time);
+  if (one_time || !found->finding.empty()) return;
+  found->notes.push_back(
+      "the tables of this folder have different times: they may be of different comparisons"_t);
+}
+
 int32_t StepOf(const std::string& folder) {
   return static_cast<int32_t>(NumberAfter(BaseName(folder), "step"));
 }
@@ -88,15 +113,7 @@ Result<ResultFolder> FindResultTables(const std::string& folder) {
   ResultFolder found;
   for (auto& [place, table] : newest) found.tables.push_back(std::move(table));
   if (older > 0) found.notes.push_back("{} older tables of the same ranks and steps"_t(older));
-  const bool one_time =
-      std::all_of(found.tables.begin(), found.tables.end(),
-                  [&](const ResultTable& t) { return t.time == found.tables[0].time; });
-  if (one_time && !found.tables.empty())
-    found.finding = FindingBeside(folder, found.tables[0].time);
-  if (!one_time) {
-    found.notes.push_back(
-        "the tables of this folder have different times: they may be of different comparisons"_t);
-  }
+  if (!found.tables.empty()) FindDocument(names, folder, &found);
   return found;
 }
 

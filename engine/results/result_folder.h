@@ -24,8 +24,9 @@ inline constexpr std::string_view kFindingFile = "compare_finding_";
 
 struct ResultFolder {
   std::vector<ResultTable> tables;  // ordered by step and rank; of each pair the newest
-  std::string finding;              // the document of the comparison that wrote the tables, or ""
-  std::vector<Message> notes;       // sentences on what is left out, or is of different times
+  // The document of the comparison that wrote the tables, or ""; of parts that of merge_result.
+  std::string finding;
+  std::vector<Message> notes;  // sentences on what is left out, or is of different times
 };
 
 // compare_result*[_rankN]_TIME.csv and .xlsx in `folder`, and in its folders stepN. Errors: those

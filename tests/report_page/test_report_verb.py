@@ -155,6 +155,22 @@ def test_tables_of_rows_that_differ(tmp_path, msprobe_bin):
     )
 
 
+def test_the_document_of_merge_result_is_that_of_the_tables_of_parts(tmp_path, msprobe_bin):
+    for rank in (0, 1):
+        write_dump(tmp_path / "target" / f"step0/rank{rank}", wrong=rank == 1)
+        write_dump(tmp_path / "golden" / f"step0/rank{rank}")
+    sides = ["compare", "target", "golden"]
+    run(msprobe_bin, tmp_path, *sides, "-o", "whole", "--html", "direct.html")
+    for part in ("1/2", "2/2"):
+        run(msprobe_bin, tmp_path, *sides, "-o", "out", "--part", part, "--differing-rows")
+    run(msprobe_bin, tmp_path, "merge_result", "-i", "out", "-o", "out")
+    run(msprobe_bin, tmp_path, "report", "out", "-o", "report.html")
+    assert finding(tmp_path) == finding(tmp_path, "direct.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "rows agree and are not in the table" in page
+    assert "different times" not in page
+
+
 @pytest.mark.parametrize(
     ("source", "wanted"),
     [("missing", "missing"), ("other.csv", "NPU Name"), ("empty", "compare_result_TIME.csv")],

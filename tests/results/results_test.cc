@@ -143,6 +143,23 @@ TEST(ResultFolder, TheNewestTableOfEachPair) {
   EXPECT_THAT(EnglishOf(found->notes), ElementsAre(HasSubstr("1 older table")));
 }
 
+// Each part of a comparison writes tables, and merge_result the document of all.
+TEST(ResultFolder, TheDocumentOfAllPartsIsNewerThanTheirTables) {
+  const TemporaryFolder folder;
+  folder.Write("compare_result_rank0_20260102030405.csv", "x\n");
+  folder.Write("compare_result_rank1_20260102030406.csv", "x\n");
+  folder.Write("compare_finding_20260102030406.json", "x\n");
+  Result<ResultFolder> found = FindResultTables(folder.path());
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->finding, "");  // it is of rank 1 alone
+  EXPECT_THAT(EnglishOf(found->notes), ElementsAre(HasSubstr("different times")));
+  folder.Write("compare_finding_20260102030407.json.tmp", "x\n");
+  const std::string newer = folder.Write("compare_finding_20260102030407.json", "x\n");
+  found = FindResultTables(folder.path());
+  EXPECT_EQ(found->finding, newer);
+  EXPECT_THAT(found->notes, ElementsAre());
+}
+
 TEST(FindingJson, SaysWhatTheComparisonSaid) {
   const Comparison c = MustCompare(SmallRun(0.1, true), SmallRun(0, false));
   const TemporaryFolder folder;
