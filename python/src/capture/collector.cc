@@ -111,9 +111,12 @@ void Collector::ApplyConfig(bool goes_on) {
   run_.known.Forget();
   run_.options.known = config.reuse ? &run_.known : nullptr;
   run_.options.contents = config.reuse ? &run_.contents : nullptr;
-  // Other tasks need a tensor's numbers before the call goes on.
-  const bool may_come_later = config.task == Task::kStatistics || config.task == Task::kTensor ||
-                              config.task == Task::kNanCheck;
+  // Other tasks need a tensor's numbers before the call goes on; and a program that an overflow is
+  // to end ends in the call that made it.
+  const bool may_come_later =
+      config.task == Task::kStatistics || config.task == Task::kTensor ||
+      config.task == Task::kNanCheck ||
+      (config.task == Task::kOverflowCheck && !(config.pkl && config.pkl->raises));
   run_.options.device = may_come_later && config.bench_path.empty() ? &run_.device : nullptr;
   apis_.ApplyRules();
 }
@@ -329,7 +332,10 @@ Status Collector::Stop() {
   // After a fault, too: asking the dispatcher costs time at each operation.
   DispatchCount::Remove();
   GraphTaps::Get().Want(std::nullopt);
-  if (!run_.session->collecting()) return Status::Ok();
+  if (!run_.session->collecting()) {
+    run_.late.Forget();
+    return Status::Ok();
+  }
   if (run_.modules_wanted && modules_.awaits_model() && !std::exchange(said_model_, true)) {
     Log(LogLevel::kWarning,
         "no modules are recorded: start() was given no model, and no module with parameters and "

@@ -152,8 +152,8 @@ int64_t DeviceReader::Ask(PyObject* tensor, const Request& request) {
   if (bytes <= kMostStaged) {
     done = Stage(device, &torch, Plain(&torch, tensor), std::move(piece));
   } else {
-    const bool elements =
-        request.locate || !request.file.empty() || request.checksum != kernels::Checksum::kNone;
+    const bool elements = request.locate || !request.file.empty() || request.late != nullptr ||
+                          request.checksum != kernels::Checksum::kNone;
     if (!elements && bytes > kMostCopied && CanReduce(request.dtype)) {
       done = MeasureOnce(device, object, request, count) ||
              (all_bits || request.bits ? Digest(device, object, request, count, nullptr)
@@ -469,6 +469,7 @@ void DeviceReader::Read(Device* device, const Piece& piece, const char* data) {
   numbers.has_fingerprint = true;
   measure_(view, asked, &numbers);
   if (!asked.file.empty()) numbers.file_is_lost = !store_(asked.file, view);
+  if (asked.late != nullptr) return asked.late->Arrive(numbers, view);
   arrived_.push_back(numbers);
 }
 
@@ -504,6 +505,11 @@ std::vector<DeferredNumbers> DeviceReader::Arrived() {
   }
   asked_ = Clock::now();
   return std::exchange(arrived_, {});
+}
+
+std::vector<DeferredNumbers> DeviceReader::FinishInStep() {
+  ++waits_.memory;
+  return Finish();
 }
 
 std::vector<DeferredNumbers> DeviceReader::Finish() {

@@ -33,6 +33,7 @@
 #include "capture/devices/accelerator.h"
 #include "capture/devices/device_fingerprint.h"
 #include "capture/devices/device_kernel.h"
+#include "capture/devices/late_tensor.h"
 #include "capture/devices/staging_ring.h"
 #include "capture/devices/torch_calls.h"
 #include "capture/python/py_ref.h"
@@ -71,6 +72,8 @@ class DeviceReader {
     bool sketch = false;  // Sketch
     bool locate = false;  // the first NaN or infinity
     std::string file;     // the tensor file that gets the elements; "": none
+    // Gets the numbers, all of them, and the elements; they are not among those of Arrived.
+    std::shared_ptr<LateTensor> late;
     // A number that tensors of the same device have, and no others; 0: not known, PyTorch is asked
     // for the device.
     uint64_t device = 0;
@@ -113,11 +116,12 @@ class DeviceReader {
   };
   std::vector<DeferredNumbers> Arrived();  // nothing, while another thread uses the reader
   std::vector<DeferredNumbers> Finish();
+  std::vector<DeferredNumbers> FinishInStep();  // the same, counted as a wait
   bool is_used() const { return !devices_.empty(); }
 
   // How often the program had to wait for a device in this step, and why.
   struct Waits {
-    int64_t memory = 0;  // kMostInFlight was reached
+    int64_t memory = 0;  // kMostInFlight or HeldElements::MostBytes was reached
     int64_t copies = 0;  // Ask answered -1
   };
   const Waits& waits() const { return waits_; }

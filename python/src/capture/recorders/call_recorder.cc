@@ -192,8 +192,11 @@ bool CallRecorder::DecideForward(OpenCall* call) {
   const std::vector<HeldTensor> held = std::exchange(call->held, {});
   const std::string& name = call->entry.name();
   if (recording_->looks_for_overflow()) {
-    call->finding = overflow_->Judge(name, call->given, call->made, call->site);
+    call->finding =
+        call->flagged ? *call->flagged
+                      : overflow_->Judge(name, call->given.Known(), call->made.Known(), call->site);
     if (call->finding.empty()) return false;
+    Resolve(Joined(call->given, call->made), &call->entry);
   } else if (!reference_->Differs(call->entry)) {
     return false;
   }
@@ -208,6 +211,24 @@ void CallRecorder::Finish(OpenCall* call) {
   if (!call->wanted || !recording_->session->collecting() ||
       call->dump != recording_->session->dump())
     return;
+  if (!recording_->looks_for_overflow()) return Record(call);
+  call->flagged = overflow_->AskFlag();
+  LateTensors needs = Joined(call->given, call->made);
+  if (recording_->DecidesNow(&needs, &call->held)) {
+    Record(call);
+  } else {
+    const auto kept = std::make_shared<OpenCall>(std::move(*call));
+    // Graph and tensors are the program's to free.
+    kept->edges = InputEdges();
+    kept->versions.clear();
+    recording_->late.Add(std::move(needs), [this, kept] {
+      if (recording_->session->collecting()) Record(kept.get());
+    });
+  }
+  recording_->TakeArrived();
+}
+
+void CallRecorder::Record(OpenCall* call) {
   dump::CallCounts& counts =
       call->ticket != 0 ? recording_->coverage.modules : recording_->coverage.apis;
   if (waits_to_record() && !DecideForward(call)) {
@@ -215,13 +236,13 @@ void CallRecorder::Finish(OpenCall* call) {
     return;
   }
   ++counts.recorded;
-  if (recording_->looks_for_nan()) call->entry.is_nan = call->made.any();
+  if (recording_->looks_for_nan()) call->entry.is_nan = call->made.here.any();
   const BaselineCheck::Offer offer(baseline_, &call->entry, &call->kept);
   recording_->session->Record({recording_->records_values() ? &call->entry : nullptr,
                                call->entry.name(), call->parent, recording_->modules_wanted});
-  recording_->TakeArrived();
   if (recording_->looks_for_overflow())
-    overflow_->Count(call->entry.name(), call->finding, call->site);
+    return overflow_->Count(call->entry.name(), call->finding, call->site);
+  recording_->TakeArrived();
   if (reference_->on()) reference_->Count(call->entry.name(), call->site);
 }
 

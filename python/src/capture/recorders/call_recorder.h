@@ -63,6 +63,7 @@ class CallRecorder final : public CallWriter {
   static ThreadState& Thread();
   // Whether it is decided only after a call whether it is recorded.
   bool waits_to_record() const { return recording_->looks_for_overflow() || reference_->on(); }
+  void Record(OpenCall* call);  // unless the task finds nothing in it
   bool DecideForward(OpenCall* call);
   void KeepTensors(OpenCall* call, EntryStyle* style);  // for the baseline
   // A call in no module gets the region of its stack ("optimizer") as its parent.

@@ -50,7 +50,7 @@ Gradient GradientRecorder::Compose(const std::string& call, bool is_input, size_
   if (recording_->Stores(name))
     file = SafeFileName(name + (is_input ? ".input." : ".output.") + std::to_string(index),
                         Framework::Get().tensor_suffix);
-  Nonfinite nonfinite;
+  LateNonfinite nonfinite;
   std::vector<HeldTensor> held;
   EntryStyle style = recording_->StyleOf(name, !is_input);
   if (recording_->looks_for_overflow()) style.held = &held;
@@ -67,27 +67,28 @@ void GradientRecorder::OnNodeDone(const std::string& call) {
 
 void GradientRecorder::Complete(const std::string& call, const std::string& parent,
                                 std::vector<Gradient> inputs, std::vector<Gradient> outputs) {
-  SeenGradients seen = overflow_->Take(call);
+  const std::shared_ptr<SeenGradients> seen = overflow_->Take(call);
   const BackwardCall* found = recording_->session->collecting() ? BackwardCallOf(call) : nullptr;
   BackwardCall arrived = found == nullptr ? BackwardCall{.name = call} : *found;
   backward_calls_.erase(call);
   if (const auto stack = forward_stacks_.extract(call); !stack.empty())
     arrived.stack = stack.mapped();
-  if (!recording_->session->collecting() || !arrived.wanted ||
-      !Record(arrived, parent, &inputs, &outputs, &seen))
+  if (!recording_->session->collecting() || !arrived.wanted) {
     ++recording_->coverage.ignored_gradients;
+  } else {
+    Record(arrived, parent, &inputs, &outputs, seen);
+  }
 }
 
-// False when the task finds nothing in them.
-bool GradientRecorder::Record(const BackwardCall& call, const std::string& parent,
+void GradientRecorder::Record(const BackwardCall& call, const std::string& parent,
                               std::vector<Gradient>* inputs, std::vector<Gradient>* outputs,
-                              SeenGradients* seen) {
+                              const std::shared_ptr<SeenGradients>& seen) {
   const std::string& name = call.name;
   if (!recording_->records_values()) {
     ++recording_->coverage.gradients;
     recording_->session->Record(
         {.name = name, .parent = parent, .construct = recording_->modules_wanted});
-    return true;
+    return;
   }
   LentEntry lent(&entry_);
   Entry& entry = *lent.get();
@@ -101,17 +102,39 @@ bool GradientRecorder::Record(const BackwardCall& call, const std::string& paren
   const dump::DataMode& mode = recording_->session->filter().data_mode;
   if (mode.backward_input) slot("input", inputs);
   if (mode.backward_output) slot("output", outputs);
-  if (recording_->looks_for_nan()) entry.is_nan = seen->made.any();
-  Message kinds;
-  if (recording_->looks_for_overflow() &&
-      (kinds = overflow_->JudgeBackward(name, seen, &entry)).empty())
-    return false;
-  entry.stack = call.stack;
-  ++recording_->coverage.gradients;
-  recording_->session->Record({&entry, name, parent, recording_->modules_wanted});
+  if (recording_->looks_for_nan()) entry.is_nan = seen->made.here.any();
+  if (recording_->looks_for_overflow()) {
+    DecideBackward(call, parent, &entry, seen);
+  } else {
+    Write(call, parent, &entry);
+  }
   recording_->TakeArrived();
-  if (!kinds.empty()) overflow_->Count(name, kinds, seen->site);
-  return true;
+}
+
+void GradientRecorder::DecideBackward(const BackwardCall& call, const std::string& parent,
+                                      Entry* entry, const std::shared_ptr<SeenGradients>& seen) {
+  seen->flagged = overflow_->AskFlag();
+  const auto decide = [this, call, parent, seen](Entry* decided) {
+    const Message kinds = overflow_->JudgeBackward(call.name, seen.get(), decided);
+    if (kinds.empty()) {
+      ++recording_->coverage.ignored_gradients;
+      return;
+    }
+    Write(call, parent, decided);
+    overflow_->Count(call.name, kinds, seen->site);
+  };
+  LateTensors needs = Joined(seen->given, seen->made);
+  if (recording_->DecidesNow(&needs, &seen->incoming)) return decide(entry);
+  const auto kept = std::make_shared<Entry>(std::move(*entry));
+  recording_->late.Add(std::move(needs), [this, decide, kept] {
+    if (recording_->session->collecting()) decide(kept.get());
+  });
+}
+
+void GradientRecorder::Write(const BackwardCall& call, const std::string& parent, Entry* entry) {
+  entry->stack = call.stack;
+  ++recording_->coverage.gradients;
+  recording_->session->Record({entry, call.name, parent, recording_->modules_wanted});
 }
 
 }  // namespace msprobe::capture

@@ -9,6 +9,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -52,8 +53,12 @@ class GradientRecorder final : public GradientSink {
   };
   // Null: the entry has the name of the call and is wanted, as all entries are.
   const BackwardCall* BackwardCallOf(const std::string& call);
-  bool Record(const BackwardCall& call, const std::string& parent, std::vector<Gradient>* inputs,
-              std::vector<Gradient>* outputs, SeenGradients* seen);
+  void Record(const BackwardCall& call, const std::string& parent, std::vector<Gradient>* inputs,
+              std::vector<Gradient>* outputs, const std::shared_ptr<SeenGradients>& seen);
+  void Write(const BackwardCall& call, const std::string& parent, Entry* entry);
+  // Task overflow_check: writes it when the call makes NaN or infinities.
+  void DecideBackward(const BackwardCall& call, const std::string& parent, Entry* entry,
+                      const std::shared_ptr<SeenGradients>& seen);
 
   Recording* recording_;
   OverflowCheck* overflow_;

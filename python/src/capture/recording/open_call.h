@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,8 @@ struct OpenCall {
   int64_t site = -1;                    // number in the table of stacks
   uintptr_t ticket = 0;                 // of a module call: its token, unique in the process
   bool wanted = false;                  // the entry will be recorded
-  Nonfinite given, made;                // whether inputs, and outputs, hold NaN or infinity
+  LateNonfinite given, made;            // whether inputs, and outputs, hold NaN or infinity
+  std::optional<Message> flagged;       // what the flag of the device says, where one decides
   Message finding;                      // why a task that selects calls records this one: "NaN"
   std::vector<HeldTensor> held;         // its tensors, until it is known whether it is recorded
   std::vector<PyRef> kept;              // its tensors, while a baseline may ask for their files

@@ -1,6 +1,7 @@
 #include "capture/recording/recording.h"
 
 #include "capture/python/framework.h"
+#include "capture/python/torch_api.h"
 #include "capture/values/framework_tensor.h"
 #include "capture/values/numpy_array.h"
 #include "capture/values/tensor_access.h"
@@ -19,6 +20,28 @@ std::string_view ValueOfFile(std::string_view file, std::string_view entry) {
   return file;
 }
 
+// Whether `use` says so of the elements; false where they cannot be read.
+template <typename Use>
+bool WithElements(PyObject* value, Use&& use) {
+  const auto read = [&](const auto& access) { return access.readable() && use(access.view()); };
+  if (!Framework::Get().IsTensor(value)) return read(NumpyArray(value));
+  return Framework::Get().is_torch() ? read(TensorAccess(value)) : read(FrameworkTensor(value));
+}
+
+// Takes the elements of a tensor of the host as they are, where the program has not changed them.
+// False: there is no room.
+bool TakeElements(HeldTensor* held) {
+  bool has_room = true;
+  held->changed = !WithElements(held->value.get(), [&](const TensorView& view) {
+    if (MeasureTensor(view).fingerprint != held->fingerprint) return false;
+    held->elements = HeldElements::Reserve(view.dtype, view.dims());
+    has_room = held->elements != nullptr;
+    if (has_room) held->elements->Take(view);
+    return true;
+  });
+  return has_room;
+}
+
 }  // namespace
 
 void Recording::Take(const std::vector<DeferredNumbers>& arrived) {
@@ -33,12 +56,19 @@ void Recording::TakeArrived() {
   if (device.is_used()) drain.Start([this] { Guarded([this] { TakeArrived(); }); });
   if (const std::vector<DeferredNumbers> arrived = in_flight.Take(); !arrived.empty())
     Take(arrived);
+  late.Run();
 }
 
 void Recording::FetchDeferred() {
   drain.Stop();
   Take(in_flight.Take());
   Take(device.Finish());
+  late.Run(/*give_up=*/true);
+}
+
+void Recording::FetchInStep() {
+  Take(device.FinishInStep());
+  late.Run(/*give_up=*/true);
 }
 
 void Recording::Fault(const char* what) noexcept {
@@ -76,14 +106,55 @@ EntryStyle Recording::StyleOf(const std::string& name, bool is_output) const {
           .locate = locate};
 }
 
+std::shared_ptr<LateTensor> Recording::AskAgain(PyObject* tensor) {
+  auto now = std::make_shared<LateTensor>();
+  TensorAccess access(tensor, Fetch::kNever);
+  if (access.on_device())
+    now->numbers.ticket = device.Ask(access.holder(), {.dtype = access.element_type(),
+                                                       .shape = access.shape(),
+                                                       .late = now,
+                                                       .device = access.device()});
+  if (now->numbers.ticket >= 0) return now;
+  if (!access.readable()) access.FetchNow();
+  if (access.readable()) now->numbers.stats = MeasureTensor(access.view());
+  now->arrived = true;
+  return now;
+}
+
+bool Recording::DecidesNow(LateTensors* needs, std::vector<HeldTensor>* held) {
+  bool has_room = true;
+  for (HeldTensor& each : *held) {
+    if (each.late == nullptr) continue;
+    has_room = has_room && each.elements != nullptr;
+    const TensorAccess access(each.value.get(), Fetch::kNever);
+    const int64_t version = TorchApi::Get().VersionOf(access.holder());
+    if (version < 0 || version != each.version)
+      needs->push_back(each.again = AskAgain(each.value.get()));
+  }
+  if (late.Knows(*needs)) return true;
+  for (HeldTensor& each : *held) {
+    if (each.late == nullptr) has_room = has_room && TakeElements(&each);
+  }
+  if (!has_room) {
+    FetchInStep();
+    return true;
+  }
+  for (HeldTensor& each : *held) each.value = PyRef();
+  return false;
+}
+
 bool Recording::StoreHeld(const HeldTensor& held) {
-  const auto store = [&](const auto& access) {
-    return access.readable() && MeasureTensor(access.view()).fingerprint == held.fingerprint &&
-           session->Store(held.file, access.view());
-  };
-  PyObject* const value = held.value.get();
-  if (!Framework::Get().IsTensor(value)) return store(NumpyArray(value));
-  return Framework::Get().is_torch() ? store(TensorAccess(value)) : store(FrameworkTensor(value));
+  if (held.changed) return false;
+  uint64_t fingerprint = held.fingerprint;
+  if (held.late != nullptr) {
+    fingerprint = held.late->numbers.stats.fingerprint;
+    if (!held.late->arrived || (held.again != nullptr && !held.again->Equals(*held.late)))
+      return false;
+  }
+  if (held.elements != nullptr) return session->Store(held.file, held.elements->view());
+  return WithElements(held.value.get(), [&](const TensorView& view) {
+    return MeasureTensor(view).fingerprint == fingerprint && session->Store(held.file, view);
+  });
 }
 
 void Recording::StoreAll(const std::vector<HeldTensor>& all, Entry* entry) {

@@ -16,6 +16,7 @@
 #include "capture/recording/counter_names.h"
 #include "capture/recording/coverage_counter.h"
 #include "capture/recording/drain_thread.h"
+#include "capture/recording/late_decisions.h"
 #include "capture/values/known_contents.h"
 #include "capture/values/known_numbers.h"
 #include "capture/values/precision_policy.h"
@@ -60,6 +61,7 @@ struct Recording {
   KnownNumbers known;  // of the step
   KnownContents contents;
   WeightsFile weights;  // of this step, while numbers of a device are missing
+  LateDecisions late;   // of tasks that record some calls only
   bool apis_wanted = false, modules_wanted = false;  // by the level
   bool optimizers_wanted = false;                    // by level, task and the key "optimizer"
   int64_t stored_calls = 0;  // the tensors of so many more entries are stored (baseline)
@@ -98,6 +100,10 @@ struct Recording {
   // Whether tensors of this entry go to files, and how its values are written.
   bool Stores(const std::string& name) const;
   EntryStyle StyleOf(const std::string& name, bool is_output) const;
+  // Whether a decision that needs `needs`, and stores `held` or not, is to be made now: nothing is
+  // missing, or was waited for. False: it is to be given to `late`. Then the tensors are held as
+  // they are now, whatever the program does next.
+  bool DecidesNow(LateTensors* needs, std::vector<HeldTensor>* held);
   // Writes the files of tensors that were held back. A tensor that the program has changed since is
   // not written: StoreHeld answers false, and StoreAll notes it in the entry (changed_in_place).
   bool StoreHeld(const HeldTensor& held);
@@ -106,7 +112,10 @@ struct Recording {
   // called after each entry.
   void TakeArrived();
   void FetchDeferred();  // the same at stop: waits for all numbers
+  void FetchInStep();    // the same in a step, where there is no room to wait later
   void Take(const std::vector<DeferredNumbers>& arrived);
+  // The numbers of a tensor as it is now, when they come.
+  std::shared_ptr<LateTensor> AskAgain(PyObject* tensor);
   // For log lines, the place of the stack of this number: ": train.py:12 y = x / 0"; "" when it is
   // not known.
   std::string WhereIs(int64_t site);

@@ -61,7 +61,7 @@ void ValueWriter::Value(PyObject* value, int depth) {
 }
 
 void ValueWriter::FloatValue(std::string_view type, double value) {
-  nonfinite_.Add(value);
+  nonfinite_.here.Add(value);
   entry_.Float(type, value);
 }
 

@@ -19,6 +19,13 @@
 #include "engine/kernels/rest_stats.h"
 
 namespace msprobe::capture {
+
+struct Coming {
+  int64_t ticket = -1;  // -1: they are computed here
+  std::shared_ptr<LateTensor> late = {};
+  std::shared_ptr<HeldElements> elements = {};
+};
+
 namespace {
 
 // Below this many bytes, releasing the GIL costs more than other threads gain.
@@ -132,45 +139,76 @@ void Describe(const Access& access, const ValueOptions& options, EntryStyle styl
 // Whether a tensor's elements are needed on the host at once.
 Fetch FetchFor(const ValueOptions& options, EntryStyle style) {
   if (style.reading != Reading::kMeasured) return Fetch::kNever;
-  if (options.device == nullptr || style.held != nullptr || options.slicer != nullptr)
-    return Fetch::kAlways;
+  if (options.device == nullptr || options.slicer != nullptr) return Fetch::kAlways;
   static const bool takes_host = DeviceReader::TakesHost();
   if (!takes_host) return Fetch::kNever;
   const bool only_statistics = options.numbers && options.summary.statistics &&
                                options.summary.checksum == kernels::Checksum::kNone;
-  return only_statistics && !style.store && !style.locate && !options.bits ? Fetch::kNothing
-                                                                           : Fetch::kAlways;
+  return only_statistics && !style.store && !style.locate && !options.bits && style.held == nullptr
+             ? Fetch::kNothing
+             : Fetch::kAlways;
 }
 
-// Asks the device for a tensor, or the collective that still writes it: the ticket under which its
-// numbers come. -1: they are computed here. `file`: the tensor file that gets its elements; "":
-// none.
-int64_t TicketFor(TensorAccess* access, const ValueOptions& options, EntryStyle style,
-                  const std::string& file) {
+// Asks the device for a tensor, or the collective that still writes it. `file`: the tensor file
+// that gets its elements, at once or when it is decided; "": none.
+Coming ComingOf(TensorAccess* access, const ValueOptions& options, EntryStyle style,
+                const std::string& file) {
+  Coming coming;
   if (options.in_flight != nullptr) {
-    const int64_t ticket = options.in_flight->Ask(access, options, style, file);
-    if (ticket >= 0) return ticket;
+    coming.ticket = options.in_flight->Ask(access, options, style, file);
+    if (coming.ticket >= 0) return coming;
   }
-  if (!access->on_device() || style.reading != Reading::kMeasured) return -1;
+  if (!access->on_device() || style.reading != Reading::kMeasured) return coming;
+  if (style.held != nullptr) {
+    coming.late = std::make_shared<LateTensor>();
+    if (!file.empty())
+      coming.elements = HeldElements::Reserve(access->element_type(), access->shape());
+    coming.late->elements = coming.elements;
+  }
   const KnownNumbers::Asked asked = AskedBy(options);
-  const int64_t ticket = options.device->Ask(access->holder(), {.dtype = access->element_type(),
-                                                                .shape = access->shape(),
-                                                                .checksum = asked.checksum,
-                                                                .bits = options.bits,
-                                                                .rest = asked.rest,
-                                                                .sketch = asked.sketch,
-                                                                .locate = style.locate,
-                                                                .file = file,
-                                                                .device = access->device()});
-  if (ticket < 0) access->FetchNow();
-  return ticket;
+  coming.ticket =
+      options.device->Ask(access->holder(), {.dtype = access->element_type(),
+                                             .shape = access->shape(),
+                                             .checksum = asked.checksum,
+                                             .bits = options.bits,
+                                             .rest = asked.rest,
+                                             .sketch = asked.sketch,
+                                             .locate = style.locate,
+                                             .file = style.held == nullptr ? file : std::string(),
+                                             .late = coming.late,
+                                             .device = access->device()});
+  if (coming.ticket < 0) {
+    access->FetchNow();
+    return {};
+  }
+  if (coming.late != nullptr) coming.late->numbers.ticket = coming.ticket;
+  return coming;
+}
+
+// Adds a tensor of a device to style.held, and to what is decided by.
+void Hold(const TensorAccess& access, PyObject* value, const Coming& coming, EntryStyle style,
+          const std::string& file, LateNonfinite* nonfinite) {
+  if (coming.late == nullptr) return;
+  if (nonfinite != nullptr) nonfinite->late.push_back(coming.late);
+  if (file.empty()) return;
+  int64_t bytes = static_cast<int64_t>(DTypeSize(access.element_type()));
+  for (const int64_t extent : access.shape()) bytes *= extent;
+  style.held->push_back({.value = PyRef::Borrow(value),
+                         .file = file,
+                         .bytes = bytes,
+                         .late = coming.late,
+                         .version = TorchApi::Get().VersionOf(access.holder()),
+                         .elements = coming.elements});
 }
 
 // Stores the elements now, or adds the tensor to style.held. False: it could not be stored.
 bool Keep(PyObject* value, const TensorView& view, const kernels::Stats& stats,
           const ValueOptions& options, EntryStyle style, const std::string& file_name) {
   if (style.held == nullptr) return options.store(file_name, view);
-  style.held->push_back({PyRef::Borrow(value), file_name, stats.fingerprint, Bytes(view)});
+  style.held->push_back({.value = PyRef::Borrow(value),
+                         .file = file_name,
+                         .fingerprint = stats.fingerprint,
+                         .bytes = Bytes(view)});
   return true;
 }
 
@@ -207,15 +245,17 @@ namespace {
 
 // What RecordTensor does once the tensor can be accessed.
 template <typename Access>
-TensorValue RecordAccess(const Access& access, int64_t ticket, PyObject* tensor,
+TensorValue RecordAccess(const Access& access, const Coming& coming, PyObject* tensor,
                          const ValueOptions& options, EntryStyle style,
-                         const std::string& file_name, Nonfinite* nonfinite) {
+                         const std::string& file_name, LateNonfinite* nonfinite) {
   TensorValue value;
-  Describe(access, options, style, ticket, &value);
+  Describe(access, options, style, coming.ticket, &value);
   if (nonfinite != nullptr && value.numbers == TensorValue::Numbers::kHere)
-    nonfinite->Add(value.stats);
-  if (ticket >= 0) value.file = file_name;
-  if (!file_name.empty() && access.readable() && ticket < 0)
+    nonfinite->here.Add(value.stats);
+  if (coming.ticket >= 0) value.file = file_name;
+  if constexpr (requires { access.holder(); })
+    Hold(access, tensor, coming, style, file_name, nonfinite);
+  if (!file_name.empty() && access.readable() && coming.ticket < 0)
     value.file =
         Keep(tensor, access.view(), value.stats, options, style, file_name) ? file_name : "-1";
   return value;
@@ -224,17 +264,17 @@ TensorValue RecordAccess(const Access& access, int64_t ticket, PyObject* tensor,
 }  // namespace
 
 TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
-                         const std::string& file_name, Nonfinite* nonfinite) {
+                         const std::string& file_name, LateNonfinite* nonfinite) {
   if (!Framework::Get().is_torch()) {
     FrameworkTensor access(tensor);
     if (options.slicer != nullptr) access.Slice(*options.slicer);
-    return RecordAccess(access, -1, tensor, options, style, file_name, nonfinite);
+    return RecordAccess(access, {}, tensor, options, style, file_name, nonfinite);
   }
   style.store = !file_name.empty();
   TensorAccess access(tensor, FetchFor(options, style));
-  const int64_t ticket = TicketFor(&access, options, style, file_name);
+  const Coming coming = ComingOf(&access, options, style, file_name);
   if (options.slicer != nullptr) access.Slice(*options.slicer);
-  TensorValue value = RecordAccess(access, ticket, tensor, options, style, file_name, nonfinite);
+  TensorValue value = RecordAccess(access, coming, tensor, options, style, file_name, nonfinite);
   value.requires_grad = TorchApi::Get().RequiresGrad(tensor);
   return value;
 }
@@ -242,7 +282,7 @@ TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntrySty
 TensorValue RecordTensor(FrameworkTensor* tensor, const ValueOptions& options, EntryStyle style,
                          const std::string& file_name) {
   if (options.slicer != nullptr) tensor->Slice(*options.slicer);
-  return RecordAccess(*tensor, -1, nullptr, options, style, file_name, nullptr);
+  return RecordAccess(*tensor, {}, nullptr, options, style, file_name, nullptr);
 }
 
 void ValueWriter::List(std::string_view key, std::string_view category, PyObject* const* values,
@@ -376,28 +416,30 @@ void ValueWriter::WriteTensor(PyObject* tensor) {
   if (!Framework::Get().is_torch()) {
     FrameworkTensor access(tensor);
     if (options_.slicer != nullptr) access.Slice(*options_.slicer);
-    return Measure(access, tensor, /*requires_grad=*/std::nullopt, /*ticket=*/-1);
+    return Measure(access, tensor, /*requires_grad=*/std::nullopt, {});
   }
   TensorAccess access(tensor, FetchFor(options_, style_));
   const bool in_flight = options_.in_flight != nullptr && !options_.in_flight->empty();
   const bool later = style_.store && (access.on_device() || in_flight);
-  const int64_t ticket =
-      TicketFor(&access, options_, style_,
-                later ? entry_.TensorFileName(Framework::Get().tensor_suffix) : std::string());
+  const Coming coming =
+      ComingOf(&access, options_, style_,
+               later ? entry_.TensorFileName(Framework::Get().tensor_suffix) : std::string());
   if (options_.slicer != nullptr) access.Slice(*options_.slicer);
-  Measure(access, tensor, torch.RequiresGrad(tensor), ticket);
+  Measure(access, tensor, torch.RequiresGrad(tensor), coming);
 }
 
 template <typename Access>
 void ValueWriter::Measure(const Access& access, PyObject* value, std::optional<bool> requires_grad,
-                          int64_t ticket) {
+                          const Coming& coming) {
   std::string file;
-  if (style_.store && (access.readable() || ticket >= 0))
+  if (style_.store && (access.readable() || coming.ticket >= 0))
     file = entry_.TensorFileName(Framework::Get().tensor_suffix);
   TensorValue& tensor = entry_.AddTensor();
   if (style_.kept != nullptr) style_.kept->push_back(PyRef::Borrow(value));
-  Describe(access, options_, style_, ticket, &tensor);
-  if (tensor.numbers == TensorValue::Numbers::kHere) nonfinite_.Add(tensor.stats);
+  Describe(access, options_, style_, coming.ticket, &tensor);
+  if (tensor.numbers == TensorValue::Numbers::kHere) nonfinite_.here.Add(tensor.stats);
+  if constexpr (requires { access.holder(); })
+    Hold(access, value, coming, style_, file, &nonfinite_);
   tensor.requires_grad = requires_grad;
   if constexpr (requires { access.resolved(); }) {
     const bool asks = options_.unwritten != nullptr && !options_.unwritten->empty();
@@ -405,7 +447,7 @@ void ValueWriter::Measure(const Access& access, PyObject* value, std::optional<b
       tensor.unwritten = options_.unwritten->AllocationOf(access.view());
   }
   if (file.empty()) return;
-  if (ticket >= 0) {
+  if (coming.ticket >= 0) {
     tensor.file = file;
     return;
   }
@@ -414,7 +456,7 @@ void ValueWriter::Measure(const Access& access, PyObject* value, std::optional<b
 
 void ValueWriter::ArrayValue(PyObject* array) {
   style_.reading != Reading::kPresence
-      ? Measure(NumpyArray(array), array, /*requires_grad=*/std::nullopt, /*ticket=*/-1)
+      ? Measure(NumpyArray(array), array, /*requires_grad=*/std::nullopt, {})
       : entry_.Null();
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "capture/devices/device_reader.h"
+#include "capture/devices/late_tensor.h"
 #include "capture/python/py_ref.h"
 #include "capture/values/known_numbers.h"
 #include "engine/dump/config/slice_rules.h"
@@ -45,10 +46,16 @@ enum class Reading : uint8_t {
 // A tensor or array whose file is written later, or never: when it is known whether its call is
 // recorded (task overflow_check, "bench_path").
 struct HeldTensor {
-  PyRef value;
+  PyRef value;  // null: its elements were taken, or it has changed
   std::string file;
-  uint64_t fingerprint;  // of the elements as they were recorded; shows whether they have changed
-  int64_t bytes;
+  uint64_t fingerprint = 0;  // of the elements as they were recorded; shows whether they change
+  int64_t bytes = 0;
+  // Of a device: the fingerprint comes with `late`. `version`: PyTorch's, as it was recorded; -1:
+  // not known. `again`: the elements when the call ended, where they may be others.
+  std::shared_ptr<LateTensor> late = {}, again = {};
+  int64_t version = -1;
+  std::shared_ptr<HeldElements> elements = {};  // null: they are read of `value`
+  bool changed = false;
 };
 
 // How the values of one entry are written.
@@ -56,7 +63,8 @@ struct EntryStyle {
   Reading reading = Reading::kMeasured;
   bool store = false;   // write the elements of each tensor to a file
   bool locate = false;  // record the counts, and the index of the first NaN or infinity
-  // Set: tensors that would be stored are added to this list instead.
+  // Set: tensors that would be stored are added to this list instead. Those of a device are read
+  // without waiting: whoever decides by them gets them as LateNonfinite.
   std::vector<HeldTensor>* held = nullptr;
   // Set: takes a reference to each tensor of the entry, in the entry's order.
   std::vector<PyRef>* kept = nullptr;
@@ -86,6 +94,8 @@ struct ValueOptions {
   // tensor could not be queued.
   std::function<bool(const std::string& file_name, const TensorView& view)> store;
 };
+
+struct Coming;  // how the numbers of a tensor come
 
 class ValueWriter {
  public:
@@ -120,7 +130,8 @@ class ValueWriter {
   void ValueAt(int64_t position, PyObject* value);  // element `position` of a list
 
   const std::vector<PyObject*>& tensors() const { return tensors_; }  // borrowed
-  const Nonfinite& nonfinite() const { return nonfinite_; }  // of measured tensors and of numbers
+  // Of measured tensors and of numbers.
+  const LateNonfinite& nonfinite() const { return nonfinite_; }
   // A compiler is tracing: the values are placeholders, and the entry is to be dropped.
   bool tracing() const { return tracing_; }
 
@@ -141,12 +152,12 @@ class ValueWriter {
   void FloatValue(std::string_view type, double value);
   template <typename Access>
   void Measure(const Access& access, PyObject* value, std::optional<bool> requires_grad,
-               int64_t ticket);
+               const Coming& coming);
 
   Entry& entry_;
   const ValueOptions& options_;
   EntryStyle style_;
-  Nonfinite nonfinite_;
+  LateNonfinite nonfinite_;
   bool tracing_ = false;
   const formats::IgnoredValues* ignored_ = nullptr;
   const std::vector<int64_t>* unwritten_ = nullptr;
@@ -161,7 +172,7 @@ kernels::Stats MeasureTensor(const TensorView& view,
 // Measures one tensor (a gradient) in the same way. It is stored when `file_name` is not "".
 // `nonfinite`, if given, is told which kinds of non-finite elements it has.
 TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
-                         const std::string& file_name, Nonfinite* nonfinite = nullptr);
+                         const std::string& file_name, LateNonfinite* nonfinite = nullptr);
 // The same for a tensor that a compiled graph hands over.
 TensorValue RecordTensor(FrameworkTensor* tensor, const ValueOptions& options, EntryStyle style,
                          const std::string& file_name);
