@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "capture/calls/interpose.h"
 #include "capture/python/framework.h"
@@ -51,6 +52,11 @@ void WarnOfUnknown(const dump::GradientRules& rules, const std::vector<std::stri
 }
 
 }  // namespace
+
+GradientProbe::GradientProbe() {
+  reader_.SetMeasure(
+      [](const TensorView&, const DeviceReader::Request&, DeferredNumbers*) {});  // elements only
+}
 
 GradientProbe& GradientProbe::Get() {
   static GradientProbe* instance =
@@ -119,6 +125,10 @@ std::vector<GradientProbe::Named> GradientProbe::Zip(PyObject* gradients) {
 template <typename Collect>
 void GradientProbe::Step(dump::Session* session, std::optional<int> rank, Collect&& gradients) {
   const dump::Filter& filter = session->filter();
+  if (!failed_.ok()) {
+    off_ = true;
+    return session->Fail(failed_);
+  }
   extent_.last_step = step_;
   extent_.rank = rank;
   if (!session->config().rank.empty()) extent_.ranks = RanksOfRun(rank);
@@ -127,8 +137,9 @@ void GradientProbe::Step(dump::Session* session, std::optional<int> rank, Collec
     const KeepError keep;
     const QuietTorch quiet;
     const Interposer::Pause pause;
-    const Status status = Summarise(*session, rank, gradients());
-    if (!status.ok()) return session->Fail(status);
+    Summarise(*session, rank, gradients());
+    TakeArrived();
+    if (!failed_.ok()) return session->Fail(failed_);
     off_ = false;
     extent_.collected = true;
   } else if (filter.IsPastLastStep(step_) && !std::exchange(said_end_, true)) {
@@ -139,6 +150,9 @@ void GradientProbe::Step(dump::Session* session, std::optional<int> rank, Collec
 }
 
 void GradientProbe::SayUnmet(dump::Session* session) {
+  drain_.Stop();
+  if (reader_.is_used()) FetchAll();
+  if (!failed_.ok() && !std::exchange(off_, true)) session->Fail(failed_);
   if (off_ || session->disabled() || session->config().task != Task::kGradProbe) return;
   if (extent_.last_step < 0) {
     Log(LogLevel::kWarning,
@@ -165,51 +179,134 @@ void GradientProbe::StepEnds(PyObject* optimizer) {
   if (running_ == optimizer) running_ = nullptr;
 }
 
-Status GradientProbe::Summarise(const dump::Session& session, std::optional<int> rank,
-                                const std::vector<Named>& gradients) {
+void GradientProbe::Summarise(const dump::Session& session, std::optional<int> rank,
+                              const std::vector<Named>& gradients) {
   const dump::Config& config = session.config();
   const std::vector<std::string>& wanted = config.gradients.parameters;
   // The name that the older tools use: their comparison of gradients reads folders of a rank only.
   const std::string folder = fmt::format("rank{}", rank.value_or(0));
-  dump::GradientSummary summary(
+  const auto files = std::make_shared<StepFiles>(
       config.gradients, JoinPath(config.dump_path, dump::ClaimFolder(config.dump_path, "", folder)),
       step_, autocast_);
-  if (Exists(summary.path()) && !std::exchange(said_replaces_, true))
+  const std::string path = files->summary.path();
+  if (Exists(path) && !std::exchange(said_replaces_, true))
     Log(LogLevel::kWarning,
         "{} exists and is replaced; to keep it, use another "
-        "dump_path"_t(summary.path()));
+        "dump_path"_t(path));
   if (rank) SetLogRank(*rank);
-  for (const auto& [name, gradient] : gradients) {
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
-    MSPROBE_RETURN_IF_ERROR(Add(&summary, name, gradient.get()));
-    extent_.recorded = true;
+  {
+    const DeviceReader::Together together(&reader_);
+    for (const auto& [name, gradient] : gradients) {
+      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end())
+        continue;
+      Add(files, name, gradient.get());
+      extent_.recorded = true;
+    }
   }
   if (!config.step.empty()) extent_.steps.insert(step_);
-  return summary.Finish();
+  late_.Add({}, [this, files] {
+    if (failed_.ok()) Note(files->summary.Finish());
+  });
 }
 
-Status GradientProbe::Add(dump::GradientSummary* summary, const std::string& name,
-                          PyObject* gradient) {
-  if (Framework::Get().is_torch()) return AddTensor(summary, name, TensorAccess(gradient));
-  if (Framework::Get().IsTensor(gradient))
-    return AddTensor(summary, name, FrameworkTensor(gradient));
+void GradientProbe::Note(const Status& status) {
+  if (failed_.ok()) failed_ = status;
+}
+
+void GradientProbe::TakeArrived() {
+  (void)reader_.Arrived();
+  if (reader_.is_used()) {
+    drain_.Start([this] {
+      try {
+        TakeArrived();
+      } catch (const std::exception& error) {
+        Note(Internal(std::string(error.what())));
+      }
+    });
+  }
+  late_.Run();
+}
+
+void GradientProbe::FetchAll() {
+  (void)reader_.FinishInStep();
+  late_.Run(/*give_up=*/true);
+}
+
+void GradientProbe::Add(const Files& files, const std::string& name, PyObject* gradient) {
+  if (Framework::Get().is_torch()) {
+    TensorAccess access(gradient, Fetch::kNever);
+    if (AddLater(files, name, access)) return;
+    if (access.on_device()) access.FetchNow();
+    return AddTensor(files, name, access);
+  }
+  if (Framework::Get().IsTensor(gradient)) return AddTensor(files, name, FrameworkTensor(gradient));
   const NumpyArray array(gradient);  // from a compiled graph
-  return AddTensor(summary, name, FrameworkTensor(array));
+  AddTensor(files, name, FrameworkTensor(array));
+}
+
+std::shared_ptr<HeldElements> GradientProbe::Reserve(DType dtype, std::span<const int64_t> shape) {
+  std::shared_ptr<HeldElements> elements = HeldElements::Reserve(dtype, shape);
+  if (elements != nullptr) return elements;
+  FetchAll();
+  return HeldElements::Reserve(dtype, shape);
+}
+
+bool GradientProbe::AddLater(const Files& files, const std::string& name,
+                             const TensorAccess& access) {
+  if (!access.on_device()) return false;
+  const TensorView described{.dtype = access.element_type(),
+                             .ndim = static_cast<int>(access.shape().size()),
+                             .shape = access.shape().data()};
+  if (!files->summary.Takes(described)) {
+    LeaveOut(name, access.type(), access.dtype());
+    return true;
+  }
+  const auto late = std::make_shared<LateTensor>();
+  const std::shared_ptr<HeldElements> elements = Reserve(described.dtype, described.dims());
+  late->elements = elements;
+  if (elements == nullptr || reader_.Ask(access.holder(), {.dtype = described.dtype,
+                                                           .shape = described.dims(),
+                                                           .late = late,
+                                                           .device = access.device()}) < 0)
+    return false;
+  late_.Add({late}, [this, files, name, late, elements] {
+    if (late->arrived) return AddRow(files, name, elements->view());
+    Log(LogLevel::kWarning,
+        "grad_probe leaves out the gradient of {}: it did not come from its "
+        "device"_t(name));
+  });
+  return true;
+}
+
+void GradientProbe::LeaveOut(const std::string& name, std::string_view type,
+                             std::string_view dtype) {
+  if (std::exchange(said_unreadable_, true)) return;
+  Log(LogLevel::kWarning,
+      "grad_probe leaves out the gradient of {}, and all others of its kind: {} of "
+      "{} is not a dense tensor of real numbers"_t(name, std::string(type), std::string(dtype)));
+}
+
+void GradientProbe::AddRow(const Files& files, const std::string& name, const TensorView& view) {
+  if (!failed_.ok()) return;
+  Status added = Status::Ok();
+  {
+    const ReleasedGil released;
+    added = files->summary.Add(name, view);
+  }
+  Note(added);
 }
 
 template <typename Access>
-Status GradientProbe::AddTensor(dump::GradientSummary* summary, const std::string& name,
-                                const Access& access) {
-  if (!access.readable() || !summary->Takes(access.view())) {
-    if (!std::exchange(said_unreadable_, true)) {
-      Log(LogLevel::kWarning,
-          "grad_probe leaves out the gradient of {}, and all others of its kind: {} of "
-          "{} is not a dense tensor of real numbers"_t(name, access.type(), access.dtype()));
-    }
-    return Status::Ok();
-  }
-  const ReleasedGil released;
-  return summary->Add(name, access.view());
+void GradientProbe::AddTensor(const Files& files, const std::string& name, const Access& access) {
+  if (!access.readable() || !files->summary.Takes(access.view()))
+    return LeaveOut(name, access.type(), access.dtype());
+  const TensorView& view = access.view();
+  if (late_.Knows({})) return AddRow(files, name, view);
+  // Its row comes after those that are still to come.
+  const std::shared_ptr<HeldElements> elements = Reserve(view.dtype, view.dims());
+  if (elements == nullptr) return AddRow(files, name, view);
+  elements->Take(view);
+  late_.Add({}, [this, files, name, elements] { AddRow(files, name, elements->view()); });
 }
 
 }  // namespace msprobe::capture

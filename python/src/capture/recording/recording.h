@@ -13,10 +13,10 @@
 
 #include "capture/calls/stack.h"
 #include "capture/devices/device_reader.h"
+#include "capture/devices/drain_thread.h"
+#include "capture/devices/late_decisions.h"
 #include "capture/recording/counter_names.h"
 #include "capture/recording/coverage_counter.h"
-#include "capture/recording/drain_thread.h"
-#include "capture/recording/late_decisions.h"
 #include "capture/values/known_contents.h"
 #include "capture/values/known_numbers.h"
 #include "capture/values/precision_policy.h"

@@ -1,4 +1,4 @@
-#include "capture/recording/drain_thread.h"
+#include "capture/devices/drain_thread.h"
 
 #include <Python.h>
 

@@ -1,4 +1,4 @@
-#include "capture/recording/late_decisions.h"
+#include "capture/devices/late_decisions.h"
 
 #include <Python.h>
 
