@@ -11,6 +11,7 @@
 #include "capture/python/process_group.h"
 #include "capture/python/torch_api.h"
 #include "capture/values/framework_tensor.h"
+#include "capture/values/hold_elements.h"
 #include "capture/values/tensor_access.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -244,11 +245,11 @@ void GradientProbe::Add(const Files& files, const std::string& name, PyObject* g
   AddTensor(files, name, FrameworkTensor(array));
 }
 
-std::shared_ptr<HeldElements> GradientProbe::Reserve(DType dtype, std::span<const int64_t> shape) {
-  std::shared_ptr<HeldElements> elements = HeldElements::Reserve(dtype, shape);
+std::shared_ptr<HeldElements> GradientProbe::Hold(const TensorAccess& access, LateTensors* needs) {
+  std::shared_ptr<HeldElements> elements = HoldElements(access, &reader_, needs);
   if (elements != nullptr) return elements;
   FetchAll();
-  return HeldElements::Reserve(dtype, shape);
+  return HoldElements(access, &reader_, needs);
 }
 
 bool GradientProbe::AddLater(const Files& files, const std::string& name,
@@ -261,15 +262,11 @@ bool GradientProbe::AddLater(const Files& files, const std::string& name,
     LeaveOut(name, access.type(), access.dtype());
     return true;
   }
-  const auto late = std::make_shared<LateTensor>();
-  const std::shared_ptr<HeldElements> elements = Reserve(described.dtype, described.dims());
-  late->elements = elements;
-  if (elements == nullptr || reader_.Ask(access.holder(), {.dtype = described.dtype,
-                                                           .shape = described.dims(),
-                                                           .late = late,
-                                                           .device = access.device()}) < 0)
-    return false;
-  late_.Add({late}, [this, files, name, late, elements] {
+  LateTensors needs;
+  const std::shared_ptr<HeldElements> elements = Hold(access, &needs);
+  if (elements == nullptr) return false;
+  const std::shared_ptr<LateTensor> late = needs.front();
+  late_.Add(std::move(needs), [this, files, name, late, elements] {
     if (late->arrived) return AddRow(files, name, elements->view());
     Log(LogLevel::kWarning,
         "grad_probe leaves out the gradient of {}: it did not come from its "
@@ -303,8 +300,11 @@ void GradientProbe::AddTensor(const Files& files, const std::string& name, const
   const TensorView& view = access.view();
   if (late_.Knows({})) return AddRow(files, name, view);
   // Its row comes after those that are still to come.
-  const std::shared_ptr<HeldElements> elements = Reserve(view.dtype, view.dims());
-  if (elements == nullptr) return AddRow(files, name, view);
+  const std::shared_ptr<HeldElements> elements = HeldElements::Reserve(view.dtype, view.dims());
+  if (elements == nullptr) {
+    FetchAll();
+    return AddRow(files, name, view);
+  }
   elements->Take(view);
   late_.Add({}, [this, files, name, elements] { AddRow(files, name, elements->view()); });
 }

@@ -16,7 +16,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -82,7 +81,7 @@ class GradientProbe {
                  const std::vector<Named>& gradients);
   void Add(const Files& files, const std::string& name, PyObject* gradient);
   // Null: there is no room for its elements, though all others were waited for.
-  std::shared_ptr<HeldElements> Reserve(DType dtype, std::span<const int64_t> shape);
+  std::shared_ptr<HeldElements> Hold(const TensorAccess& access, LateTensors* needs);
   // False: it is to be read at once.
   bool AddLater(const Files& files, const std::string& name, const TensorAccess& access);
   template <typename Access>

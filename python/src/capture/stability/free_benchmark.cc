@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "capture/python/torch_api.h"
+#include "capture/values/hold_elements.h"
 #include "capture/values/tensor_access.h"
 #include "engine/base/log.h"
 #include "engine/model/names.h"
@@ -199,6 +200,7 @@ void FreeBenchmark::Leave(void* token, const CallArgs&, PyObject* result) {
   recording_->Guarded([&] {
     const double begin = Seconds();
     if (Message why = LeaveCall(call.get(), result); !why.empty()) Skip(why);
+    recording_->TakeArrived();
     budget_.Spend(Seconds() - begin);
   });
 }
@@ -305,40 +307,83 @@ bool FreeBenchmark::AgreesWithCpu(const Chosen& call, const RandomState& after, 
 
 bool FreeBenchmark::JudgePairs(const std::vector<Pair>& pairs, const std::string& name,
                                int64_t site, const stability::Question& question) {
-  bool judged = false, consistent = true;
+  const auto comparison = std::make_shared<Comparison>();
+  comparison->name = name;
+  comparison->site = site;
+  comparison->step = recording_->session->step();
+  comparison->question = question;
+  const auto may_be_read = [](const TensorAccess& access) {
+    return (access.readable() || access.on_device()) &&
+           DTypeKindOf(access.element_type()) != DTypeKind::kComplex;
+  };
+  bool judged = false;
   for (const Pair& pair : pairs) {
-    const TensorAccess first(pair.first), again(pair.again);
-    if (!first.readable() || !again.readable() ||
-        DTypeKindOf(first.view().dtype) == DTypeKind::kComplex)
-      continue;
+    TensorAccess first(pair.first, Fetch::kNever), again(pair.again, Fetch::kNever);
+    if (!may_be_read(first) || !(again.readable() || again.on_device())) continue;
     judged = true;
-    const auto bytes = first.view().numel() * static_cast<int64_t>(DTypeSize(first.view().dtype));
-    stability::Verdict verdict;
-    if (bytes < kLargeBytes) {
-      verdict = stability::Judge(question, again.view(), first.view());
-    } else {
-      const ReleasedGil released;
-      verdict = stability::Judge(question, again.view(), first.view(), &ThreadPool::Default());
-    }
-    if (verdict.consistent) continue;
-    consistent = false;
-    const stability::StabilityRow row{.rank = rank_,
-                                      .perturbation = rules().name(),
-                                      .backward = rules().backward,
-                                      .step = recording_->session->step(),
-                                      .call = name,
-                                      .verdict = std::move(verdict),
-                                      .dtype = first.dtype(),
-                                      .shape = {first.shape().begin(), first.shape().end()},
-                                      .output_index = pair.index};
-    if (const Status status = report_.Add(row, recording_->WhereIs(site)); !status.ok())
-      recording_->session->Fail(status);
+    const bool is_here = first.readable() && again.readable();
+    // One that is known at once has its row after those of the calls before.
+    if (!(is_here && recording_->late.Knows({})) &&
+        Hold(first, again, pair.index, comparison.get()))
+      continue;
+    if (first.on_device()) first.FetchNow();
+    if (again.on_device()) again.FetchNow();
+    if (first.readable() && again.readable())
+      JudgePair(comparison.get(), first.view(), again.view(), first.dtype(), pair.index);
   }
-  if (judged) {
-    report_.Judged();
-    if (!consistent) report_.Inconsistent();
-  }
+  if (judged)
+    recording_->late.Add(comparison->needs, [this, comparison] { Decide(comparison.get()); });
   return judged;
+}
+
+bool FreeBenchmark::Hold(const TensorAccess& first, const TensorAccess& again, int64_t index,
+                         Comparison* comparison) {
+  const auto hold = [&](const TensorAccess& access) {
+    auto elements = HoldElements(access, &recording_->device, &comparison->needs);
+    if (elements != nullptr) return elements;
+    recording_->FetchInStep();
+    return HoldElements(access, &recording_->device, &comparison->needs);
+  };
+  Comparison::Results results{hold(first), hold(again), std::string(first.dtype()), index};
+  if (results.first == nullptr || results.again == nullptr) return false;
+  comparison->results.push_back(std::move(results));
+  return true;
+}
+
+void FreeBenchmark::Decide(Comparison* comparison) {
+  for (const Comparison::Results& each : comparison->results) {
+    const TensorView first = each.first->view(), again = each.again->view();
+    // Null: it did not come from its device.
+    if (first.data != nullptr && again.data != nullptr)
+      JudgePair(comparison, first, again, each.dtype, each.index);
+  }
+  report_.Judged();
+  if (!comparison->consistent) report_.Inconsistent();
+}
+
+void FreeBenchmark::JudgePair(Comparison* comparison, const TensorView& first,
+                              const TensorView& again, std::string_view dtype, int64_t index) {
+  const auto bytes = first.numel() * static_cast<int64_t>(DTypeSize(first.dtype));
+  stability::Verdict verdict;
+  if (bytes < kLargeBytes) {
+    verdict = stability::Judge(comparison->question, again, first);
+  } else {
+    const ReleasedGil released;
+    verdict = stability::Judge(comparison->question, again, first, &ThreadPool::Default());
+  }
+  if (verdict.consistent) return;
+  comparison->consistent = false;
+  const stability::StabilityRow row{.rank = rank_,
+                                    .perturbation = rules().name(),
+                                    .backward = rules().backward,
+                                    .step = comparison->step,
+                                    .call = comparison->name,
+                                    .verdict = std::move(verdict),
+                                    .dtype = dtype,
+                                    .shape = {first.dims().begin(), first.dims().end()},
+                                    .output_index = index};
+  if (const Status status = report_.Add(row, recording_->WhereIs(comparison->site)); !status.ok())
+    recording_->session->Fail(status);
 }
 
 // Through `.data`: autograd does not see a change, and what it has saved of a result is the better
@@ -386,6 +431,7 @@ void FreeBenchmark::JudgeGradients(const RepeatedGradient& call) {
   recording_->Guarded([&] {
     const double begin = Seconds();
     if (Message why = JudgeArrived(call); !why.empty()) Skip(why);
+    recording_->TakeArrived();
     budget_.Spend(Seconds() - begin);
   });
 }

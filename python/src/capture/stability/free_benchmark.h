@@ -18,12 +18,14 @@
 #include <unordered_set>
 #include <vector>
 
+#include "capture/devices/late_tensor.h"
 #include "capture/gradients/backward.h"
 #include "capture/recording/recording.h"
 #include "capture/stability/changed_input.h"
 #include "capture/stability/framework_state.h"
 #include "capture/stability/held_call.h"
 #include "capture/stability/repeated_gradients.h"
+#include "capture/values/tensor_access.h"
 #include "engine/base/messages/message.h"
 #include "engine/stability/calibration.h"
 #include "engine/stability/sampling_budget.h"
@@ -80,9 +82,32 @@ class FreeBenchmark final : public CallObserver, public GradientVerdicts {
   PyRef RunWith(const Chosen& call, const RandomState& after, ChangedInput* input,
                 std::vector<PyRef>* changed);
   bool AgreesWithCpu(const Chosen& call, const RandomState& after, PyObject* result);
-  // Writes a row for each pair that is inconsistent. False: no pair could be compared.
+  // A comparison whose results lie on a device, until they have come.
+  struct Comparison {
+    std::string name;
+    int64_t site, step;
+    stability::Question question;
+    struct Results {
+      std::shared_ptr<HeldElements> first, again;
+      std::string dtype;  // of the first one, "torch.float16"
+      int64_t index;
+    };
+    std::vector<Results> results;
+    LateTensors needs;
+    bool consistent = true;
+  };
+
+  // Writes a row for each pair that is inconsistent, later where one lies on a device. False: no
+  // pair can be compared.
   bool JudgePairs(const std::vector<Pair>& pairs, const std::string& name, int64_t site,
                   const stability::Question& question);
+  // False: there is no room, they are to be read at once.
+  bool Hold(const TensorAccess& first, const TensorAccess& again, int64_t index,
+            Comparison* comparison);
+  // Writes a row if they are inconsistent.
+  void JudgePair(Comparison* comparison, const TensorView& first, const TensorView& again,
+                 std::string_view dtype, int64_t index);
+  void Decide(Comparison* comparison);
   std::vector<Pair> PairsOf(const Chosen& call, PyObject* first, PyObject* again,
                             const std::vector<PyRef>& changed) const;
   void Fix(const Chosen& call, const std::vector<Pair>& pairs);
