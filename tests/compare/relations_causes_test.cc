@@ -229,17 +229,65 @@ Dump Mean(bool all) {
     b.Out(Recorded({28}, "[]").DType("torch.int64"));
   }
   b.Call("Tensor.__truediv__.0.forward").In(Recorded(x));
-  if (all) b.Value("1", "int", "32");
-  if (!all) b.In(Recorded({28}, "[]").DType("torch.int64"));
+  if (all) b.Value("other", "int", "32");
+  if (!all) b.Kwarg("other", Recorded({28}, "[]").DType("torch.int64"));
   const Elements out = Times(x, all ? 1 / 32.0F : 1 / 28.0F);
   b.Out(Recorded(out));
   b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(out));
   return b.Take();
 }
 
-TEST(Missing, ANumberThatTheGoldenComputes) {
-  EXPECT_EQ(FirstOf(Mean(true), Mean(false)), "Tensor.sum.0.forward");
-  EXPECT_EQ(FirstOf(Mean(false), Mean(true)), "Tensor.sum.0.forward");
+TEST(AnotherInput, MayBeANumberThatTheOtherRunComputes) {
+  const auto compare = [](bool target, bool golden) {
+    return test::Compared(Mean(target), Mean(golden)).first;
+  };
+  const FirstDivergence passed = compare(true, false), computed = compare(false, true);
+  EXPECT_EQ(FirstOf(Mean(true), Mean(false)), "Tensor.__truediv__.0.forward");
+  EXPECT_EQ(FirstOf(Mean(false), Mean(true)), "Tensor.__truediv__.0.forward");
+  EXPECT_THAT(passed.why.English(),
+              HasSubstr("the target passes 32, the golden Tensor.sum.0.forward.output.0"));
+  EXPECT_THAT(computed.why.English(),
+              HasSubstr("the target passes Tensor.sum.0.forward.output.0, the golden 32"));
+}
+
+// An index is expanded to the shape of what is added: of that nothing but the shape counts.
+Dump Scattered(bool old) {
+  const Elements before = Random(32, 1), after = Random(32, 2), index = Random(4, 3);
+  DumpBuilder b;
+  b.Call("Tensor.exp.0.forward").In(Recorded(Random(32, 4))).Out(Recorded(before));
+  b.Call("Tensor.sin.0.forward").In(Recorded(before)).Out(Recorded(after));
+  const Elements& added = old ? before : after;
+  const Elements sum = Times(added, 2);
+  b.Call("Tensor.expand_as.0.forward").In(Recorded(index)).In(Recorded(added));
+  b.Out(Recorded(Random(32, 5)));
+  b.Call("Tensor.scatter_add_.0.forward").In(Recorded(Random(32, 5))).In(Recorded(added));
+  b.Out(Recorded(sum));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(sum));
+  return b.Take();
+}
+
+TEST(AnotherInput, IsNamedWhereWhatItHoldsMatters) {
+  EXPECT_EQ(FirstOf(Scattered(true), Scattered(false)), "Tensor.scatter_add_.0.forward");
+}
+
+// A tensor that only one run passes: a mask.
+Dump Masked(bool masked) {
+  const Elements x = Random(32, 1);
+  DumpBuilder b;
+  if (masked) {
+    b.Call("Tensor.exp.0.forward").In(Recorded(Random(32, 2))).Out(Recorded(Random(32, 3)));
+  }
+  b.Call("Functional.softmax.0.forward").In(Recorded(x));
+  if (masked) b.In(Recorded(Random(32, 3)));
+  const Elements out = Times(x, masked ? 2 : 3);
+  b.Out(Recorded(out));
+  b.Call("Optimizer.SGD.step.0.forward").Kwarg("gradients.w", Recorded(out));
+  return b.Take();
+}
+
+TEST(Missing, ATensorThatTheOtherRunDoesNotPass) {
+  EXPECT_EQ(FirstOf(Masked(false), Masked(true)), "Tensor.exp.0.forward");
+  EXPECT_EQ(FirstOf(Masked(true), Masked(false)), "Tensor.exp.0.forward");
 }
 
 // A loss of each sample times its weight; `reshaped`: [8, 1] * [8] is [8, 8].

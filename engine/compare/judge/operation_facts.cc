@@ -40,10 +40,11 @@ bool MentionsAny(std::string_view name, const std::vector<std::string>& words) {
   });
 }
 
-constexpr std::array<std::string_view, 15> kSections = {
-    "classes",       "means",         "in_place",      "alone",     "linear",
-    "movements",     "buffers",       "kinks",         "softmax",   "lipschitz",
-    "exponentiates", "other_kernels", "sums_products", "amplifies", "accumulates"};
+constexpr std::array<std::string_view, 17> kSections = {
+    "classes",       "means",         "in_place",      "alone",          "linear",
+    "movements",     "buffers",       "kinks",         "softmax",        "lipschitz",
+    "exponentiates", "other_kernels", "sums_products", "amplifies",      "accumulates",
+    "looks_at_first", "looks_at_others"};
 
 }  // namespace
 
@@ -119,6 +120,8 @@ class OperationReader {
       if (section == "lipschitz") RowOf(name)->lipschitz = true;
       if (section == "softmax") RowOf(name)->softmax = true;
       if (section == "other_kernels") RowOf(name)->other_kernels = true;
+      if (section == "looks_at_first") RowOf(name)->looks_at_first = true;
+      if (section == "looks_at_others") RowOf(name)->looks_at_others = true;
       if (section == "alone") OptimizerOf(name)->alone = true;
       if (section == "linear") OptimizerOf(name)->linear = true;
       if (section == "in_place") table_.writes_.insert(name);

@@ -48,6 +48,8 @@ struct OperationFacts {
   bool lipschitz = false;      // neither it nor its derivative is steeper than 1
   bool kinks = false;          // its derivative jumps, as that of relu does at 0
   bool other_kernels = false;  // which kernel computes is chosen outside of its arguments
+  // Shape, dtype and device alone count, of its first argument or of the others: zeros_like.
+  bool looks_at_first = false, looks_at_others = false;
   bool linear = false;         // of an optimizer: a movement is the gradient times the rate
 
   bool Moves() const { return kind == OperationClass::kKeeps || kind == OperationClass::kTakes; }

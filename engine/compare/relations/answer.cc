@@ -91,6 +91,10 @@ class Answer {
     const Value& value = run.values[v];
     if (value.plain && value.moments.known && value.moments.low == value.moments.high)
       return fmt::format("{:g}", value.moments.high);
+    return NameOfMaker(run, v);
+  }
+  static std::string NameOfMaker(const Graph& run, ValueId v) {
+    const Value& value = run.values[v];
     if (value.maker == kNoId) return "";
     return std::string(run.dump.leaves[run.made[value.port].leaf].name);
   }
@@ -212,17 +216,36 @@ class Answer {
     return f;
   }
 
-  // A call that takes another value of the step, or another weight, than its partner.
-  FirstDivergence Miswired() const {
+  // What a call and its partner pass in place of each other: values by their names, or numbers.
+  struct Passed {
+    std::string mine, golden;
+  };
+  Passed WhatIsPassed() const {
     for (const Port& port : r_.t.Takes(candidate_.call)) {
       const ValueId w = r_.AtPartner(port);
       if (w == kNoId || r_.Fits(port.value, w)) continue;
-      const std::string mine = Name(r_.t, port.value), golden = Name(r_.g, w);
-      if (!mine.empty() && !golden.empty() && mine != golden) {
-        return Saying("the target passes {}, the golden {}"_t(mine, golden),
-                      "the two programs are wired differently here: compare the source lines"_t);
-      }
-      break;
+      if (candidate_.another != kNoId && candidate_.another != port.value) continue;
+      return {Name(r_.t, port.value), Name(r_.g, w)};
+    }
+    for (const Port& port : r_.g.Takes(candidate_.golden)) {
+      const int32_t leaf = r_.TargetLeaf(port.leaf);
+      if (leaf >= 0 && r_.AtTarget(port.leaf) == kNoId)
+        return {std::string(r_.t.dump.leaves[leaf].value), NameOfMaker(r_.g, port.value)};
+    }
+    for (const Port& port : r_.t.Takes(candidate_.call)) {
+      const int32_t leaf = r_.PartnerLeaf(port.leaf);
+      if (leaf >= 0 && r_.AtPartner(port) == kNoId)
+        return {NameOfMaker(r_.t, port.value), std::string(r_.g.dump.leaves[leaf].value)};
+    }
+    return {};
+  }
+
+  // A call that takes another value of the step, or another weight, than its partner.
+  FirstDivergence Miswired() const {
+    const Passed passed = WhatIsPassed();
+    if (!passed.mine.empty() && !passed.golden.empty() && passed.mine != passed.golden) {
+      return Saying("the target passes {}, the golden {}"_t(passed.mine, passed.golden),
+                    "the two programs are wired differently here: compare the source lines"_t);
     }
     if (SummarizeCall(c_, pair_).in.differs) {
       FirstDivergence f = ExplainInherited(c_, pair_);

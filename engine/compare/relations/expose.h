@@ -56,6 +56,7 @@ struct Candidate {
   bool sure = false;
   int64_t pass = -1;         // of kLeftGradient: the backward pass
   ValueId shown_by = kNoId;  // the exposed value of the target that led here
+  ValueId another = kNoId;   // of kAnotherInput: which one; kNoId: the first that does not fit
 
   // The result has the golden's elements, in an order that no constructor explains.
   bool another_order = false;
@@ -156,7 +157,7 @@ class Exposure {
   CallId MakerBetween(ValueId x, ValueId w, CallId call) const;
   bool StandsBetween(CallId call, ValueId w) const;
   bool HasAnotherOrder(CallId call, const Port& made) const;
-  std::optional<Candidate> ComputedNumber(CallId call) const;
+  std::optional<Candidate> ComputedNumber(CallId call, ValueId value) const;
   std::optional<Candidate> Missing(std::vector<ValueId> todo, CallId call, ValueId taken) const;
   Candidate MissingFrom(ValueId w) const;
   Candidate MissingStep(CallId golden) const;
@@ -179,6 +180,7 @@ class Exposure {
   std::optional<Candidate> UnderOtherPolicy(CallId call) const;
   std::vector<Candidate> FirstBits(bool alike);
   std::optional<Candidate> OtherIntegers(CallId call);
+  bool AreOtherSizes(double a, double b) const;
   bool PassesOtherSizes(CallId call);
   static std::vector<double> Coarsest(const Graph& run);
   std::optional<Candidate> FinerBetweenCasts(CallId call) const;
@@ -186,6 +188,9 @@ class Exposure {
   std::optional<Candidate> MadeOfCoarser(CallId call, const std::vector<double>& mine,
                                          const std::vector<double>& golden) const;
   void PreferInside();
+  bool DiffersBySizes(CallId call);
+  Candidate TakesBehindRows(CallId call, ValueId value, const Port& port, ValueId instead) const;
+  void PreferBehindRows();
   void PreferBirth(bool alike);
   void DropGrowth();
   std::optional<Candidate> OtherSettings() const;

@@ -68,7 +68,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   if (auto found = argued ? std::nullopt : PutInAnotherOrder(call, v)) return *found;
   if (auto found = argued ? std::nullopt : OrderedDifferently(call, v)) return *found;
   if (auto found = Reshaped(call, v)) return *found;
-  if (auto found = ComputedNumber(call)) return *found;
+  if (auto found = ComputedNumber(call, v)) return *found;
   const Value& value = t.values[v];
   const auto takes = t.Takes(call);
   const bool given =
@@ -258,12 +258,21 @@ std::optional<Candidate> Exposure::Reshaped(CallId call, ValueId v) const {
   return std::nullopt;
 }
 
-// One run passes a number where the other passes a tensor that only it computes.
-std::optional<Candidate> Exposure::ComputedNumber(CallId call) const {
+// One run passes a number, or nothing, where the other passes a tensor that only it computes.
+std::optional<Candidate> Exposure::ComputedNumber(CallId call, ValueId v) const {
+  const auto is_number = [](const Graph& run, int32_t leaf) {
+    return leaf >= 0 && run.dump.leaves[leaf].kind == LeafKind::kScalar;
+  };
+  const auto another = [&](ValueId passed) {
+    Candidate found = Named(call, v, Cause::kAnotherInput, true);
+    found.another = passed;
+    return found;
+  };
   for (const Port& port : r_.g.Takes(r_.pair[call])) {
     const CallId maker = r_.g.values[port.value].maker;
-    if (r_.AtTarget(port.leaf) == kNoId && maker != kNoId && r_.partner[maker] == kNoId)
-      return Missing({port.value}, call, kNoId - 1);
+    if (r_.AtTarget(port.leaf) != kNoId || maker == kNoId || r_.partner[maker] != kNoId) continue;
+    if (is_number(r_.t, r_.TargetLeaf(port.leaf))) return another(kNoId);
+    return Missing({port.value}, call, kNoId - 1);
   }
   // Of several the first that is no neutral element: factors of 1 and addends of 0 change nothing.
   std::optional<Candidate> neutral;
@@ -271,7 +280,9 @@ std::optional<Candidate> Exposure::ComputedNumber(CallId call) const {
     const Value& value = r_.t.values[port.value];
     if (r_.AtPartner(port) != kNoId || value.maker == kNoId || r_.pair[value.maker] != kNoId)
       continue;
-    const Candidate found = Named(value.maker, port.value, Cause::kOnlyHere);
+    const Candidate found = is_number(r_.g, r_.PartnerLeaf(port.leaf))
+                                ? another(port.value)
+                                : Named(value.maker, port.value, Cause::kOnlyHere);
     const Moments& of = value.moments;
     if (!of.known || of.high != of.low || (of.high != 0 && of.high != 1)) return found;
     if (!neutral) neutral = found;

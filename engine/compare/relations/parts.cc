@@ -29,6 +29,17 @@ std::vector<ValueId> InSlot(const Graph& run, const std::vector<CallId>& calls, 
   return out;
 }
 
+// How far numbers are together from others: sums of parts of a batch, which may be dealt otherwise.
+double DistanceOfNumbers(std::span<const Moments> a, std::span<const Moments> b, double terms) {
+  double mine = 0, others = 0, size = 0;
+  for (const Moments& each : a) mine += each.mean;
+  for (const Moments& each : b) {
+    others += each.mean;
+    size += std::max(std::abs(each.mean), terms);
+  }
+  return size > 0 ? std::abs(mine - others) / size : kInfinity;
+}
+
 }  // namespace
 
 // How far values are together from what others are together: as parts of a batch, as addends, or
@@ -39,6 +50,10 @@ double Relations::TogetherApart(std::span<const ValueId> mine, std::span<const V
   for (const ValueId v : mine) a.push_back(t.values[v].moments);
   for (const ValueId w : others) b.push_back(g.values[w].moments);
   const Moments all = Join(a), whole = Join(b);
+  if (t.AreSums(mine) && g.AreSums(others)) {
+    *proven = true;
+    return DistanceOfNumbers(a, b, terms);
+  }
   const double moments = Distance(all, whole, terms);
   *proven = false;
   std::vector<RowSketch> x, y;
@@ -250,7 +265,8 @@ double Relations::RelateParts(std::span<const ValueId> mine, std::span<const Val
     roundoff = std::max(roundoff, g.values[w].roundoff());
   }
   // Moments alone do not tell rows that were dealt to as many parts.
-  if (mine.size() == others.size() && t.SketchesOf(mine[0]).empty()) return kInfinity;
+  if (mine.size() == others.size() && t.SketchesOf(mine[0]).empty() && !t.AreSums(mine))
+    return kInfinity;
   bool proven = false;
   const double error = TogetherApart(mine, others, terms, &proven);
   if (!proven && mine.size() == others.size()) return kInfinity;
@@ -322,6 +338,8 @@ void Relations::RelateDivided(CallId call) {
         if (!one && mine.size() == others.size() && !std::ranges::all_of(mine, may_be)) continue;
         best = std::min(best, RelateParts(mine, others, 0, Proof::kPartOfBatch));
         if (best == 0) break;
+        // Of numbers that were divided before they were added nothing says by what.
+        if (t.AreSums(mine)) best = kInfinity;
         all.insert(all.end(), mine.begin(), mine.end());
       }
       if (best == 0 || std::isinf(best)) continue;

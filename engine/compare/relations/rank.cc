@@ -291,37 +291,6 @@ std::optional<Candidate> Exposure::UnderOtherPolicy(CallId id) const {
   return std::nullopt;
 }
 
-// Whether the only other arguments of a call are sizes of what arrives in another size: of a batch
-// that one run pads more, say. What arrives is named, or is right.
-bool Exposure::PassesOtherSizes(CallId id) {
-  if (id == kNoId || r_.pair[id] == kNoId) return false;
-  const Dump &mine = r_.t.dump, &golden = r_.g.dump;
-  if (!other_sizes_) {
-    other_sizes_.emplace();
-    for (size_t leaf = 0; leaf < mine.leaves.size(); ++leaf) {
-      const int32_t there = r_.PartnerLeaf(static_cast<int32_t>(leaf));
-      if (there < 0) continue;
-      const auto a = mine.leaves[leaf].shape.extents(), b = golden.leaves[there].shape.extents();
-      for (size_t i = 0; i < a.size() && a.size() == b.size(); ++i) {
-        if (a[i] != b[i]) other_sizes_->emplace(a[i], b[i]);
-      }
-    }
-  }
-  const Record& record = mine.records[r_.t.calls[id].record];
-  bool any = false;
-  for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
-    const int32_t there = r_.PartnerLeaf(static_cast<int32_t>(i));
-    if (!r_.OtherScalar(static_cast<int32_t>(i))) continue;
-    const double a = mine.leaves[i].max_value, b = golden.leaves[there].max_value;
-    constexpr double kLargest = 1LL << 53;  // beyond it a double is no exact number of elements
-    if (a != std::trunc(a) || b != std::trunc(b) || std::max(std::abs(a), std::abs(b)) > kLargest ||
-        other_sizes_->count({static_cast<int64_t>(a), static_cast<int64_t>(b)}) == 0)
-      return false;
-    any = true;
-  }
-  return any;
-}
-
 // A call that takes other integers than its partner, where they were not made of floats: rounding
 // may turn a comparison.
 std::optional<Candidate> Exposure::OtherIntegers(CallId id) {

@@ -582,10 +582,11 @@ Relation Relations::Search(ValueId v, double bound, bool exact, bool wide) const
       best = near;
   }
   // Each of the statistics agrees by chance with a probability of what it may be off by; or with
-  // that of its distance.
+  // that of its distance. Of few elements a sketch says more than statistics.
+  const bool measured = wide || best.proven;
   if (best.strength == Strength::kNear && best.proof == Proof::kNearNumbers &&
-      (wide || !best.proven)) {
-    const double likely = wide ? std::max(best.error, kDigits) : near_norm;
+      (wide || !best.proven || m.n >= kFewestScaled)) {
+    const double likely = measured ? std::max(best.error, kDigits) : near_norm;
     const double chance = -std::min<double>(4, static_cast<double>(m.n)) * std::log10(likely);
     if (chance < std::log10(static_cast<double>(by_norm_.CountOf(m.n))) + 3)
       return {.proof = Proof::kNotFound, .bound = bound};

@@ -93,6 +93,7 @@ class Relations {
   bool Fits(ValueId value, ValueId w) const;
   // The golden's leaf at the place of one of the target; kNoId.
   int32_t PartnerLeaf(int32_t target_leaf) const { return golden_leaf_[target_leaf]; }
+  int32_t TargetLeaf(int32_t golden_leaf) const { return target_leaf_[golden_leaf]; }
   // Whether the target runs a call of the golden in code that a compiler made.
   bool IsCompiled(CallId golden) const { return compiled_[golden] != 0; }
   // The golden's value at the place of a port of a paired call; kNoId.

@@ -177,6 +177,12 @@ void Graph::AddRecord(int32_t index, Paths* paths) {
   AddPorts(static_cast<CallId>(calls.size()) - 1);
 }
 
+// Whether what an argument holds does not matter to a call.
+bool Graph::OnlyLooksAt(const Call& call, int32_t place) {
+  return call.kind == CallKind::kOperation &&
+         (place == 0 ? call.facts->looks_at_first : call.facts->looks_at_others);
+}
+
 void Graph::AddPorts(CallId id) {
   Call& call = calls[id];
   const Record& record = dump.records[call.record];
@@ -220,6 +226,7 @@ void Graph::DropMemory(CallId id, size_t first_take, size_t first_make) {
 void Graph::Take(CallId call, int32_t leaf, int32_t place) {
   const ValueId value = Observe(leaf, call, /*is_made=*/false);
   values[value].taken = true;
+  if (OnlyLooksAt(calls[call], place)) return;
   taken.push_back({.value = value,
                    .leaf = leaf,
                    .place = place,
@@ -469,6 +476,42 @@ bool Graph::IsGradientOfWeight(ValueId v) const {
     const std::span<const ValueId> gradients = GradientsOf(port.value);
     return IsWeight(port.value) &&
            std::find(gradients.begin(), gradients.end(), v) != gradients.end();
+  });
+}
+
+bool Graph::IsSum(ValueId v) const {
+  constexpr int kMostTerms = 64;  // that are added to a loss, or factors of it
+  for (int i = 0; i < kMostTerms && v != kNoId; ++i) {
+    const Value& value = values[v];
+    if (!value.IsFloat() || value.plain || !value.moments.known || value.moments.n != 1 ||
+        value.maker == kNoId || calls[value.maker].kind != CallKind::kOperation)
+      return false;
+    const OperationFacts& facts = *calls[value.maker].facts;
+    const auto takes = Takes(value.maker);
+    if (facts.kind == OperationClass::kReduction || facts.kind == OperationClass::kExponential)
+      return std::any_of(takes.begin(), takes.end(),
+                         [this](const Port& port) { return values[port.value].moments.n > 1; });
+    if (!facts.RoundsOnce()) return false;
+    const auto number = std::find_if(takes.begin(), takes.end(), [&](const Port& port) {
+      return values[port.value].maker != kNoId && values[port.value].maker < value.maker &&
+             values[port.value].moments.n == 1;
+    });
+    v = number == takes.end() ? kNoId : number->value;
+  }
+  return false;
+}
+
+bool Graph::AreSums(std::span<const ValueId> numbers) const {
+  const auto role_of = [this](ValueId v) {
+    for (const Taker& use : TakersOf(v)) {
+      if (calls[use.call].kind == CallKind::kOperation)
+        return std::tuple(std::string_view(ApiOf(use.call)), calls[use.call].path,
+                          taken[use.port].place);
+    }
+    return std::tuple(std::string_view(), int32_t{kNoId}, int32_t{0});
+  };
+  return std::all_of(numbers.begin(), numbers.end(), [&](ValueId v) {
+    return IsSum(v) && role_of(v) == role_of(numbers[0]);
   });
 }
 

@@ -231,6 +231,12 @@ class Graph {
   std::span<const ValueId> GradientsOf(ValueId value) const { return gradients_.Of(value); }
   // Whether a backward call made it for its use of a weight: a sum over all rows of the batch.
   bool IsGradientOfWeight(ValueId value) const;
+  // Whether it is one number that an operation made of many, or a multiple or a sum of such: a
+  // loss, or a part of one.
+  bool IsSum(ValueId value) const;
+  // Whether all are such numbers, and operations take them alike: each is the part of a loss that
+  // another micro-batch has, not one of its terms.
+  bool AreSums(std::span<const ValueId> numbers) const;
   // The gradients that were added up to a value that no operation made; empty: it is no such sum.
   std::span<const ValueId> PartsOf(ValueId value) const { return parts_.Of(value); }
   // Whether a later pass, which differentiates the recorded one, made what a backward call returns:
@@ -278,6 +284,7 @@ class Graph {
   void AddRecord(int32_t record, Paths* paths);
   void AddOptimizer(int32_t record, Paths* paths);
   void AddElements(Call call);
+  static bool OnlyLooksAt(const Call& call, int32_t place);
   void AddPorts(CallId call);
   void DropMemory(CallId call, size_t first_take, size_t first_make);
   void Take(CallId call, int32_t leaf, int32_t place);

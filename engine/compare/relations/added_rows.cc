@@ -1,0 +1,265 @@
+// Behind rows that only one run has. A batch that is padded further, or filled up with samples of no
+// weight, changes the shape of everything that is made of it, and nothing that counts. So where the
+// first divergence is such a change, a call behind it that was given another argument, or takes the
+// result of another call than its partner, explains more.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <unordered_map>
+
+#include "engine/compare/relations/expose.h"
+
+namespace msprobe::compare::relations {
+namespace {
+
+// Whether one of two tensors may have all elements of the other one, and more rows.
+bool MayHaveMoreRows(const Value& a, const Value& b) {
+  const auto mine = a.shape.extents(), other = b.shape.extents();
+  if (mine.size() != other.size() || a.dtype.dtype() != b.dtype.dtype()) return false;
+  bool more = false, less = false;
+  for (size_t i = 0; i < mine.size(); ++i) {
+    more |= mine[i] > other[i];
+    less |= mine[i] < other[i];
+  }
+  return more != less;
+}
+
+// Whether the larger one of two tensors cannot have all elements of the smaller one.
+bool LacksElements(const Value& a, const Value& b) {
+  const bool first = a.shape.elements() > b.shape.elements();
+  const Moments &large = (first ? a : b).moments, &small = (first ? b : a).moments;
+  if (!large.known || !small.known || large.not_finite > 0 || small.not_finite > 0 ||
+      large.extremes > 0 || small.extremes > 0)
+    return false;
+  // Far more than any path rounds that is not open for other reasons.
+  const double allowed = 64 * std::max(a.roundoff(), b.roundoff());
+  const double apart = allowed * std::max(large.Size(), small.Size());
+  return small.high > large.high + apart || small.low < large.low - apart ||
+         small.norm > large.norm * (1 + allowed);
+}
+
+// Whether the larger one of two tensors is a constant, and the smaller one is not.
+bool IsOnlyAConstant(const Value& a, const Value& b) {
+  const bool first = a.shape.elements() > b.shape.elements();
+  const Moments &large = (first ? a : b).moments, &small = (first ? b : a).moments;
+  return large.known && small.known && large.high == large.low && small.high != small.low;
+}
+
+// Values of the target that may be the golden's with more rows, or with fewer: what adds the rows,
+// and what calls like their partners make of it.
+class RowsBeside {
+ public:
+  // `only_sizes`: whether a call differs from its partner by nothing but sizes.
+  RowsBeside(const Relations& relations, std::function<bool(CallId)> only_sizes)
+      : r_(relations), only_sizes_(std::move(only_sizes)) {}
+
+  enum class Given : uint8_t { kSame, kWithRows, kAnother, kOpen };
+
+  // What a call is given beside its partner's argument.
+  Given Of(const Port& port) {
+    const ValueId v = port.value, w = r_.AtPartner(port);
+    if (w == kNoId) return Given::kOpen;
+    const Value &mine = r_.t.values[v], &other = r_.g.values[w];
+    const bool rows = MayHaveMoreRows(mine, other);
+    if (mine.plain && other.plain) return rows ? Given::kWithRows : Given::kSame;
+    if (rows && IsOnlyAConstant(mine, other)) return Given::kAnother;
+    // Of what no call made nobody knows whether two such values are one.
+    const bool told = mine.maker != kNoId && other.maker != kNoId;
+    if (const auto known = golden_.find(v); known != golden_.end())
+      return known->second == w ? Given::kWithRows : told ? Given::kAnother : Given::kOpen;
+    if (r_.Fits(v, w)) return Given::kSame;
+    const bool right = r_.IsRight(v);
+    if (rows && !LacksElements(mine, other) &&
+        (right ? MayAddRows(r_.g, r_.partner, other.maker) : MayAddRows(r_.t, r_.pair, mine.maker))) {
+      golden_.emplace(v, w);
+      return Given::kWithRows;
+    }
+    return right && told && r_.of(v).golden != kNoId ? Given::kAnother : Given::kOpen;
+  }
+
+  // The golden's value that a value is with other rows; kNoId.
+  ValueId GoldenOf(ValueId v) const {
+    const auto known = golden_.find(v);
+    return known == golden_.end() ? kNoId : known->second;
+  }
+
+  // What a call makes that is like its partner, and was given what partners are given.
+  void Follow(CallId call) {
+    for (const Port& made : r_.t.Makes(call)) {
+      const ValueId w = r_.AtPartner(made);
+      if (w == kNoId || r_.IsRight(made.value)) continue;
+      const Value &mine = r_.t.values[made.value], &other = r_.g.values[w];
+      if (MayHaveMoreRows(mine, other) && !LacksElements(mine, other))
+        golden_.emplace(made.value, w);
+    }
+  }
+
+  // Whether a candidate is a call that takes or makes such a value.
+  bool Meets(const Candidate& candidate) const {
+    const auto any = [](const Graph& run, CallId call, const auto& has) {
+      const auto ports = {run.Takes(call), run.Makes(call)};
+      return std::ranges::any_of(ports, [&](const auto& each) {
+        return std::ranges::any_of(each, [&](const Port& port) { return has(port.value); });
+      });
+    };
+    if (golden_.empty()) return false;
+    if (candidate.cause == Cause::kMadeDifferently) return true;  // by sizes
+    const Graph& run = candidate.call != kNoId ? r_.t : r_.g;
+    const CallId named = candidate.call != kNoId ? candidate.call : candidate.golden;
+    const bool alone = (candidate.call != kNoId ? r_.pair : r_.partner)[named] == kNoId;
+    // What only one run computes is more than rows. Code without records may take parts of what a
+    // call fills up.
+    if (alone) return AddsRows(run, named);
+    if (candidate.call != kNoId)
+      return any(r_.t, candidate.call, [&](ValueId v) { return golden_.count(v) > 0; });
+    return any(r_.g, candidate.golden, [&](ValueId w) {
+      return std::ranges::any_of(golden_, [w](const auto& e) { return e.second == w; });
+    });
+  }
+
+ private:
+  // Whether a call moves elements, and makes more or fewer of them than it takes.
+  static bool AddsRows(const Graph& run, CallId call) {
+    if (run.calls[call].kind != CallKind::kOperation || !run.calls[call].facts->Moves())
+      return false;
+    const auto most = [&run](std::span<const Port> ports) {
+      int64_t elements = 0;
+      for (const Port& port : ports)
+        elements = std::max(elements, run.values[port.value].shape.elements());
+      return elements;
+    };
+    return most(run.Takes(call)) != most(run.Makes(call));
+  }
+
+  // Code without records, what only moves elements, or a call that is told how many to make.
+  bool MayAddRows(const Graph& run, const std::vector<CallId>& partners, CallId maker) const {
+    if (maker == kNoId) return true;
+    if (run.calls[maker].kind != CallKind::kOperation) return false;
+    if (partners[maker] == kNoId) return AddsRows(run, maker);
+    return only_sizes_(&run == &r_.t ? maker : partners[maker]);
+  }
+
+  const Relations& r_;
+  const std::function<bool(CallId)> only_sizes_;
+  std::unordered_map<ValueId, ValueId> golden_;
+};
+
+// The numbers of a plain argument, of which there may be a list, "[4, 8]"; empty: it is something
+// else.
+std::vector<double> NumbersOf(const Leaf& leaf) {
+  const std::string_view text(leaf.value);
+  if (text.empty()) return {leaf.max_value};
+  std::vector<double> out;
+  for (const char *at = text.data(), *end = text.data() + text.size(); at < end;) {
+    if (std::string_view("[](), ").find(*at) != std::string_view::npos) {
+      ++at;
+      continue;
+    }
+    double number = 0;
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc()) return {};
+    out.push_back(number);
+    at = next;
+  }
+  return out;
+}
+
+}  // namespace
+
+// Whether one number follows from the size of a tensor as the other one from that of its partner:
+// the size itself, or its product with what both runs have.
+bool Exposure::AreOtherSizes(double a, double b) const {
+  constexpr double kLargest = 1LL << 53;  // beyond it a double is no exact number of elements
+  return a == std::trunc(a) && b == std::trunc(b) &&
+         std::max(std::abs(a), std::abs(b)) <= kLargest &&
+         std::ranges::any_of(*other_sizes_, [&](const auto& sizes) {
+           return a * static_cast<double>(sizes.second) == b * static_cast<double>(sizes.first);
+         });
+}
+
+// Whether the only other arguments of a call are sizes of what arrives in another size: of a batch
+// that one run pads more, say. What arrives is named, or is right.
+bool Exposure::PassesOtherSizes(CallId id) {
+  if (id == kNoId || r_.pair[id] == kNoId) return false;
+  const Dump &mine = r_.t.dump, &golden = r_.g.dump;
+  if (!other_sizes_) {
+    other_sizes_.emplace();
+    for (size_t leaf = 0; leaf < mine.leaves.size(); ++leaf) {
+      const int32_t there = r_.PartnerLeaf(static_cast<int32_t>(leaf));
+      if (there < 0) continue;
+      const auto a = mine.leaves[leaf].shape.extents(), b = golden.leaves[there].shape.extents();
+      for (size_t i = 0; i < a.size() && a.size() == b.size(); ++i) {
+        if (a[i] != b[i]) other_sizes_->emplace(a[i], b[i]);
+      }
+    }
+  }
+  const Record& record = mine.records[r_.t.calls[id].record];
+  bool any = false;
+  for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
+    const int32_t there = r_.PartnerLeaf(static_cast<int32_t>(i));
+    if (!r_.OtherScalar(static_cast<int32_t>(i))) continue;
+    const std::vector<double> a = NumbersOf(mine.leaves[i]), b = NumbersOf(golden.leaves[there]);
+    if (a.empty() || !std::ranges::equal(a, b, [this](double x, double y) {
+          return x == y || AreOtherSizes(x, y);
+        }))
+      return false;
+    any = true;
+  }
+  return any;
+}
+
+// Whether a paired call is its partner's operation, with its plain arguments but for sizes.
+bool Exposure::DiffersBySizes(CallId call) {
+  return !r_.OtherApi(call) && (!r_.OtherScalars(call) || PassesOtherSizes(call));
+}
+
+// A call that takes, at a port, another value than its partner: `instead`, with other rows. What only
+// the golden makes of that is missing.
+Candidate Exposure::TakesBehindRows(CallId call, ValueId value, const Port& port, ValueId instead) const {
+  const ValueId w = r_.AtPartner(port);
+  const CallId maker = r_.g.values[w].maker;
+  if (maker != kNoId && r_.partner[maker] == kNoId) {
+    if (const auto missing = Missing({w}, call, instead)) return *missing;
+  }
+  Candidate found = Named(call, value, Cause::kAnotherInput, true);
+  found.another = port.value;
+  return found;
+}
+
+void Exposure::PreferBehindRows() {
+  if (candidates.empty() || modules_only_ || r_.of_two_frameworks) return;
+  const Candidate& first = candidates.front();
+  if ((first.call == kNoId && first.golden == kNoId) ||
+      (first.cause == Cause::kMadeDifferently && !DiffersBySizes(first.call)))
+    return;
+  const Graph& t = r_.t;
+  RowsBeside rows(r_, [this](CallId call) { return DiffersBySizes(call); });
+  using Given = RowsBeside::Given;
+  for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
+    if (t.calls[id].kind != CallKind::kOperation || r_.pair[id] == kNoId) continue;
+    Given given = Given::kSame;
+    const Port* another = nullptr;
+    for (const Port& port : t.Takes(id)) {
+      const Given each = rows.Of(port);
+      given = std::max(given, each);
+      if (each == Given::kAnother && another == nullptr) another = &port;
+    }
+    if (given == Given::kSame || given == Given::kOpen) continue;
+    const bool argued = !DiffersBySizes(id);
+    if (!argued && given == Given::kWithRows) {
+      rows.Follow(id);
+      continue;
+    }
+    const auto makes = t.Makes(id);
+    const auto exposed = std::ranges::find_if(makes, [this](const Port& made) {
+      return !r_.IsRight(made.value) && exposed_.Has(made.value);
+    });
+    if (exposed == makes.end()) continue;
+    if (first.order >= id || !rows.Meets(first)) return;
+    candidates.insert(candidates.begin(), argued ? Named(id, exposed->value, Cause::kMadeDifferently, true) : TakesBehindRows(id, exposed->value, *another, rows.GoldenOf(another->value)));
+    return;
+  }
+}
+
+}  // namespace msprobe::compare::relations
