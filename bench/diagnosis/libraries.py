@@ -13,7 +13,7 @@ PROGRAMS = (
     *("unet2d", "electra", "effnet", "whisper", "sam", "tgn", "forecast", "mae", "gps"),
     *("vlm", "aekl", "squad", "captions", "endings", "control", "grpo", "teacher"),
     *("headlines", "subject", "chat", "tiles", "intents", "walker", "dino", "traffic"),
-    *("fewsteps", "music", "passages", "thumbs", "forms", "cloth"),
+    *("fewsteps", "music", "passages", "thumbs", "forms", "cloth", "reviews", "vocoder"),
 )
 _declared = []
 
