@@ -448,6 +448,29 @@ TEST(SecondLook, ValuesThatWereRoundedToACoarserDTypeAreSaid) {
   EXPECT_EQ(FirstOf(Rotary(true), Rotary(true)), "none");
 }
 
+// What a net under autocast says, and what was wanted, which one run rounds, too.
+Dump Wanted(bool rounds, float off) {
+  const Elements said = Random(64, 1), wanted = Random(64, 2);
+  const auto low = [](const Elements& e) {
+    test::Tensor t = Recorded(e);
+    return t.DType("torch.bfloat16").Print("rounded " + t.fingerprint);
+  };
+  DumpBuilder b;
+  OnOneMachine(&b);
+  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 3))).Out(low(said));
+  b.Call("Tensor.float.0.forward").In(low(said)).Out(Recorded(said));
+  b.Call("Torch.cos.0.forward").In(Recorded(Random(64, 4))).Out(Recorded(wanted));
+  if (rounds) b.Call("Tensor.bfloat16.0.forward").In(Recorded(wanted)).Out(low(wanted));
+  b.Call("Tensor.__sub__.0.forward").In(Recorded(said));
+  b.In(rounds ? low(wanted) : Recorded(wanted)).Out(Recorded(Sum(said, wanted, -1 - off)));
+  return b.Take();
+}
+
+TEST(SecondLook, ACastIsSaidAlsoWhereBothRunsRoundedBefore) {
+  EXPECT_EQ(FirstOf(Wanted(true, 1e-3F), Wanted(false, 0)), "Tensor.bfloat16.0.forward");
+  EXPECT_EQ(FirstOf(Wanted(true, 0), Wanted(false, 0)), "none");  // with the same bits
+}
+
 // A convolution that leaves an argument out, or says `groups`; all is off by a rounding.
 Dump Convolution(const std::string& groups) {
   const float off = groups.empty() ? 1e-7F : 0;

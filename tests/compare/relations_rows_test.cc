@@ -17,13 +17,13 @@ using test::FirstOf;
 using test::Recorded;
 
 struct Run {
-  bool more = false;        // two samples more, without weight
-  int groups = 2;           // of the norm
-  bool skips = false;       // the norm takes what its partner's argument was made of
-  bool missing = false;     // nothing is multiplied
-  bool views = false;       // the batch is told its size
-  float factor = 1;         // of what the norm makes
-  float first = 1;          // of what the first call makes
+  bool more = false;     // two samples more, without weight
+  int groups = 2;        // of the norm
+  bool skips = false;    // the norm takes what its partner's argument was made of
+  bool missing = false;  // nothing is multiplied
+  bool views = false;    // the batch is told its size
+  float factor = 1;      // of what the norm makes
+  float first = 1;       // of what the first call makes
 };
 
 // What the samples that count make of a weight's gradient.
@@ -79,39 +79,39 @@ Dump Batch(const Run& run) {
   return b.Take();
 }
 
-std::string First(const Run& target, const Run& golden) {
+std::string FirstBetween(const Run& target, const Run& golden) {
   return FirstOf(Batch(target), Batch(golden));
 }
 
 TEST(AddedRows, ThatCountForNothingAreNoDifference) {
-  EXPECT_EQ(First({.more = true}, {}), "none");
-  EXPECT_EQ(First({}, {.more = true}), "none");
+  EXPECT_EQ(FirstBetween({.more = true}, {}), "none");
+  EXPECT_EQ(FirstBetween({}, {.more = true}), "none");
 }
 
-TEST(AddedRows, AnotherArgumentBehindThemIsNamed) {
-  EXPECT_EQ(First({.more = true, .groups = 1}, {}), "Functional.group_norm.0.forward");
-  EXPECT_EQ(First({.groups = 1}, {.more = true}), "Functional.group_norm.0.forward");
+TEST(AddedRows, AnotherArgumentAfterThemIsNamed) {
+  EXPECT_EQ(FirstBetween({.more = true, .groups = 1}, {}), "Functional.group_norm.0.forward");
+  EXPECT_EQ(FirstBetween({.groups = 1}, {.more = true}), "Functional.group_norm.0.forward");
 }
 
-TEST(AddedRows, AnotherValueThatIsTakenBehindThemIsNamed) {
-  EXPECT_EQ(First({.more = true, .skips = true}, {}), "Functional.group_norm.0.forward");
-  EXPECT_EQ(First({.more = true, .missing = true}, {}), "Tensor.__mul__.0.forward");
+TEST(AddedRows, AnotherValueThatIsTakenAfterThemIsNamed) {
+  EXPECT_EQ(FirstBetween({.more = true, .skips = true}, {}), "Functional.group_norm.0.forward");
+  EXPECT_EQ(FirstBetween({.more = true, .missing = true}, {}), "Tensor.__mul__.0.forward");
 }
 
 TEST(AddedRows, ASizeIsNoOtherArgument) {
-  EXPECT_EQ(First({.more = true, .groups = 1, .views = true}, {.views = true}),
+  EXPECT_EQ(FirstBetween({.more = true, .groups = 1, .views = true}, {.views = true}),
             "Functional.group_norm.0.forward");
 }
 
 // Nothing but the rows and the numbers differs: where they came in is all that is known.
 TEST(AddedRows, AreNamedThemselvesWhereNothingElseIs) {
-  EXPECT_EQ(First({.more = true, .factor = 3}, {}), "Torch.cat.0.forward");
+  EXPECT_EQ(FirstBetween({.more = true, .factor = 3}, {}), "Torch.cat.0.forward");
 }
 
 // What differs before rows are added explains what follows.
 TEST(AddedRows, ADifferenceBeforeThemComesFirst) {
-  EXPECT_EQ(First({.first = 3}, {}), "Torch.tanh.0.forward");
-  EXPECT_EQ(First({.more = true, .groups = 1, .first = 3}, {}), "Torch.tanh.0.forward");
+  EXPECT_EQ(FirstBetween({.first = 3}, {}), "Torch.tanh.0.forward");
+  EXPECT_EQ(FirstBetween({.more = true, .groups = 1, .first = 3}, {}), "Torch.tanh.0.forward");
 }
 
 }  // namespace

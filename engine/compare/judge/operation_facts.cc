@@ -41,9 +41,9 @@ bool MentionsAny(std::string_view name, const std::vector<std::string>& words) {
 }
 
 constexpr std::array<std::string_view, 17> kSections = {
-    "classes",       "means",         "in_place",      "alone",          "linear",
-    "movements",     "buffers",       "kinks",         "softmax",        "lipschitz",
-    "exponentiates", "other_kernels", "sums_products", "amplifies",      "accumulates",
+    "classes",        "means",          "in_place",      "alone",     "linear",
+    "movements",      "buffers",        "kinks",         "softmax",   "lipschitz",
+    "exponentiates",  "other_kernels",  "sums_products", "amplifies", "accumulates",
     "looks_at_first", "looks_at_others"};
 
 }  // namespace
@@ -111,17 +111,22 @@ class OperationReader {
   }
 
   Status Names(const std::string& section, const YAML::Node& list) {
+    static constexpr std::pair<std::string_view, bool OperationFacts::*> kFacts[] = {
+        {"means", &OperationFacts::is_mean},
+        {"buffers", &OperationFacts::buffers},
+        {"exponentiates", &OperationFacts::exponentiates},
+        {"accumulates", &OperationFacts::accumulates},
+        {"kinks", &OperationFacts::kinks},
+        {"lipschitz", &OperationFacts::lipschitz},
+        {"softmax", &OperationFacts::softmax},
+        {"other_kernels", &OperationFacts::other_kernels},
+        {"looks_at_first", &OperationFacts::looks_at_first},
+        {"looks_at_others", &OperationFacts::looks_at_others}};
+    const auto fact =
+        std::ranges::find(kFacts, std::string_view(section),
+                          &std::pair<std::string_view, bool OperationFacts::*>::first);
     return Each(list, [&](const YAML::Node&, const std::string& name) {
-      if (section == "means") RowOf(name)->is_mean = true;
-      if (section == "buffers") RowOf(name)->buffers = true;
-      if (section == "exponentiates") RowOf(name)->exponentiates = true;
-      if (section == "accumulates") RowOf(name)->accumulates = true;
-      if (section == "kinks") RowOf(name)->kinks = true;
-      if (section == "lipschitz") RowOf(name)->lipschitz = true;
-      if (section == "softmax") RowOf(name)->softmax = true;
-      if (section == "other_kernels") RowOf(name)->other_kernels = true;
-      if (section == "looks_at_first") RowOf(name)->looks_at_first = true;
-      if (section == "looks_at_others") RowOf(name)->looks_at_others = true;
+      if (fact != std::end(kFacts)) RowOf(name)->*fact->second = true;
       if (section == "alone") OptimizerOf(name)->alone = true;
       if (section == "linear") OptimizerOf(name)->linear = true;
       if (section == "in_place") table_.writes_.insert(name);

@@ -50,7 +50,7 @@ struct OperationFacts {
   bool other_kernels = false;  // which kernel computes is chosen outside of its arguments
   // Shape, dtype and device alone count, of its first argument or of the others: zeros_like.
   bool looks_at_first = false, looks_at_others = false;
-  bool linear = false;         // of an optimizer: a movement is the gradient times the rate
+  bool linear = false;  // of an optimizer: a movement is the gradient times the rate
 
   bool Moves() const { return kind == OperationClass::kKeeps || kind == OperationClass::kTakes; }
   // Each element of the result is one operation of elements of the arguments, or two.

@@ -210,16 +210,20 @@ Gap Figures::Between(ValueId v, ValueId w, double terms) const {
   return gap;
 }
 
+double Figures::NumbersApart(const relations::Together& together) const {
+  double left = 0, size = 0;
+  for (const int32_t v : together.target) left += t_.values[v].moments.mean;
+  for (const int32_t w : together.golden) {
+    left -= g_.values[w].moments.mean;
+    size += std::max(std::abs(g_.values[w].moments.mean), together.terms);
+  }
+  return Of(std::abs(left), size);
+}
+
 double Figures::Between(const relations::Together& together, bool* told) const {
   if (t_.AreSums(together.target) && g_.AreSums(together.golden)) {
-    double left = 0, size = 0;
-    for (const int32_t v : together.target) left += t_.values[v].moments.mean;
-    for (const int32_t w : together.golden) {
-      left -= g_.values[w].moments.mean;
-      size += std::max(std::abs(g_.values[w].moments.mean), together.terms);
-    }
     *told = true;
-    return Of(std::abs(left), size);
+    return NumbersApart(together);
   }
   const Moments all = AllOf(t_, together.target), whole = AllOf(g_, together.golden);
   const double moments = MomentsApart(all, whole, together.terms);

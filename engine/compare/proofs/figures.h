@@ -51,6 +51,7 @@ class Figures {
   Gap Between(ValueId value, ValueId golden, double terms) const;
   // Of what several values are together. Infinity: they cannot be. `told`: sketches said so.
   double Between(const relations::Together& together, bool* told) const;
+  double NumbersApart(const relations::Together& together) const;
   Padding PaddingOf(ValueId value, ValueId golden, double terms) const;
   static bool IsComplex(const relations::Value& value);
   Paired PairsOf(ValueId value, ValueId golden, double terms) const;

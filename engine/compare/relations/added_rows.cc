@@ -1,7 +1,7 @@
-// Behind rows that only one run has. A batch that is padded further, or filled up with samples of no
-// weight, changes the shape of everything that is made of it, and nothing that counts. So where the
-// first divergence is such a change, a call behind it that was given another argument, or takes the
-// result of another call than its partner, explains more.
+// After rows that only one run has. A batch that is padded further, or filled up with samples of no
+// weight, changes the shape of all that is made of it, and nothing that counts. So where the first
+// divergence is such a change, a later call that was given another argument, or takes the result of
+// another call than its partner, explains more.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -71,11 +71,22 @@ class RowsBeside {
     if (r_.Fits(v, w)) return Given::kSame;
     const bool right = r_.IsRight(v);
     if (rows && !LacksElements(mine, other) &&
-        (right ? MayAddRows(r_.g, r_.partner, other.maker) : MayAddRows(r_.t, r_.pair, mine.maker))) {
+        (right ? AreAddedTo(r_.of(v).golden, other.maker) : MayAddRows(mine.maker))) {
       golden_.emplace(v, w);
       return Given::kWithRows;
     }
     return right && told && r_.of(v).golden != kNoId ? Given::kAnother : Given::kOpen;
+  }
+
+  // The same of all that a call is given; `another`: the first argument that is another one.
+  Given GivenTo(CallId call, const Port** another) {
+    Given given = Given::kSame;
+    for (const Port& port : r_.t.Takes(call)) {
+      const Given each = Of(port);
+      given = std::max(given, each);
+      if (each == Given::kAnother && *another == nullptr) *another = &port;
+    }
+    return given;
   }
 
   // The golden's value that a value is with other rows; kNoId.
@@ -133,11 +144,17 @@ class RowsBeside {
   }
 
   // Code without records, what only moves elements, or a call that is told how many to make.
-  bool MayAddRows(const Graph& run, const std::vector<CallId>& partners, CallId maker) const {
+  bool MayAddRows(CallId maker) const {
     if (maker == kNoId) return true;
-    if (run.calls[maker].kind != CallKind::kOperation) return false;
-    if (partners[maker] == kNoId) return AddsRows(run, maker);
-    return only_sizes_(&run == &r_.t ? maker : partners[maker]);
+    if (r_.t.calls[maker].kind != CallKind::kOperation) return false;
+    return r_.pair[maker] == kNoId ? AddsRows(r_.t, maker) : only_sizes_(maker);
+  }
+
+  // Whether a call that only the golden makes adds rows to its value u.
+  bool AreAddedTo(ValueId u, CallId maker) const {
+    if (maker == kNoId || r_.partner[maker] != kNoId || !AddsRows(r_.g, maker)) return false;
+    return std::ranges::any_of(r_.g.Takes(maker),
+                               [u](const Port& port) { return port.value == u; });
   }
 
   const Relations& r_;
@@ -214,9 +231,10 @@ bool Exposure::DiffersBySizes(CallId call) {
   return !r_.OtherApi(call) && (!r_.OtherScalars(call) || PassesOtherSizes(call));
 }
 
-// A call that takes, at a port, another value than its partner: `instead`, with other rows. What only
-// the golden makes of that is missing.
-Candidate Exposure::TakesBehindRows(CallId call, ValueId value, const Port& port, ValueId instead) const {
+// A call that takes, at a port, another value than its partner: `instead`, with other rows. What
+// only the golden makes of that is missing.
+Candidate Exposure::TakesAfterRows(CallId call, ValueId value, const Port& port,
+                                   ValueId instead) const {
   const ValueId w = r_.AtPartner(port);
   const CallId maker = r_.g.values[w].maker;
   if (maker != kNoId && r_.partner[maker] == kNoId) {
@@ -227,39 +245,40 @@ Candidate Exposure::TakesBehindRows(CallId call, ValueId value, const Port& port
   return found;
 }
 
-void Exposure::PreferBehindRows() {
+void Exposure::PreferAfterRows() {
   if (candidates.empty() || modules_only_ || r_.of_two_frameworks) return;
   const Candidate& first = candidates.front();
   if ((first.call == kNoId && first.golden == kNoId) ||
       (first.cause == Cause::kMadeDifferently && !DiffersBySizes(first.call)))
     return;
-  const Graph& t = r_.t;
   RowsBeside rows(r_, [this](CallId call) { return DiffersBySizes(call); });
   using Given = RowsBeside::Given;
-  for (CallId id = 0; id < static_cast<CallId>(t.calls.size()); ++id) {
-    if (t.calls[id].kind != CallKind::kOperation || r_.pair[id] == kNoId) continue;
-    Given given = Given::kSame;
+  for (CallId id = 0; id < static_cast<CallId>(r_.t.calls.size()); ++id) {
+    if (r_.t.calls[id].kind != CallKind::kOperation || r_.pair[id] == kNoId) continue;
     const Port* another = nullptr;
-    for (const Port& port : t.Takes(id)) {
-      const Given each = rows.Of(port);
-      given = std::max(given, each);
-      if (each == Given::kAnother && another == nullptr) another = &port;
-    }
+    const Given given = rows.GivenTo(id, &another);
     if (given == Given::kSame || given == Given::kOpen) continue;
     const bool argued = !DiffersBySizes(id);
     if (!argued && given == Given::kWithRows) {
       rows.Follow(id);
       continue;
     }
-    const auto makes = t.Makes(id);
-    const auto exposed = std::ranges::find_if(makes, [this](const Port& made) {
-      return !r_.IsRight(made.value) && exposed_.Has(made.value);
-    });
-    if (exposed == makes.end()) continue;
+    const ValueId exposed = ExposedOf(id);
+    if (exposed == kNoId) continue;
     if (first.order >= id || !rows.Meets(first)) return;
-    candidates.insert(candidates.begin(), argued ? Named(id, exposed->value, Cause::kMadeDifferently, true) : TakesBehindRows(id, exposed->value, *another, rows.GoldenOf(another->value)));
+    candidates.insert(candidates.begin(), argued ? Named(id, exposed, Cause::kMadeDifferently, true)
+                                                 : TakesAfterRows(id, exposed, *another,
+                                                                  rows.GoldenOf(another->value)));
     return;
   }
+}
+
+// A wrong result of a call from which a result of the step was made; kNoId.
+ValueId Exposure::ExposedOf(CallId call) const {
+  for (const Port& made : r_.t.Makes(call)) {
+    if (!r_.IsRight(made.value) && exposed_.Has(made.value)) return made.value;
+  }
+  return kNoId;
 }
 
 }  // namespace msprobe::compare::relations

@@ -106,7 +106,7 @@ void Exposure::NameFrontier() {
     if (!known) candidates.push_back(named);
   }
   PreferInside();
-  PreferBehindRows();
+  PreferAfterRows();
 }
 
 // Under another precision policy all values are off by roundings of the coarser dtype, and nobody

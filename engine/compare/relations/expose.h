@@ -189,8 +189,9 @@ class Exposure {
                                          const std::vector<double>& golden) const;
   void PreferInside();
   bool DiffersBySizes(CallId call);
-  Candidate TakesBehindRows(CallId call, ValueId value, const Port& port, ValueId instead) const;
-  void PreferBehindRows();
+  Candidate TakesAfterRows(CallId call, ValueId value, const Port& port, ValueId instead) const;
+  void PreferAfterRows();
+  ValueId ExposedOf(CallId call) const;
   void PreferBirth(bool alike);
   void DropGrowth();
   std::optional<Candidate> OtherSettings() const;

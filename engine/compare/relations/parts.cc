@@ -338,20 +338,23 @@ void Relations::RelateDivided(CallId call) {
         if (!one && mine.size() == others.size() && !std::ranges::all_of(mine, may_be)) continue;
         best = std::min(best, RelateParts(mine, others, 0, Proof::kPartOfBatch));
         if (best == 0) break;
-        // Of numbers that were divided before they were added nothing says by what.
-        if (t.AreSums(mine)) best = kInfinity;
-        all.insert(all.end(), mine.begin(), mine.end());
+        // Numbers may have been divided before they were added: they are not wrong for that.
+        if (!t.AreSums(mine)) all.insert(all.end(), mine.begin(), mine.end());
       }
-      if (best == 0 || std::isinf(best)) continue;
-      for (const ValueId v : all) {
-        if (known(v) || of(v).strength == Strength::kSame || !(best > kSurely * of(v).bound))
-          continue;
-        Keep(&wrong_[v], best, v);
-        Relation apart = of(v);  // together, not from its partner
-        apart.proof = Proof::kNotFound;
-        if (log != nullptr) Log(v, apart, {}, -1);
-      }
+      if (best != 0 && std::isfinite(best)) TakeApart(all, best);
     }
+  }
+}
+
+// Values that are not together what others are, and are off by so much.
+void Relations::TakeApart(std::span<const ValueId> values, double error) {
+  for (const ValueId v : values) {
+    if (IsKnown(v) || of(v).strength == Strength::kSame || !(error > kSurely * of(v).bound))
+      continue;
+    Keep(&wrong_[v], error, v);
+    Relation apart = of(v);  // together, not from its partner
+    apart.proof = Proof::kNotFound;
+    if (log != nullptr) Log(v, apart, {}, -1);
   }
 }
 

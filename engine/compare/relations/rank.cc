@@ -357,8 +357,8 @@ std::vector<double> Exposure::Coarsest(const Graph& run) {
   return out;
 }
 
-// A call that makes of values that were rounded to a coarser dtype what its partner makes of
-// others, in one dtype or in the coarser one.
+// A call that makes other numbers than its partner because a value was rounded to a coarser dtype:
+// one that it takes, all on the way to it, or what it makes.
 std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<double>& mine,
                                                  const std::vector<double>& golden) const {
   for (const Port& port : r_.t.Makes(id)) {
@@ -366,10 +366,9 @@ std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<do
     if (w == kNoId || r_.of(v).strength != Strength::kNear || r_.of(v).error == 0) continue;
     const Value &x = r_.t.values[v], &y = r_.g.values[w];
     const bool in_coarser = x.roundoff() > y.roundoff() && y.IsFloat();
-    if ((!in_coarser && x.dtype.dtype() != y.dtype.dtype()) || !(mine[v] > golden[w])) continue;
-    if (in_coarser) {
-      if (const auto cast = CastFor(id)) return cast;
-    }
+    if (!in_coarser && x.dtype.dtype() != y.dtype.dtype()) continue;
+    if (const auto cast = CastFor(id)) return cast;
+    if (!in_coarser && !(mine[v] > golden[w])) continue;
     return Candidate{.call = id,
                      .golden = r_.pair[id],
                      .value = v,
@@ -379,25 +378,32 @@ std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<do
   return std::nullopt;
 }
 
-// A call that the golden does not make, and that rounds what the partner of `id` takes as it is.
+// A call that the golden does not make, and that rounds what the partner of `id` takes as it is;
+// all else that `id` takes has the golden's bits.
 std::optional<Candidate> Exposure::CastFor(CallId id) const {
+  const auto equal = [this](const Port& port) {
+    return r_.t.values[port.value].plain || r_.of(port.value).strength == Strength::kEqual;
+  };
+  std::optional<Candidate> found;
   for (const Port& port : r_.t.Takes(id)) {
     const ValueId w = r_.AtPartner(port);
     const Value& given = r_.t.values[port.value];
-    if (w == kNoId || given.maker == kNoId || !(given.roundoff() > r_.g.values[w].roundoff()) ||
-        (r_.pair[given.maker] != kNoId && !r_.OtherApi(given.maker)))
-      continue;
-    const auto takes = r_.t.Takes(given.maker);
-    const bool casts = std::any_of(takes.begin(), takes.end(), [&](const Port& taken) {
-      return r_.of(taken.value).golden == w && r_.IsRight(taken.value);
-    });
-    if (!casts) continue;
-    return Candidate{.call = given.maker,
-                     .value = port.value,
-                     .cause = Cause::kCoarser,
-                     .order = static_cast<double>(given.maker)};
+    const bool casts = w != kNoId && given.maker != kNoId &&
+                       given.roundoff() > r_.g.values[w].roundoff() &&
+                       (r_.pair[given.maker] == kNoId || r_.OtherApi(given.maker)) &&
+                       std::ranges::any_of(r_.t.Takes(given.maker), [&](const Port& taken) {
+                         return r_.of(taken.value).golden == w && equal(taken);
+                       });
+    if (casts && !found) {
+      found = Candidate{.call = given.maker,
+                        .value = port.value,
+                        .cause = Cause::kCoarser,
+                        .order = static_cast<double>(given.maker)};
+    } else if (!casts && !equal(port)) {
+      return std::nullopt;
+    }
   }
-  return std::nullopt;
+  return found;
 }
 
 // A call whose results the golden makes by the same operation of the same numbers, but in a finer

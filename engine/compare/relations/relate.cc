@@ -581,17 +581,19 @@ Relation Relations::Search(ValueId v, double bound, bool exact, bool wide) const
         (best.strength < Strength::kNear || near.error < best.error))
       best = near;
   }
-  // Each of the statistics agrees by chance with a probability of what it may be off by; or with
-  // that of its distance. Of few elements a sketch says more than statistics.
-  const bool measured = wide || best.proven;
+  const double likely = wide || best.proven ? std::max(best.error, kDigits) : near_norm;
   if (best.strength == Strength::kNear && best.proof == Proof::kNearNumbers &&
-      (wide || !best.proven || m.n >= kFewestScaled)) {
-    const double likely = measured ? std::max(best.error, kDigits) : near_norm;
-    const double chance = -std::min<double>(4, static_cast<double>(m.n)) * std::log10(likely);
-    if (chance < std::log10(static_cast<double>(by_norm_.CountOf(m.n))) + 3)
-      return {.proof = Proof::kNotFound, .bound = bound};
-  }
+      (wide || !best.proven || m.n >= kFewestScaled) && MayBeChance(m.n, likely))
+    return {.proof = Proof::kNotFound, .bound = bound};
   return best;
+}
+
+// Whether some value of n elements may be found by chance: each of the statistics agrees with a
+// probability of what it may be off by, or of its distance. Of few elements a sketch says more than
+// statistics.
+bool Relations::MayBeChance(int64_t n, double likely) const {
+  const double chance = -std::min<double>(4, static_cast<double>(n)) * std::log10(likely);
+  return chance < std::log10(static_cast<double>(by_norm_.CountOf(n))) + 3;
 }
 
 }  // namespace msprobe::compare::relations

@@ -217,6 +217,7 @@ class Relations {
   bool IsOfWrong(ValueId value) const;  // it is made of something wrong
   Relation OfOpen(ValueId value, ValueId w, double bound) const;
   Relation Search(ValueId value, double bound, bool exact, bool wide = false) const;
+  bool MayBeChance(int64_t n, double likely) const;
   double TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others, double terms,
                        bool* proven) const;
   bool MustMove(ValueId value) const;
@@ -227,6 +228,7 @@ class Relations {
   bool IsDoubtful(ValueId value, const Relation& relation) const;
   bool MayBePart(ValueId value) const;
   void RelateDivided(CallId call);
+  void TakeApart(std::span<const ValueId> values, double error);
   void RelateIndices(CallId call);
   void RelateIndex(const Port& port, CallId call);
   void RelateTransposed(CallId call);

@@ -510,9 +510,8 @@ bool Graph::AreSums(std::span<const ValueId> numbers) const {
     }
     return std::tuple(std::string_view(), int32_t{kNoId}, int32_t{0});
   };
-  return std::all_of(numbers.begin(), numbers.end(), [&](ValueId v) {
-    return IsSum(v) && role_of(v) == role_of(numbers[0]);
-  });
+  return std::all_of(numbers.begin(), numbers.end(),
+                     [&](ValueId v) { return IsSum(v) && role_of(v) == role_of(numbers[0]); });
 }
 
 bool Graph::IsLeft(ValueId v) const {
