@@ -147,6 +147,8 @@ class Exposure {
   bool TakesStale(CallId call) const;
   bool OnlyPairsUp(CallId call) const;
   Candidate Origin(CallId call, ValueId value, std::vector<CallId> seen);
+  std::optional<Candidate> LeftAsItWas(CallId call, ValueId value, std::vector<CallId> seen);
+  std::optional<Candidate> ConstantInstead(CallId call, ValueId x, ValueId w, ValueId value) const;
   CallId WhereTaken(CallId call, ValueId x) const;
   bool Errs(CallId call) const;
   bool MayBePositions(ValueId value) const;

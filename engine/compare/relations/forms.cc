@@ -34,12 +34,10 @@ bool Holds(const Moments& longer, const Moments& shorter, double bound) {
   return longer.high >= shorter.high - near && longer.low <= shorter.low + near;
 }
 
-bool IsComplex(const Value& value) { return RoundingOf(value.dtype).kind == NumberKind::kComplex; }
-
 // Whether the moduli of one may be those of pairs of the other.
 bool MayBePairs(const Value& a, const Value& b, double bound) {
-  if (IsComplex(a) == IsComplex(b) || !a.IsFloat() || !b.IsFloat()) return false;
-  const Moments &moduli = (IsComplex(a) ? a : b).moments, &parts = (IsComplex(a) ? b : a).moments;
+  if (a.IsComplex() == b.IsComplex() || !a.IsFloat() || !b.IsFloat()) return false;
+  const Moments &moduli = (a.IsComplex() ? a : b).moments, &parts = (a.IsComplex() ? b : a).moments;
   for (const Moments* each : {&moduli, &parts}) {
     if (!each->known || each->mean_only || each->not_finite > 0 || each->extremes > 0) return false;
   }
@@ -147,7 +145,7 @@ std::optional<Relation> Relations::AsPairs(ValueId v, ValueId w, double bound) c
                                       : t.calls[maker].facts->kind == OperationClass::kKeeps;
     if (!views || inputs.size() != 1) return std::nullopt;
     const ValueId from = *inputs.begin();
-    if (IsComplex(t.values[from]) == IsComplex(a) || of(from).golden != w ||
+    if (t.values[from].IsComplex() == a.IsComplex() || of(from).golden != w ||
         of(from).strength < Strength::kNear || of(from).doubtful)
       return std::nullopt;
   }
@@ -158,7 +156,7 @@ std::optional<Relation> Relations::AsPairs(ValueId v, ValueId w, double bound) c
 std::optional<Relation> Relations::AsAnyPairs(ValueId v, ValueId w, double bound) const {
   const Value& value = t.values[v];
   const Moments& m = value.moments;
-  if (!(IsComplex(value) || complex_there_) || !value.IsFloat() || !m.known || m.norm == 0 ||
+  if (!(value.IsComplex() || complex_there_) || !value.IsFloat() || !m.known || m.norm == 0 ||
       !std::isfinite(m.norm))
     return std::nullopt;
   if (w != kNoId) {
@@ -170,7 +168,7 @@ std::optional<Relation> Relations::AsAnyPairs(ValueId v, ValueId w, double bound
   }
   std::optional<Relation> best;
   const double near = std::max(bound, 4 * kDigits);
-  for (const NormIndex::Item& each : by_norm_.Near(IsComplex(value) ? 2 * m.n : m.n / 2,
+  for (const NormIndex::Item& each : by_norm_.Near(value.IsComplex() ? 2 * m.n : m.n / 2,
                                                    m.norm * (1 - near), m.norm * (1 + 2 * near))) {
     const auto found = AsPairs(v, each.value, bound);
     if (found && found->proven && (!best || found->error < best->error)) best = found;

@@ -18,21 +18,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   const CallId golden = r_.pair[call];
   if (seen.size() >= kMostCallsBack) return Named(call, v, Cause::kAnotherResult);
   if (golden == kNoId) {
-    // A call that left x as it was, where its partner made something of it.
-    for (const Port& port : t.Takes(call)) {
-      for (const CallId m : t.MakersOf(port.value)) {
-        if (m >= call || r_.pair[m] == kNoId || was_seen(m) ||
-            t.calls[m].kind != CallKind::kOperation)
-          continue;
-        for (const Port& made : t.Makes(m)) {
-          if (made.value != port.value) continue;
-          const ValueId w = r_.AtPartner(made);
-          if (w == kNoId || r_.Fits(port.value, w) || r_.Has(w)) continue;
-          seen.push_back(call);
-          return Origin(m, v, std::move(seen));
-        }
-      }
-    }
+    if (auto found = LeftAsItWas(call, v, seen)) return *found;
     return Named(call, v, Cause::kOnlyHere);
   }
   seen.push_back(call);
@@ -40,6 +26,7 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
     const ValueId w = r_.AtPartner(port), x = port.value;
     if (w == kNoId || r_.Fits(x, w)) continue;
     if (auto left = LeftIn(x); left && t.calls[call].kind == CallKind::kUpdate) return *left;
+    if (auto constant = ConstantInstead(call, x, w, v)) return *constant;
     const auto found = WhoShouldMake(x, w, call, v, seen);
     const bool crossed = found && found->other_pass && Errs(call);
     if (found && !crossed) return *found;
@@ -82,6 +69,42 @@ Candidate Exposure::Origin(CallId call, ValueId v, std::vector<CallId> seen) {
   return named;
 }
 
+// A call that only the target makes left x as it was, where its partner made something of it.
+std::optional<Candidate> Exposure::LeftAsItWas(CallId call, ValueId v, std::vector<CallId> seen) {
+  const Graph& t = r_.t;
+  for (const Port& port : t.Takes(call)) {
+    for (const CallId m : t.MakersOf(port.value)) {
+      if (m >= call || r_.pair[m] == kNoId || t.calls[m].kind != CallKind::kOperation ||
+          std::ranges::find(seen, m) != seen.end())
+        continue;
+      for (const Port& made : t.Makes(m)) {
+        if (made.value != port.value) continue;
+        const ValueId w = r_.AtPartner(made);
+        if (w == kNoId || r_.Fits(port.value, w) || r_.Has(w)) continue;
+        seen.push_back(call);
+        return Origin(m, v, std::move(seen));
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// One run passes a constant that no recorded call made where the other passes what only it
+// computes: a window of ones, say.
+std::optional<Candidate> Exposure::ConstantInstead(CallId call, ValueId x, ValueId w,
+                                                   ValueId v) const {
+  const Value &mine = r_.t.values[x], &other = r_.g.values[w];
+  if (!mine.plain || mine.maker != kNoId || other.plain || other.maker == kNoId ||
+      r_.partner[other.maker] != kNoId || mine.shape.view() != other.shape.view())
+    return std::nullopt;
+  // A weight or memory that is not written as in the golden: who should write it is to blame.
+  const OperationFacts* facts = r_.g.calls[other.maker].facts;
+  if (r_.t.IsWeight(x) || facts == nullptr || facts->in_place) return std::nullopt;
+  Candidate found = Named(call, v, Cause::kAnotherInput, true);
+  found.another = x;
+  return found;
+}
+
 // Of the calls that take x in place of something else the one that is named.
 CallId Exposure::WhereTaken(CallId call, ValueId x) const {
   const Graph& t = r_.t;
@@ -102,9 +125,7 @@ CallId Exposure::WhereTaken(CallId call, ValueId x) const {
 // Whether a call makes complex numbers of real ones, or the other way: they are the same numbers.
 bool Exposure::OnlyPairsUp(CallId call) const {
   const Graph& t = r_.t;
-  const auto is_complex = [&t](const Port& port) {
-    return RoundingOf(t.values[port.value].dtype).kind == NumberKind::kComplex;
-  };
+  const auto is_complex = [&t](const Port& port) { return t.values[port.value].IsComplex(); };
   const auto takes = t.Takes(call), makes = t.Makes(call);
   return t.calls[call].facts->kind == OperationClass::kKeeps &&
          std::any_of(takes.begin(), takes.end(), is_complex) !=

@@ -368,7 +368,7 @@ std::optional<Candidate> Exposure::MadeOfCoarser(CallId id, const std::vector<do
     const bool in_coarser = x.roundoff() > y.roundoff() && y.IsFloat();
     if (!in_coarser && x.dtype.dtype() != y.dtype.dtype()) continue;
     if (const auto cast = CastFor(id)) return cast;
-    if (!in_coarser && !(mine[v] > golden[w])) continue;
+    if (!(mine[v] > golden[w])) continue;
     return Candidate{.call = id,
                      .golden = r_.pair[id],
                      .value = v,

@@ -94,7 +94,7 @@ void Relations::IndexGolden() {
   for (ValueId w = 0; w < static_cast<ValueId>(g.values.size()); ++w) {
     const Value& value = g.values[w];
     if (value.plain || !value.moments.known || !std::isfinite(value.moments.norm)) continue;
-    complex_there_ |= RoundingOf(value.dtype).kind == NumberKind::kComplex;
+    complex_there_ |= value.IsComplex();
     by_norm_.Add(w, value);
     by_elements_.Add(ElementsKey(value.moments), w);
     if (const Mask mask = MaskOf(value); mask.coding != Mask::kNone)

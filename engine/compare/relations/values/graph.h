@@ -114,6 +114,7 @@ struct Value {
   int32_t port = kNoId;  // of its maker, index into Graph::made
 
   bool IsFloat() const { return roundoff() > 0; }
+  bool IsComplex() const { return RoundingOf(dtype).kind == NumberKind::kComplex; }
   // Half the distance from 1 to the next number; 0: it does not round.
   double roundoff() const {
     const Rounding& r = RoundingOf(dtype);

@@ -82,9 +82,7 @@ void Graph::FindMoved() {
 // Complex numbers and pairs of real ones, of which one was made before and nobody recorded the call
 // that views it as the other: of both a sketch has the same rows.
 void Graph::FindViewed() {
-  const auto is_complex = [](const Value& value) {
-    return RoundingOf(value.dtype).kind == NumberKind::kComplex;
-  };
+  const auto is_complex = [](const Value& value) { return value.IsComplex(); };
   if (std::none_of(values.begin(), values.end(), is_complex)) return;
   std::unordered_map<int64_t, std::vector<ValueId>> arrivals;  // by the number of parts
   const auto parts_of = [&](const Value& value) {
