@@ -101,6 +101,9 @@ TEST(AddedRows, AnotherValueThatIsTakenAfterThemIsNamed) {
 TEST(AddedRows, ASizeIsNoOtherArgument) {
   EXPECT_EQ(FirstBetween({.more = true, .groups = 1, .views = true}, {.views = true}),
             "Functional.group_norm.0.forward");
+  // 3 and 4 have the ratio of 6 and 8, and are no sizes.
+  EXPECT_EQ(FirstBetween({.more = true, .groups = 4}, {.groups = 3}),
+            "Functional.group_norm.0.forward");
 }
 
 // Nothing but the rows and the numbers differs: where they came in is all that is known.

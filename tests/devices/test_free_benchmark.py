@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from test_reading import syncs
+from device_runs import syncs
 
 
 def train(folder, device, mode, dtype=torch.float32, stage="forward"):

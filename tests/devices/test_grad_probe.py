@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from test_reading import syncs
+from device_runs import syncs
 
 from models import gpt
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from test_reading import debugger, numbers, read_tensor, syncs, train
+from device_runs import debugger, numbers, read_tensor, syncs, train
 
 ALL = {"task": "overflow_check", "overflow_check": {"overflow_nums": -1}}
 LATE = {"SIMNPU_ASYNC": "1", "SIMNPU_POISON": "1"}

@@ -185,14 +185,14 @@ std::vector<double> NumbersOf(const Leaf& leaf) {
 }  // namespace
 
 // Whether one number follows from the size of a tensor as the other one from that of its partner:
-// the size itself, or its product with what both runs have.
+// the size itself, or as many times the size.
 bool Exposure::AreOtherSizes(double a, double b) const {
-  constexpr double kLargest = 1LL << 53;  // beyond it a double is no exact number of elements
-  return a == std::trunc(a) && b == std::trunc(b) &&
-         std::max(std::abs(a), std::abs(b)) <= kLargest &&
-         std::ranges::any_of(*other_sizes_, [&](const auto& sizes) {
-           return a * static_cast<double>(sizes.second) == b * static_cast<double>(sizes.first);
-         });
+  return std::ranges::any_of(*other_sizes_, [&](const auto& sizes) {
+    const auto mine = static_cast<double>(sizes.first), other = static_cast<double>(sizes.second);
+    if (a == mine && b == other) return true;
+    const double times = a / mine;
+    return mine > 0 && times > 1 && times == std::trunc(times) && b == times * other;
+  });
 }
 
 // Whether the only other arguments of a call are sizes of what arrives in another size: of a batch
@@ -266,9 +266,13 @@ void Exposure::PreferAfterRows() {
     const ValueId exposed = ExposedOf(id);
     if (exposed == kNoId) continue;
     if (first.order >= id || !rows.Meets(first)) return;
-    candidates.insert(candidates.begin(), argued ? Named(id, exposed, Cause::kMadeDifferently, true)
-                                                 : TakesAfterRows(id, exposed, *another,
-                                                                  rows.GoldenOf(another->value)));
+    const Candidate found =
+        argued ? Named(id, exposed, Cause::kMadeDifferently, true)
+               : TakesAfterRows(id, exposed, *another, rows.GoldenOf(another->value));
+    std::erase_if(candidates, [&found](const Candidate& each) {
+      return each.call == found.call && each.golden == found.golden;
+    });
+    candidates.insert(candidates.begin(), found);
     return;
   }
 }
