@@ -45,8 +45,8 @@ std::string FindingBeside(const std::string& folder, const std::string& time) {
 
 // The newest document that was written after all tables: merge_result makes it of the parts of a
 // comparison, whose tables have times of their own. "": there is none.
-std::string FindingBehind(const std::vector<std::string>& names, const std::string& folder,
-                          const std::string& newest_table) {
+std::string FindingAfter(const std::vector<std::string>& names, const std::string& folder,
+                         const std::string& newest_table) {
   std::string newest;
   for (const std::string& name : names) {
     if (!name.starts_with(kFindingFile) || !name.ends_with(".json")) continue;
@@ -62,7 +62,7 @@ void FindDocument(const std::vector<std::string>& names, const std::string& fold
   const auto [first, last] = std::ranges::minmax(found->tables, {}, &ResultTable::time);
   const bool one_time = first.time == last.time;
   if (one_time) found->finding = FindingBeside(folder, first.time);
-  if (found->finding.empty()) found->finding = FindingBehind(names, folder, last.time);
+  if (found->finding.empty()) found->finding = FindingAfter(names, folder, last.time);
   if (one_time || !found->finding.empty()) return;
   found->notes.push_back(
       "the tables of this folder have different times: they may be of different comparisons"_t);

@@ -473,15 +473,16 @@ TEST(SecondLook, ValuesThatWereRoundedToACoarserDTypeAreSaid) {
 }
 
 // What a net under autocast says, and what was wanted, which one run rounds, too.
-Dump Wanted(bool rounds, float off) {
-  const Elements said = Random(64, 1), wanted = Random(64, 2);
+Dump Wanted(bool rounds, float off, float noise = 0) {
+  const Elements said = Times(Random(64, 1), 1 + noise), wanted = Random(64, 2);
   const auto low = [](const Elements& e) {
     test::Tensor t = Recorded(e);
     return t.DType("torch.bfloat16").Print("rounded " + t.fingerprint);
   };
   DumpBuilder b;
   OnOneMachine(&b);
-  b.Call("Functional.linear.0.forward").In(Recorded(Random(64, 3))).Out(low(said));
+  b.Call("Functional.linear.0.forward").In(Recorded(Times(Random(64, 3), 1 + noise)));
+  b.Out(low(said));
   b.Call("Tensor.float.0.forward").In(low(said)).Out(Recorded(said));
   b.Call("Torch.cos.0.forward").In(Recorded(Random(64, 4))).Out(Recorded(wanted));
   if (rounds) b.Call("Tensor.bfloat16.0.forward").In(Recorded(wanted)).Out(low(wanted));
@@ -493,6 +494,8 @@ Dump Wanted(bool rounds, float off) {
 TEST(SecondLook, ACastIsSaidAlsoWhereBothRunsRoundedBefore) {
   EXPECT_EQ(FirstOf(Wanted(true, 1e-3F), Wanted(false, 0)), "Tensor.bfloat16.0.forward");
   EXPECT_EQ(FirstOf(Wanted(true, 0), Wanted(false, 0)), "none");  // with the same bits
+  // What else it is given has other bits, too: they may be the cause.
+  EXPECT_EQ(FirstOf(Wanted(true, 1e-3F, 1e-6F), Wanted(false, 0)), "none");
 }
 
 // A convolution that leaves an argument out, or says `groups`; all is off by a rounding.
