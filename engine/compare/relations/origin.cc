@@ -94,8 +94,10 @@ std::optional<Candidate> Exposure::LeftAsItWas(CallId call, ValueId v, std::vect
 std::optional<Candidate> Exposure::ConstantInstead(CallId call, ValueId x, ValueId w,
                                                    ValueId v) const {
   const Value &mine = r_.t.values[x], &other = r_.g.values[w];
-  if (!mine.plain || mine.maker != kNoId || other.plain || other.maker == kNoId ||
-      r_.partner[other.maker] != kNoId || mine.shape.view() != other.shape.view())
+  // A backward pass begins with a constant.
+  if (!r_.t.calls[call].IsForward() || !mine.plain || mine.maker != kNoId || other.plain ||
+      other.maker == kNoId || r_.partner[other.maker] != kNoId ||
+      mine.shape.view() != other.shape.view())
     return std::nullopt;
   // A weight or memory that is not written as in the golden: who should write it is to blame.
   const OperationFacts* facts = r_.g.calls[other.maker].facts;
