@@ -1,6 +1,7 @@
 """Task grad_probe on a device: the files of the host, and no step waits for them."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from device_runs import syncs
 from models import gpt
 
 
-def train(folder, device, level, steps=3, wide=False):
+def train(folder, device, level, steps=3, wide=False, forks=False):
     """Waits in each step of the optimizer."""
     from msprobe.pytorch import PrecisionDebugger
 
@@ -34,6 +35,11 @@ def train(folder, device, level, steps=3, wide=False):
         waits.append(syncs() - before)
     from msprobe import _engine
 
+    if forks:
+        if (child := os.fork()) == 0:
+            _engine.say_end()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
     _engine.say_end()
     return waits
 
@@ -59,4 +65,10 @@ def test_without_room_it_waits(on_npu, tmp_path):
     waits = on_npu(train, tmp_path / "npu", "npu", "L1", 3, True, MSPROBE_HELD_MB="1", **LATE)
     assert all(waits)
     on_npu(train, tmp_path / "cpu", "cpu", "L1", 3, True)
+    assert files(tmp_path / "npu") == files(tmp_path / "cpu")
+
+
+def test_a_forked_child_has_no_part_in_it(on_npu, tmp_path):
+    on_npu(train, tmp_path / "npu", "npu", "L1", 3, False, True, **LATE)
+    on_npu(train, tmp_path / "cpu", "cpu", "L1")
     assert files(tmp_path / "npu") == files(tmp_path / "cpu")

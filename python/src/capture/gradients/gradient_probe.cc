@@ -151,6 +151,7 @@ void GradientProbe::Step(dump::Session* session, std::optional<int> rank, Collec
 }
 
 void GradientProbe::SayUnmet(dump::Session* session) {
+  if (abandoned_) return;
   drain_.Stop();
   if (reader_.is_used()) FetchAll();
   if (!failed_.ok() && !std::exchange(off_, true)) session->Fail(failed_);

@@ -53,7 +53,7 @@ class GradientProbe {
   // At the end of the run: completes the files, then as Session::SayUnmet.
   void SayUnmet(dump::Session* session);
   // In a forked child. The files are the parent's.
-  void Abandon() { off_ = true, drain_.Abandon(); }
+  void Abandon() { off_ = abandoned_ = true, drain_.Abandon(); }
 
  private:
   GradientProbe();
@@ -102,7 +102,7 @@ class GradientProbe {
   LateDecisions late_;  // rows and files, in their order
   DrainThread drain_;
   Status failed_ = Status::Ok();  // of files that were completed after their step
-  bool off_ = false, said_end_ = false, said_replaces_ = false, said_unreadable_ = false,
+  bool off_ = false, abandoned_ = false, said_end_ = false, said_replaces_ = false, said_unreadable_ = false,
        said_count_ = false;
 };
 
