@@ -227,6 +227,7 @@ class Answer {
       if (candidate_.another != kNoId && candidate_.another != port.value) continue;
       return {Name(r_.t, port.value), Name(r_.g, w)};
     }
+    if (candidate_.golden == kNoId) return {};
     for (const Port& port : r_.g.Takes(candidate_.golden)) {
       const int32_t leaf = r_.TargetLeaf(port.leaf);
       if (leaf >= 0 && r_.AtTarget(port.leaf) == kNoId)

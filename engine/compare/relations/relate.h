@@ -139,8 +139,6 @@ class Relations {
   bool same_environment() const { return same_environment_; }
   double coarsest() const { return coarsest_; }  // rounding of a result of the target
   // Relates values that are together what others are together; the distance, 0: near.
-  std::vector<double> AllowedOfParts(std::span<const ValueId> mine, double error, double bound,
-                                     double roundoff) const;
   double RelateParts(std::span<const ValueId> mine, std::span<const ValueId> others, double bound,
                      Proof proof);
 
@@ -218,6 +216,8 @@ class Relations {
   Relation OfOpen(ValueId value, ValueId w, double bound) const;
   Relation Search(ValueId value, double bound, bool exact, bool wide = false) const;
   bool MayBeChance(int64_t n, double likely) const;
+  std::vector<double> AllowedOfParts(std::span<const ValueId> mine, double error, double bound,
+                                     double roundoff) const;
   double TogetherApart(std::span<const ValueId> mine, std::span<const ValueId> others, double terms,
                        bool* proven) const;
   bool MustMove(ValueId value) const;
