@@ -102,8 +102,8 @@ class GradientProbe {
   LateDecisions late_;  // rows and files, in their order
   DrainThread drain_;
   Status failed_ = Status::Ok();  // of files that were completed after their step
-  bool off_ = false, abandoned_ = false, said_end_ = false, said_replaces_ = false, said_unreadable_ = false,
-       said_count_ = false;
+  bool off_ = false, abandoned_ = false, said_end_ = false, said_replaces_ = false,
+       said_unreadable_ = false, said_count_ = false;
 };
 
 }  // namespace msprobe::capture
