@@ -25,15 +25,15 @@ bool MayHaveMoreRows(const Value& a, const Value& b) {
   return more != less;
 }
 
-// Whether the larger one of two tensors cannot have all elements of the smaller one.
-bool LacksElements(const Value& a, const Value& b) {
+// Whether the larger one of two tensors cannot have all elements of the smaller one, but for what
+// rounding explains.
+bool LacksElements(const Value& a, const Value& b, double bound) {
   const bool first = a.shape.elements() > b.shape.elements();
   const Moments &large = (first ? a : b).moments, &small = (first ? b : a).moments;
   if (!large.known || !small.known || large.not_finite > 0 || small.not_finite > 0 ||
       large.extremes > 0 || small.extremes > 0)
     return false;
-  // Far more than any path rounds that is not open for other reasons.
-  const double allowed = 64 * std::max(a.roundoff(), b.roundoff());
+  const double allowed = std::max(bound, kOwnRoundings * std::max(a.roundoff(), b.roundoff()));
   const double apart = allowed * std::max(large.Size(), small.Size());
   return small.high > large.high + apart || small.low < large.low - apart ||
          small.norm > large.norm * (1 + allowed);
@@ -70,7 +70,7 @@ class RowsBeside {
       return known->second == w ? Given::kWithRows : told ? Given::kAnother : Given::kOpen;
     if (r_.Fits(v, w)) return Given::kSame;
     const bool right = r_.IsRight(v);
-    if (rows && !LacksElements(mine, other) &&
+    if (rows && !LacksElements(mine, other, r_.of(v).bound) &&
         (right ? AreAddedTo(r_.of(v).golden, other.maker) : MayAddRows(mine.maker))) {
       golden_.emplace(v, w);
       return Given::kWithRows;
@@ -101,7 +101,7 @@ class RowsBeside {
       const ValueId w = r_.AtPartner(made);
       if (w == kNoId || r_.IsRight(made.value)) continue;
       const Value &mine = r_.t.values[made.value], &other = r_.g.values[w];
-      if (MayHaveMoreRows(mine, other) && !LacksElements(mine, other))
+      if (MayHaveMoreRows(mine, other) && !LacksElements(mine, other, r_.of(made.value).bound))
         golden_.emplace(made.value, w);
     }
   }
@@ -186,8 +186,8 @@ std::vector<double> NumbersOf(const Leaf& leaf) {
 
 // Whether one number follows from the size of a tensor as the other one from that of its partner:
 // the size itself, or as many times the size.
-bool Exposure::AreOtherSizes(double a, double b) const {
-  return std::ranges::any_of(*other_sizes_, [&](const auto& sizes) {
+bool Exposure::AreOtherSizes(double a, double b) {
+  return std::ranges::any_of(OtherSizes(), [&](const auto& sizes) {
     const auto mine = static_cast<double>(sizes.first), other = static_cast<double>(sizes.second);
     if (a == mine && b == other) return true;
     const double times = a / mine;
@@ -195,22 +195,27 @@ bool Exposure::AreOtherSizes(double a, double b) const {
   });
 }
 
+// The sizes in which tensors differ from their partners.
+const std::set<std::pair<int64_t, int64_t>>& Exposure::OtherSizes() {
+  if (other_sizes_) return *other_sizes_;
+  other_sizes_.emplace();
+  const Dump &mine = r_.t.dump, &golden = r_.g.dump;
+  for (size_t leaf = 0; leaf < mine.leaves.size(); ++leaf) {
+    const int32_t there = r_.PartnerLeaf(static_cast<int32_t>(leaf));
+    if (there < 0) continue;
+    const auto a = mine.leaves[leaf].shape.extents(), b = golden.leaves[there].shape.extents();
+    for (size_t i = 0; i < a.size() && a.size() == b.size(); ++i) {
+      if (a[i] != b[i]) other_sizes_->emplace(a[i], b[i]);
+    }
+  }
+  return *other_sizes_;
+}
+
 // Whether the only other arguments of a call are sizes of what arrives in another size: of a batch
 // that one run pads more, say. What arrives is named, or is right.
 bool Exposure::PassesOtherSizes(CallId id) {
   if (id == kNoId || r_.pair[id] == kNoId) return false;
   const Dump &mine = r_.t.dump, &golden = r_.g.dump;
-  if (!other_sizes_) {
-    other_sizes_.emplace();
-    for (size_t leaf = 0; leaf < mine.leaves.size(); ++leaf) {
-      const int32_t there = r_.PartnerLeaf(static_cast<int32_t>(leaf));
-      if (there < 0) continue;
-      const auto a = mine.leaves[leaf].shape.extents(), b = golden.leaves[there].shape.extents();
-      for (size_t i = 0; i < a.size() && a.size() == b.size(); ++i) {
-        if (a[i] != b[i]) other_sizes_->emplace(a[i], b[i]);
-      }
-    }
-  }
   const Record& record = mine.records[r_.t.calls[id].record];
   bool any = false;
   for (uint32_t i = record.first_leaf; i < record.first_leaf + record.leaf_count; ++i) {
@@ -246,7 +251,7 @@ Candidate Exposure::TakesAfterRows(CallId call, ValueId value, const Port& port,
 }
 
 void Exposure::PreferAfterRows() {
-  if (candidates.empty() || modules_only_ || r_.of_two_frameworks) return;
+  if (candidates.empty() || modules_only_ || r_.of_two_frameworks || OtherSizes().empty()) return;
   const Candidate& first = candidates.front();
   if ((first.call == kNoId && first.golden == kNoId) ||
       (first.cause == Cause::kMadeDifferently && !DiffersBySizes(first.call)))

@@ -182,7 +182,8 @@ class Exposure {
   std::optional<Candidate> UnderOtherPolicy(CallId call) const;
   std::vector<Candidate> FirstBits(bool alike);
   std::optional<Candidate> OtherIntegers(CallId call);
-  bool AreOtherSizes(double a, double b) const;
+  const std::set<std::pair<int64_t, int64_t>>& OtherSizes();
+  bool AreOtherSizes(double a, double b);
   bool PassesOtherSizes(CallId call);
   static std::vector<double> Coarsest(const Graph& run);
   std::optional<Candidate> FinerBetweenCasts(CallId call) const;
