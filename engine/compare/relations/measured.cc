@@ -1,10 +1,11 @@
 // How far a value of the target is from one of the golden: by their elements, where a row of the
-// comparison measured them; else by sketches; else by moments.
+// comparison measured them; else by sketches; else by moments. And which golden value is near one.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "engine/compare/relations/relate.h"
+#include "engine/compare/relations/values/mask.h"
 
 namespace msprobe::compare::relations {
 // What was measured of rows: their elements, and how far repeats of the golden are from it; where a
@@ -306,6 +307,63 @@ bool Relations::Fits(ValueId v, ValueId w) const {
   const double error = r.strength == Strength::kSame ? apart.rows : apart.in_order;
   return error <= std::max({r.bound, kOwnRoundings * std::max(a.roundoff(), b.roundoff()),
                             kOwnRoundings * kDouble});
+}
+
+// A golden value with the same moments, whatever call made it.
+Relation Relations::Search(ValueId v, double bound, bool exact, bool wide) const {
+  const Value& value = t.values[v];
+  Relation best{.proof = Proof::kNotFound, .bound = bound};
+  const Moments& m = value.moments;
+  if (!m.known || !std::isfinite(m.norm)) return best;
+  if (const Mask mask = MaskOf(value); mask.coding != Mask::kNone) {
+    for (const ValueId w : by_elements_.Of(MaskKey(mask))) {
+      const Mask other = MaskOf(g.values[w]);
+      if (other.coding != Mask::kNone && other.coding != mask.coding)
+        return {.strength = Strength::kNear, .proof = Proof::kMask, .golden = w, .bound = bound};
+    }
+  }
+  // What stands elsewhere must be proven, if it has a sketch.
+  const auto counts = [&](const Relation& r) {
+    return r.proven || m.n == 1 || t.SketchesOf(v).empty();
+  };
+  int looked = 0;
+  for (const ValueId w : by_elements_.Of(ElementsKey(m))) {
+    if (++looked > kMostCandidates) break;
+    Relation near = CompareWith(v, w, bound, exact, Proof::kSameNumbers);
+    if (near.strength > best.strength && near.proof == Proof::kSameNumbers && counts(near))
+      best = near;
+  }
+  if (best.strength >= Strength::kNear || exact || !value.IsFloat() || m.norm == 0) return best;
+  // Most values of one size have about one norm: those whose ends are elsewhere are not looked at.
+  const double terms = Terms(v);
+  // Relative to its own size; where half of its digits may be off, anything is near.
+  const double near_norm = std::max(bound, std::min(bound * Ratio(v), std::sqrt(value.roundoff())));
+  const auto may_fit = [&](const NormIndex::Item& other) {
+    if (other.dtype != value.dtype.dtype()) return true;
+    const double ends = std::max(std::abs(m.high - other.high), std::abs(m.low - other.low));
+    return ends <= bound * std::max({std::abs(other.high), std::abs(other.low), terms});
+  };
+  for (const NormIndex::Item& other :
+       by_norm_.Near(m.n, m.norm * (1 - near_norm), m.norm * (1 + 2 * near_norm))) {
+    if (!may_fit(other) || !g.values[other.value].IsFloat()) continue;
+    Relation near = CompareWith(v, other.value, bound, exact, Proof::kNearNumbers);
+    if (near.strength >= Strength::kNear && near.proof == Proof::kNearNumbers && counts(near) &&
+        (best.strength < Strength::kNear || near.error < best.error))
+      best = near;
+  }
+  const double likely = wide || best.proven ? std::max(best.error, kDigits) : near_norm;
+  if (best.strength == Strength::kNear && best.proof == Proof::kNearNumbers &&
+      (wide || !best.proven || m.n >= kFewestScaled) && MayBeChance(m.n, likely))
+    return {.proof = Proof::kNotFound, .bound = bound};
+  return best;
+}
+
+// Whether some value of n elements may be found by chance: each of the statistics agrees with a
+// probability of what it may be off by, or of its distance. Of few elements a sketch says more than
+// statistics.
+bool Relations::MayBeChance(int64_t n, double likely) const {
+  const double chance = -std::min<double>(4, static_cast<double>(n)) * std::log10(likely);
+  return chance < std::log10(static_cast<double>(by_norm_.CountOf(n))) + 3;
 }
 
 }  // namespace msprobe::compare::relations
