@@ -148,21 +148,29 @@ bool IsPlainJson(char c) {
   return u >= 0x20 && u < 0x7f && u != '"' && u != '\\';
 }
 
-// How many characters from the beginning on are plain. Eight at a time: names and stacks are most
-// of what is written.
+// Characters that are looked at together: names and stacks are most of what is written.
+using Characters = uint8_t __attribute__((vector_size(16)));
+
+// Whether one of them is not plain.
+bool HasSpecial(const Characters& some) {
+  const auto special = (some - 0x20 >= 0x5f) | (some == '"') | (some == '\\');
+  std::array<uint64_t, 2> words;
+  std::memcpy(words.data(), &special, sizeof(words));
+  return (words[0] | words[1]) != 0;
+}
+
+// How many characters from the beginning on are plain.
 size_t PlainPrefix(std::string_view text) {
-  constexpr uint64_t kOnes = 0x0101010101010101, kHighs = 0x8080808080808080;
-  // Sets the high bit of each zero byte. Only the lowest of these bits is certain: the loop needs
-  // to know no more than whether there is one.
-  const auto zeros = [](uint64_t word) { return (word - kOnes) & ~word & kHighs; };
   size_t at = 0;
-  for (; at + sizeof(uint64_t) <= text.size(); at += sizeof(uint64_t)) {
-    uint64_t word;
-    std::memcpy(&word, text.data() + at, sizeof(word));
-    const uint64_t special = word | (word + kOnes)              // from 0x7f on
-                             | ((word - 0x20 * kOnes) & ~word)  // below 0x20
-                             | zeros(word ^ ('"' * kOnes)) | zeros(word ^ ('\\' * kOnes));
-    if ((special & kHighs) != 0) break;
+  Characters some;
+  for (; at + sizeof(some) <= text.size(); at += sizeof(some)) {
+    std::memcpy(&some, text.data() + at, sizeof(some));
+    if (HasSpecial(some)) break;
+  }
+  if (text.size() - at < sizeof(some)) {
+    some = Characters{} + 'a';
+    text.copy(reinterpret_cast<char*>(&some), text.size() - at, at);
+    if (!HasSpecial(some)) return text.size();
   }
   while (at < text.size() && IsPlainJson(text[at])) ++at;
   return at;
@@ -203,9 +211,16 @@ size_t AppendEscape(std::string* out, std::string_view text) {
 }  // namespace
 
 void AppendJsonString(std::string* out, std::string_view text) {
+  size_t plain = PlainPrefix(text);
+  std::array<char, 96> quoted;  // names: in one piece
+  if (plain == text.size() && plain + 2 <= quoted.size()) {
+    quoted[0] = quoted[plain + 1] = '"';
+    text.copy(quoted.data() + 1, plain);
+    out->append(quoted.data(), plain + 2);
+    return;
+  }
   *out += '"';
-  while (true) {
-    const size_t plain = PlainPrefix(text);
+  for (;; plain = PlainPrefix(text)) {
     out->append(text.data(), plain);
     text.remove_prefix(plain);
     if (text.empty()) break;

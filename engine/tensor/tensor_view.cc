@@ -16,20 +16,22 @@ bool IsEmpty(std::span<const int64_t> shape) {
 }  // namespace
 
 int64_t TensorView::numel() const {
-  if (IsEmpty(dims())) return 0;
-  int64_t n = 1;
-  for (const int64_t extent : dims()) n *= extent;
-  return n;
+  // Unsigned: beside a zero the others may be of any size, and the product is 0 all the same.
+  uint64_t n = 1;
+  for (const int64_t extent : dims()) n *= static_cast<uint64_t>(extent);
+  return static_cast<int64_t>(n);
 }
 
 bool TensorView::IsContiguous() const {
-  if (strides == nullptr || IsEmpty(dims())) return true;
-  int64_t expected = 1;
+  if (strides == nullptr) return true;
+  bool in_order = true;
+  uint64_t expected = 1;  // unsigned, as above
   for (int d = ndim - 1; d >= 0; --d) {
-    if (shape[d] != 1 && strides[d] != expected) return false;
-    expected *= shape[d];
+    if (shape[d] == 0) return true;
+    in_order = in_order && (shape[d] == 1 || static_cast<uint64_t>(strides[d]) == expected);
+    expected *= static_cast<uint64_t>(shape[d]);
   }
-  return true;
+  return in_order;
 }
 
 StridedRuns MakeRuns(const TensorView& view) {
