@@ -3,7 +3,8 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstddef>
+#include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/text.h"
@@ -13,6 +14,8 @@
 
 namespace msprobe::dump {
 namespace {
+
+using namespace std::string_view_literals;
 
 void AppendFloat(std::string* out, const TensorValue& tensor, double value) {
   // A narrow float's number needs no more digits than a float32 has.
@@ -109,21 +112,35 @@ void AppendOthers(std::string* out, const TensorValue& tensor) {
   }
 }
 
-// The texts of a tensor's numbers. A tensor is in the entries of several calls, and to spell its
-// numbers takes longer than all else that its line needs: those that were spelled lately are kept.
-struct NumberTexts {
+// The text before the numbers: type, dtype and shape.
+void AppendKind(std::string* out, const TensorValue& tensor) {
+  *out += "{\"type\":";
+  AppendJsonString(out, tensor.type);
+  *out += ",\"dtype\":\"";
+  *out += tensor.dtype;
+  *out += "\",\"shape\":";
+  AppendShape(out, tensor.shape);
+}
+
+// The texts of a tensor's numbers, and the text before them. A tensor is in the entries of several
+// calls, and to spell its numbers takes longer than all else that its line needs: those that were
+// spelled lately are kept.
+struct KnownTexts {
   DType element_type = DType::kFloat32;
   kernels::Stats stats;
   std::optional<kernels::RestStats> rest;
   std::optional<kernels::Sketch> sketch;
   std::string statistics, others;
+  std::string type, dtype;
+  std::vector<int64_t> shape;
+  std::string kind;
 
   // Bit by bit: -0 and 0 are spelled differently, and NaN equals itself.
-  bool IsOf(const TensorValue& tensor) const {
+  bool HasNumbersOf(const TensorValue& tensor) const {
     static_assert(sizeof(stats) == 13 * 8 && sizeof(*rest) == 4 * 8, "no gaps");
     const auto same = [](const auto& a, const auto& b) {
-      using Bits = std::array<std::byte, sizeof(a)>;
-      return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
+      using Words = std::array<uint64_t, sizeof(a) / sizeof(uint64_t)>;
+      return std::bit_cast<Words>(a) == std::bit_cast<Words>(b);
     };
     const auto same_sketch = [&](const kernels::Sketch& a, const kernels::Sketch& b) {
       return same(a.rows, b.rows) && same(a.wave, b.wave) && same(a.squares, b.squares) &&
@@ -134,30 +151,43 @@ struct NumberTexts {
            sketch.has_value() == tensor.sketch.has_value() &&
            (!sketch || same_sketch(*sketch, *tensor.sketch));
   }
+  bool HasKindOf(const TensorValue& tensor) const {
+    return shape == tensor.shape && dtype == tensor.dtype && type == tensor.type;
+  }
+
+  void SpellNumbers(const TensorValue& tensor) {
+    element_type = tensor.element_type;
+    stats = tensor.stats;
+    rest = tensor.rest;
+    sketch = tensor.sketch;
+    statistics.clear();
+    others.clear();
+    AppendStatistics(&statistics, tensor);
+    AppendOthers(&others, tensor);
+  }
+  void SpellKind(const TensorValue& tensor) {
+    type = tensor.type;
+    dtype = tensor.dtype;
+    shape = tensor.shape;
+    kind.clear();
+    AppendKind(&kind, tensor);
+  }
 };
 
 // Those of a tensor with statistics, counts and fingerprint and nothing else; null: of another one.
-const NumberTexts* KnownNumberTexts(const TensorValue& tensor) {
+const KnownTexts* FindTexts(const TensorValue& tensor) {
   if (!tensor.with_statistics || !tensor.with_counts || !tensor.with_fingerprint ||
       tensor.numbers != TensorValue::Numbers::kHere || tensor.first_nonfinite >= 0 ||
       tensor.checksum != kernels::Checksum::kNone)
     return nullptr;
   constexpr size_t kSlots = 1024;
-  thread_local std::vector<NumberTexts> slots(kSlots);
+  thread_local std::vector<KnownTexts> slots(kSlots);
   // Equal bytes of another shape have another sketch.
   const uint64_t shape = tensor.sketch ? std::bit_cast<uint64_t>(tensor.sketch->wave.imag()) : 0;
-  NumberTexts& slot = slots[(tensor.stats.fingerprint ^ shape) % kSlots];
-  if (slot.statistics.empty() || !slot.IsOf(tensor)) {
-    slot.element_type = tensor.element_type;
-    slot.stats = tensor.stats;
-    slot.rest = tensor.rest;
-    slot.sketch = tensor.sketch;
-    slot.statistics.clear();
-    slot.others.clear();
-    AppendStatistics(&slot.statistics, tensor);
-    AppendOthers(&slot.others, tensor);
-  }
-  return &slot;
+  KnownTexts& texts = slots[(tensor.stats.fingerprint ^ shape) % kSlots];
+  if (texts.statistics.empty() || !texts.HasNumbersOf(tensor)) texts.SpellNumbers(tensor);
+  if (texts.kind.empty() || !texts.HasKindOf(tensor)) texts.SpellKind(tensor);
+  return &texts;
 }
 
 void AppendIntList(std::string* out, std::span<const std::optional<int64_t>> numbers) {
@@ -339,20 +369,16 @@ void AppendChecksum(std::string* out, const TensorValue& tensor) {
 }
 
 void AppendTensorJson(std::string* out, const TensorValue& tensor) {
-  const NumberTexts* const known = KnownNumberTexts(tensor);
-  *out += "{\"type\":";
-  AppendJsonString(out, tensor.type);
-  *out += ",\"dtype\":\"";
-  *out += tensor.dtype;
-  *out += "\",\"shape\":";
-  AppendShape(out, tensor.shape);
+  const KnownTexts* const known = FindTexts(tensor);
   if (known != nullptr) {
+    *out += known->kind;
     *out += known->statistics;
   } else {
+    AppendKind(out, tensor);
     tensor.with_statistics ? AppendStatistics(out, tensor) : AppendChecksumMember(out, tensor);
   }
   if (tensor.requires_grad)
-    *out += *tensor.requires_grad ? ",\"requires_grad\":true" : ",\"requires_grad\":false";
+    *out += *tensor.requires_grad ? ",\"requires_grad\":true"sv : ",\"requires_grad\":false"sv;
   if (!tensor.device_mesh.empty()) (*out += ",\"device_mesh\":") += tensor.device_mesh;
   if (!tensor.placements.empty()) (*out += ",\"placements\":") += tensor.placements;
   if (!tensor.global_shape.empty()) (*out += ",\"global_shape\":") += tensor.global_shape;
@@ -378,7 +404,7 @@ void AppendTensorJson(std::string* out, const TensorValue& tensor) {
 
 void AppendEntryJson(std::string* out, const Entry& entry) {
   AppendJsonString(out, entry.name());
-  *out += ": ";
+  *out += ": "sv;
   ValueJson values(out, entry);
   if (entry.is_value()) {
     entry.values().empty() ? void(*out += "null") : values.Write(0);
