@@ -10,8 +10,7 @@
 
 #include "capture/calls/call_place.h"
 #include "capture/python/loaded_library.h"
-#include "capture/python/py_ref.h"
-#include "engine/base/file.h"
+#include "capture/python/torch_headers.h"
 
 namespace msprobe::capture {
 namespace {
@@ -110,31 +109,16 @@ std::unique_ptr<Region> Start(const void* record_function) {
   return nullptr;
 }
 
-// The folder of PyTorch; "" when it is not known.
-std::string TorchFolder() {
-  const PyRef module = PyRef::Borrow(PyDict_GetItemString(PyImport_GetModuleDict(), "torch"));
-  const PyRef file =
-      module ? PyRef::Steal(PyObject_GetAttrString(module.get(), "__file__")) : PyRef();
-  ClearError();
-  return file ? DirectoryName(Utf8(file.get())) : std::string();
-}
-
-bool IsKnownLayout(const std::string& folder) {
-  const Result<MappedFile> header =
-      MappedFile::Open(JoinPath(folder, "include/ATen/record_function.h"));
-  if (!header.ok()) return false;
-  std::string text;  // without blanks
-  for (const char c : header->bytes()) {
-    if (c != ' ' && c != '\n' && c != '\r') text += c;
-  }
-  const auto has = [&](std::string_view part) { return text.find(part) != std::string::npos; };
-  return has("StartCallbackstart_;EndCallbackend_;doublesampling_prob_=1.0;std::array<bool,") &&
-         has("usingStartCallback=std::unique_ptr<ObserverContext>(*)(constRecordFunction&);") &&
-         has("ObserverContext{virtual~ObserverContext()") && has("FUNCTION=0,");
+bool IsKnownLayout() {
+  return TorchHeaderHas(
+      "ATen/record_function.h",
+      {"StartCallbackstart_;EndCallbackend_;doublesampling_prob_=1.0;std::array<bool,",
+       "usingStartCallback=std::unique_ptr<ObserverContext>(*)(constRecordFunction&);",
+       "ObserverContext{virtual~ObserverContext()", "FUNCTION=0,"});
 }
 
 Message Load() {
-  if (!IsKnownLayout(TorchFolder()))
+  if (!IsKnownLayout())
     return "this PyTorch does not say how its dispatcher is observed (ATen/record_function.h)"_t;
   constexpr char kTorch[] = "libtorch_cpu.so";
   FindLoaded(&name_of, kTorch, "_ZNK2at14RecordFunction4nameEv");

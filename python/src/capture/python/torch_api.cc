@@ -1,5 +1,7 @@
 #include "capture/python/torch_api.h"
 
+#include "capture/python/cpp_tensor.h"
+#include "capture/python/loaded_library.h"
 #include "capture/python/py_ref.h"
 
 namespace msprobe::capture {
@@ -106,6 +108,8 @@ Status TorchApi::Load() {
   api.device = FindType("torch", {"device"});
   api.memory_format = FindType("torch", {"memory_format"});
   api.function_mode_enabled = Find("torch._C", {"_is_torch_function_mode_enabled"}).release();
+  FindLoaded(&api.asks_function_mode, "libtorch_cpu.so",
+             "_ZN2at4impl27torch_function_mode_enabledEv");
   api.disable_function = Find("torch._C", {"DisableTorchFunction"}).release();
   api.sequence_number = Find("torch._C", {"_autograd", "_get_sequence_nr"}).release();
   api.transforms = FindTransforms();
@@ -171,6 +175,10 @@ void Leave(PyObject* guard) {
 
 QuietTorch::QuietTorch() {
   if (api.function_mode_enabled == nullptr) return;
+  if (api.asks_function_mode != nullptr) {
+    if (api.asks_function_mode()) Begin();
+    return;
+  }
   PyObject* active = PyObject_CallNoArgs(api.function_mode_enabled);
   if (IsTrue(active)) Begin();
 }
@@ -207,10 +215,15 @@ int64_t TorchApi::VersionOf(PyObject* tensor_object) const {
 }
 
 bool TorchApi::RequiresGrad(PyObject* tensor_object) const {
+  const CppTensor& cpp = CppTensor::Get();
+  if (cpp.is_known()) return cpp.RequiresGrad(tensor_object);
   const QuietTorch quiet(tensor_object);
   return IsTrue(requires_grad(tensor_object));
 }
-bool TorchApi::IsNegated(PyObject* tensor_object) const { return IsTrue(is_neg(tensor_object)); }
+bool TorchApi::IsNegated(PyObject* tensor_object) const {
+  const CppTensor& cpp = CppTensor::Get();
+  return cpp.is_known() ? cpp.IsNegated(tensor_object) : IsTrue(is_neg(tensor_object));
+}
 bool TorchApi::IsConjugated(PyObject* tensor_object) const {
   return IsTrue(is_conj(tensor_object));
 }

@@ -88,7 +88,8 @@ struct TorchApi {
   PyTypeObject* memory_format = nullptr;
   PyObject* function_mode_enabled =
       nullptr;  // torch._C._is_torch_function_mode_enabled; null in old versions
-  PyObject* disable_function = nullptr;  // torch._C.DisableTorchFunction
+  bool (*asks_function_mode)() = nullptr;  // the same, past Python; null where it is not found
+  PyObject* disable_function = nullptr;    // torch._C.DisableTorchFunction
   PyObject* sequence_number = nullptr;  // torch._C._autograd._get_sequence_nr; null in old versions
   PyObject* storage_weak_ref = nullptr;  // torch.multiprocessing.reductions.StorageWeakRef, or null
   // Functions of torch._C._functorch; all null in versions that lack one of them.

@@ -1,6 +1,8 @@
 #include "capture/python/torch_framework.h"
 
+#include "capture/python/cpp_tensor.h"
 #include "capture/python/framework.h"
+#include "capture/python/loaded_library.h"
 #include "capture/python/torch_api.h"
 
 namespace msprobe::capture {
@@ -45,6 +47,8 @@ class TorchFramework final : public Framework {
     return node && node.get() != Py_None ? std::move(node) : PyRef();
   }
   int64_t OutputNumber(PyObject* tensor) const override {
+    const CppTensor& cpp = CppTensor::Get();
+    if (cpp.is_known()) return cpp.OutputNumber(tensor);
     const PyRef number = PyRef::Steal(TorchApi::Get().output_number(tensor));
     const int64_t value = number ? PyLong_AsLongLong(number.get()) : -1;
     ClearError();
@@ -68,7 +72,14 @@ class TorchFramework final : public Framework {
   }
   uint64_t NextSequence() const override {
     PyObject* const function = TorchApi::Get().sequence_number;
-    const PyRef number = function ? PyRef::Steal(PyObject_CallNoArgs(function)) : PyRef();
+    if (function == nullptr) return 0;
+    static uint64_t (*const peek)() = [] {  // what the function calls
+      uint64_t (*found)() = nullptr;
+      FindLoaded(&found, "libtorch_cpu.so", "_ZN2at15sequence_number4peekEv");
+      return found;
+    }();
+    if (peek != nullptr) return peek();
+    const PyRef number = PyRef::Steal(PyObject_CallNoArgs(function));
     const uint64_t value = number ? PyLong_AsUnsignedLongLongMask(number.get()) : 0;
     ClearError();
     return value;
