@@ -1,7 +1,9 @@
 #include "capture/gradients/backward.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <list>
 #include <map>
@@ -33,6 +35,12 @@ const Names& names() {
 struct Pending;
 using PendingList = std::list<std::shared_ptr<Pending>>;
 
+// The gradient of one input, which is the sum of the shares of several edges.
+struct Share {
+  int edges_left = 0;  // number of edges whose share has not come yet
+  PyRef sum;           // of the shares that have come
+};
+
 // One armed call. Its hooks own it, so that it is freed with the graph if backward() never runs.
 // Once a gradient has arrived, the list of waiting calls owns it too.
 //
@@ -43,8 +51,7 @@ struct Pending {
   int64_t dump;
   std::string name, parent;
   std::vector<Gradient> inputs, outputs;
-  std::vector<int> edges_left;    // by output: number of edges whose share has not come yet
-  std::vector<PyRef> sums;        // by output: sum of the shares that have come
+  std::vector<Share> shares;      // by output
   int hooks = 0, hooks_left = 0;  // on nodes that have an input's edge: all, and not yet called
   int prehooks_left = 0;
   bool listed = false, done = false;
@@ -75,10 +82,10 @@ void Pending::Finish() {
   if (std::exchange(done, true)) return;
   // Before anything is measured: who finishes all calls of the list must not meet this one again.
   if (std::exchange(listed, false)) Waiting().erase(place);  // the caller holds a reference
-  for (size_t i = 0; i < sums.size(); ++i) {
-    if (sums[i]) outputs[i] = sink->Compose(name, false, i, sums[i].get());
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (const PyRef sum = std::move(shares[i].sum))
+      outputs[i] = sink->Compose(name, false, i, sum.get());
   }
-  sums.clear();
   sink->Complete(name, parent, std::move(inputs), std::move(outputs));
 }
 
@@ -101,8 +108,9 @@ using HookPlace = std::pair<uintptr_t, NodeHooks::When>;
 
 // What the hooks of all calls on one node take from it, in the order in which they were armed.
 struct Tasks {
-  std::list<HookTask> tasks;       // a call may be armed while one of them runs
-  std::optional<HookPlace> place;  // in SharedHooks()
+  HookTask first;
+  std::list<HookTask> more;             // a call may be armed while one of them runs
+  std::optional<HookPlace> place = {};  // in SharedHooks()
 };
 
 // The hook as a Python callable. Arguments before the node runs: (incoming gradients); after it:
@@ -126,12 +134,12 @@ std::vector<PyRef>& TensorHooks() {
 }
 
 void AddShare(Pending& p, size_t slot, PyObject* gradient) {
-  int& left = p.edges_left[slot];
-  if (p.done || left <= 0) return;
+  if (p.done || p.shares[slot].edges_left <= 0) return;
+  int& left = p.shares[slot].edges_left;
   --left;
   const bool last = left == 0;
-  PyRef sum = std::move(p.sums[slot]);
-  p.sums[slot] = PyRef();
+  PyRef sum = std::move(p.shares[slot].sum);
+  p.shares[slot].sum = PyRef();
   if (gradient != Py_None) {
     if (!sum) {
       sum = PyRef::Borrow(gradient);
@@ -147,7 +155,7 @@ void AddShare(Pending& p, size_t slot, PyObject* gradient) {
   if (last) {
     p.PutOutput(slot, sum.get());
   } else {
-    p.sums[slot] = std::move(sum);
+    p.shares[slot].sum = std::move(sum);
   }
 }
 
@@ -199,8 +207,8 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   const PyRef keep = PyRef::Borrow(self);  // the graph may be freed meanwhile
   Tasks& all = *reinterpret_cast<Hook*>(self)->all;
   const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
-  if (all.tasks.empty() || count < 1) Py_RETURN_NONE;
-  const bool after = all.tasks.front().when == NodeHooks::kAfter;
+  if (count < 1) Py_RETURN_NONE;
+  const bool after = all.first.when == NodeHooks::kAfter;
   PyRef incoming = PyRef::Borrow(args[after && count > 1 ? 1 : 0]);
   if (!after && Framework::Get().IsTensor(incoming.get()))
     incoming = PyRef::Steal(PyTuple_Pack(1, incoming.get()));
@@ -208,7 +216,8 @@ PyObject* CallHook(PyObject* self, PyObject* const* args, size_t nargsf, PyObjec
   if (!incoming || !PyTuple_Check(incoming.get()) || (after && count < 2) ||
       (outgoing != nullptr && !PyTuple_Check(outgoing)))
     Py_RETURN_NONE;
-  for (HookTask& task : all.tasks) RunTask(task, incoming.get(), outgoing);
+  RunTask(all.first, incoming.get(), outgoing);
+  for (HookTask& task : all.more) RunTask(task, incoming.get(), outgoing);
   Py_RETURN_NONE;
 }
 
@@ -232,8 +241,7 @@ PyRef NewHook(HookTask task) {
   if (hook == nullptr) return ClearError(), PyRef();
   hook->call = CallHook, hook->all = nullptr;
   PyRef owned = PyRef::Steal(reinterpret_cast<PyObject*>(hook));
-  hook->all = new Tasks;
-  hook->all->tasks.push_back(std::move(task));
+  hook->all = new Tasks{std::move(task), {}};
   return owned;
 }
 
@@ -249,12 +257,12 @@ void Count(NodeHooks::When when, Pending* pending) {
 // `key`: of the node.
 void AddHook(PyObject* node, uintptr_t key, HookTask task) {
   const NodeHooks::When when = task.when;
-  const std::shared_ptr<Pending> pending = task.pending;
+  Pending* const pending = task.pending.get();  // the caller holds a reference
   const bool shares = Framework::Get().cheap_tensor_hooks && key != 0;
   if (shares) {
     if (const auto known = SharedHooks().find({key, when}); known != SharedHooks().end()) {
-      known->second->all->tasks.push_back(std::move(task));
-      return Count(when, pending.get());
+      known->second->all->more.push_back(std::move(task));
+      return Count(when, pending);
     }
   }
   const PyRef hook = NewHook(std::move(task));
@@ -264,7 +272,7 @@ void AddHook(PyObject* node, uintptr_t key, HookTask task) {
     ours->all->place = HookPlace{key, when};
     SharedHooks().emplace(*ours->all->place, ours);
   }
-  Count(when, pending.get());
+  Count(when, pending);
 }
 
 // The hook before the node of an output, as a hook on that tensor. False: it is to be on the node.
@@ -309,17 +317,40 @@ InputEdges::InputEdges(const std::vector<PyObject*>& tensors) : slots_(tensors.s
   }
 }
 
+// Nodes by Framework::NodeKey. The first ones need no memory of their own: most calls have few.
+class SeenNodes {
+ public:
+  bool Has(uintptr_t key) const {
+    return std::find(few_.begin(), few_.begin() + count_, key) != few_.begin() + count_ ||
+           (!more_.empty() && more_.contains(key));
+  }
+  bool Insert(uintptr_t key) {  // false: it was there
+    if (Has(key)) return false;
+    if (count_ < static_cast<std::ptrdiff_t>(few_.size())) {
+      few_[static_cast<size_t>(count_++)] = key;
+      return true;
+    }
+    return more_.insert(key).second;
+  }
+  size_t size() const { return static_cast<size_t>(count_) + more_.size(); }
+
+ private:
+  std::array<uintptr_t, 8> few_;
+  std::ptrdiff_t count_ = 0;
+  std::unordered_set<uintptr_t> more_;
+};
+
 // The nodes between a call's outputs and its inputs.
 class GraphWalk {
  public:
   GraphWalk(const InputEdges& edges, std::shared_ptr<Pending> pending)
       : edges_(edges), pending_(std::move(pending)) {}
 
-  // `node` made an output. Returns the edges to inputs that it has itself; the nodes below it are
-  // left for Run.
+  // `node` made an output; the caller holds it as long as this object lives. Returns the edges to
+  // inputs that it has itself; the nodes below it are left for Run.
   Positions Start(const PyRef& node, uintptr_t key) {
     Positions edges;
-    if (!IsInput(key) && See(node, key)) edges = Edges(node);
+    if (!IsInput(key) && seen_.Insert(key)) edges = Edges(node);
     return edges;
   }
 
@@ -341,7 +372,7 @@ class GraphWalk {
 
  private:
   bool See(const PyRef& node, uintptr_t key) {
-    if (!seen_.insert(key).second) return false;
+    if (!seen_.Insert(key)) return false;
     keep_.push_back(node);  // keeps the node's address from being reused while we compare addresses
     return true;
   }
@@ -362,12 +393,12 @@ class GraphWalk {
       if (parent == Py_None) continue;
       const uintptr_t key = framework_.NodeKey(parent);
       if (Match(parent, key, PyLong_AsLongLong(PyTuple_GET_ITEM(edge, 1)), i, &hits)) continue;
-      if (IsInput(key) || seen_.count(key) > 0 || framework_.IsLeafNode(parent)) continue;
+      if (IsInput(key) || seen_.Has(key) || framework_.IsLeafNode(parent)) continue;
       PyRef below = PyRef::Borrow(parent);
       if (framework_.SequenceOf(parent) >= edges_.first_sequence_ && See(below, key))
         todo_.emplace_back(std::move(below), key);
     }
-    for (const auto& hit : hits) ++pending_->edges_left[hit.second];
+    for (const auto& hit : hits) ++pending_->shares[hit.second].edges_left;
     return hits;
   }
 
@@ -395,7 +426,7 @@ class GraphWalk {
   const Framework& framework_ = Framework::Get();
   const InputEdges& edges_;
   std::shared_ptr<Pending> pending_;
-  std::unordered_set<uintptr_t> seen_;             // by Framework::NodeKey
+  SeenNodes seen_;
   std::vector<std::pair<PyRef, uintptr_t>> todo_;  // and their keys
   std::vector<PyRef> keep_;
 };
@@ -431,8 +462,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
   pending->parent = std::move(parent);
   pending->inputs.resize(outputs.size());
   pending->outputs.resize(edges.slots_);
-  pending->edges_left.assign(edges.slots_, 0);
-  pending->sums.resize(edges.slots_);
+  pending->shares.resize(edges.slots_);
 
   GraphWalk walk(edges, pending);
   for (Start& start : starts) {
@@ -441,7 +471,7 @@ bool ArmBackward(const InputEdges& edges, const std::vector<PyObject*>& outputs,
       for (const auto& [position, j] : start.results) {
         if (edge.node && edge.key == start.key && edge.number == position) {
           task.passed.emplace_back(position, edge.slot);
-          ++pending->edges_left[edge.slot];
+          ++pending->shares[edge.slot].edges_left;
           break;
         }
       }

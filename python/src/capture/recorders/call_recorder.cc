@@ -151,7 +151,6 @@ void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* modul
   }
   const DeviceReader::Together together(recording_->options.device);
   writer.Output("output", "output", output);
-  const std::vector<PyObject*> outputs = writer.tensors();
   call->made = writer.nonfinite();
   if (record && module != nullptr) {
     const PyRef parameters = ModuleTree::ParametersOf(module);
@@ -163,7 +162,7 @@ void CallRecorder::WriteOutput(OpenCall* call, PyObject* output, PyObject* modul
     call->given.Add(of_parameters.nonfinite());
     for (const auto& around : Thread().modules) around->given.Add(of_parameters.nonfinite());
   }
-  if (call->wants_backward) gradients_->Expect(*call, outputs);
+  if (call->wants_backward) gradients_->Expect(*call, writer.tensors());
 }
 
 bool CallRecorder::RecordsChanges(const OpenCall& call) const {

@@ -54,8 +54,9 @@ Gradient GradientRecorder::Compose(const std::string& call, bool is_input, size_
   std::vector<HeldTensor> held;
   EntryStyle style = recording_->StyleOf(name, !is_input);
   if (recording_->looks_for_overflow()) style.held = &held;
-  auto value = std::make_unique<TensorValue>(
-      RecordTensor(gradient, recording_->options, style, file, &nonfinite));
+  // Made in its place: make_unique would move it there.
+  std::unique_ptr<TensorValue> value(
+      new TensorValue(RecordTensor(gradient, recording_->options, style, file, &nonfinite)));
   if (recording_->looks_for_nan() || recording_->looks_for_overflow())
     overflow_->HoldGradient(call, is_input, std::move(held), nonfinite);
   return value;
@@ -67,12 +68,15 @@ void GradientRecorder::OnNodeDone(const std::string& call) {
 
 void GradientRecorder::Complete(const std::string& call, const std::string& parent,
                                 std::vector<Gradient> inputs, std::vector<Gradient> outputs) {
-  const std::shared_ptr<SeenGradients> seen = overflow_->Take(call);
+  const bool judges = recording_->looks_for_nan() || recording_->looks_for_overflow();
+  const std::shared_ptr<SeenGradients> seen = judges ? overflow_->Take(call) : nullptr;
   const BackwardCall* found = recording_->session->collecting() ? BackwardCallOf(call) : nullptr;
   BackwardCall arrived = found == nullptr ? BackwardCall{.name = call} : *found;
-  backward_calls_.erase(call);
-  if (const auto stack = forward_stacks_.extract(call); !stack.empty())
-    arrived.stack = stack.mapped();
+  if (!backward_calls_.empty()) backward_calls_.erase(call);
+  if (!forward_stacks_.empty()) {
+    if (const auto stack = forward_stacks_.extract(call); !stack.empty())
+      arrived.stack = stack.mapped();
+  }
   if (!recording_->session->collecting() || !arrived.wanted) {
     ++recording_->coverage.ignored_gradients;
   } else {

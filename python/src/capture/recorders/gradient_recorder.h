@@ -63,7 +63,7 @@ class GradientRecorder final : public GradientSink {
   Recording* recording_;
   OverflowCheck* overflow_;
   GradientsBefore* before_;
-  Entry entry_;  // lent: LentEntry
+  LentEntry::Place entry_;
   std::unordered_map<std::string, BackwardCall> backward_calls_;
   // Filled for pkl files only, which show the stack of the forward call for backward calls as well.
   std::unordered_map<std::string, int64_t> forward_stacks_;

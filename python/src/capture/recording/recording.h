@@ -36,16 +36,18 @@ namespace msprobe::capture {
 //   entry->Begin(name);
 class LentEntry {
  public:
-  explicit LentEntry(Entry* place) : place_(place), entry_(std::exchange(*place, Entry())) {}
+  using Place = std::unique_ptr<Entry>;
+  explicit LentEntry(Place* place)
+      : place_(place), entry_(*place ? std::move(*place) : std::make_unique<Entry>()) {}
   ~LentEntry() { *place_ = std::move(entry_); }
   LentEntry(const LentEntry&) = delete;
   LentEntry& operator=(const LentEntry&) = delete;
-  Entry* get() { return &entry_; }
-  Entry* operator->() { return &entry_; }
+  Entry* get() { return entry_.get(); }
+  Entry* operator->() { return entry_.get(); }
 
  private:
-  Entry* place_;
-  Entry entry_;
+  Place* place_;
+  Place entry_;
 };
 
 struct Recording {
@@ -70,8 +72,8 @@ struct Recording {
   bool notes_precision = false;
   PrecisionPolicy precision, written_precision;
   std::string written_precision_text;
-  bool sees_calls = false;  // from Collector::Start to StopCalls
-  Entry scratch;            // lent for values that are read (for their tensors), not recorded
+  bool sees_calls = false;   // from Collector::Start to StopCalls
+  LentEntry::Place scratch;  // lent for values that are read (for their tensors), not recorded
 
   const dump::Config& config() const { return session->config(); }
   bool looks_for_nan() const { return config().task == Task::kNanCheck; }

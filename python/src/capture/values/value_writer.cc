@@ -1,6 +1,7 @@
 #include "capture/values/value_writer.h"
 
 #include <algorithm>
+#include <span>
 
 #include "capture/devices/device_reader.h"
 #include "capture/python/framework.h"
@@ -92,31 +93,40 @@ KnownNumbers::Numbers NumbersOf(const Access& access, const ValueOptions& option
   return ReadNumbers(access.view(), options);
 }
 
-// Fills all members of a TensorValue but `file`, from a TensorAccess or NumpyArray. `ticket`: the
-// number under which a device delivers the statistics; -1: they are computed here.
+// Into a member that is empty. What few tensors have is not copied for the others.
+template <typename Member>
+void TakeIfAny(const Member& from, Member* member) {
+  if (!from.empty()) *member = from;
+}
+
+// Fills all members of a new TensorValue but `file`, from a TensorAccess or NumpyArray. `ticket`:
+// the number under which a device delivers the statistics; -1: they are computed here.
 template <typename Access>
 void Describe(const Access& access, const ValueOptions& options, EntryStyle style, int64_t ticket,
               TensorValue* value) {
-  value->type = access.type();
+  if (value->type != access.type()) value->type = access.type();
   value->dtype = access.dtype();
   value->shape.assign(access.shape().begin(), access.shape().end());
   value->with_statistics = options.numbers && options.summary.statistics;
   value->with_fingerprint = options.numbers && !options.for_pkl;
   value->with_counts = (value->with_statistics && !options.for_pkl) || style.locate;
-  if constexpr (requires { access.unreadable(); }) value->unreadable = access.unreadable();
+  if constexpr (requires { access.unreadable(); })
+    TakeIfAny(access.unreadable(), &value->unreadable);
   if constexpr (requires { access.device_mesh(); }) {
-    value->device_mesh = access.device_mesh();
-    value->placements = access.placements();
-    value->global_shape = access.global_shape();
-    value->vmap = access.batch_dims();
+    TakeIfAny(access.device_mesh(), &value->device_mesh);
+    TakeIfAny(access.placements(), &value->placements);
+    TakeIfAny(access.global_shape(), &value->global_shape);
+    TakeIfAny(access.batch_dims(), &value->vmap);
     if (ticket >= 0) {
       value->numbers = TensorValue::Numbers::kDeferred;
       value->ticket = ticket;
       value->element_type = access.element_type();
       if (options.numbers) value->checksum = options.summary.checksum;
     }
-    if (!options.for_pkl && style.reading == Reading::kMeasured)
-      value->strides.assign(access.strides().begin(), access.strides().end());
+    if (!options.for_pkl && style.reading == Reading::kMeasured) {
+      const std::span<const int64_t> strides = access.strides();
+      value->strides.assign(strides.begin(), strides.end());
+    }
   }
   if (!access.readable() || ticket >= 0 || style.reading != Reading::kMeasured) return;
   const TensorView& view = access.view();
@@ -245,36 +255,36 @@ namespace {
 
 // What RecordTensor does once the tensor can be accessed.
 template <typename Access>
-TensorValue RecordAccess(const Access& access, const Coming& coming, PyObject* tensor,
-                         const ValueOptions& options, EntryStyle style,
-                         const std::string& file_name, LateNonfinite* nonfinite) {
-  TensorValue value;
-  Describe(access, options, style, coming.ticket, &value);
-  if (nonfinite != nullptr && value.numbers == TensorValue::Numbers::kHere)
-    nonfinite->here.Add(value.stats);
-  if (coming.ticket >= 0) value.file = file_name;
+void RecordAccess(const Access& access, const Coming& coming, PyObject* tensor,
+                  const ValueOptions& options, EntryStyle style, const std::string& file_name,
+                  LateNonfinite* nonfinite, TensorValue* value) {
+  Describe(access, options, style, coming.ticket, value);
+  if (nonfinite != nullptr && value->numbers == TensorValue::Numbers::kHere)
+    nonfinite->here.Add(value->stats);
+  if (coming.ticket >= 0) value->file = file_name;
   if constexpr (requires { access.holder(); })
     Hold(access, tensor, coming, style, file_name, nonfinite);
   if (!file_name.empty() && access.readable() && coming.ticket < 0)
-    value.file =
-        Keep(tensor, access.view(), value.stats, options, style, file_name) ? file_name : "-1";
-  return value;
+    value->file =
+        Keep(tensor, access.view(), value->stats, options, style, file_name) ? file_name : "-1";
 }
 
 }  // namespace
 
 TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntryStyle style,
                          const std::string& file_name, LateNonfinite* nonfinite) {
+  TensorValue value;  // every way returns it: it is made in its place
   if (!Framework::Get().is_torch()) {
     FrameworkTensor access(tensor);
     if (options.slicer != nullptr) access.Slice(*options.slicer);
-    return RecordAccess(access, {}, tensor, options, style, file_name, nonfinite);
+    RecordAccess(access, {}, tensor, options, style, file_name, nonfinite, &value);
+    return value;
   }
   style.store = !file_name.empty();
   TensorAccess access(tensor, FetchFor(options, style));
   const Coming coming = ComingOf(&access, options, style, file_name);
   if (options.slicer != nullptr) access.Slice(*options.slicer);
-  TensorValue value = RecordAccess(access, coming, tensor, options, style, file_name, nonfinite);
+  RecordAccess(access, coming, tensor, options, style, file_name, nonfinite, &value);
   value.requires_grad = TorchApi::Get().RequiresGrad(tensor);
   return value;
 }
@@ -282,7 +292,9 @@ TensorValue RecordTensor(PyObject* tensor, const ValueOptions& options, EntrySty
 TensorValue RecordTensor(FrameworkTensor* tensor, const ValueOptions& options, EntryStyle style,
                          const std::string& file_name) {
   if (options.slicer != nullptr) tensor->Slice(*options.slicer);
-  return RecordAccess(*tensor, {}, nullptr, options, style, file_name, nullptr);
+  TensorValue value;
+  RecordAccess(*tensor, {}, nullptr, options, style, file_name, nullptr, &value);
+  return value;
 }
 
 void ValueWriter::List(std::string_view key, std::string_view category, PyObject* const* values,
@@ -408,6 +420,7 @@ void ValueWriter::WriteTensor(PyObject* tensor) {
     entry_.Null();
     return;
   }
+  if (tensors_.capacity() == 0) tensors_.reserve(8);
   tensors_.push_back(tensor);
   if (style_.reading == Reading::kPresence) {
     entry_.Null();
