@@ -193,6 +193,8 @@ Message AddMethod(PyObject* callable, const Api* api, Interposer::ApiOf api_of =
 void CollectTypes(PyTypeObject* type, objobjargproc original, std::vector<PyTypeObject*>* types) {
   if (type->tp_as_mapping != nullptr && type->tp_as_mapping->mp_ass_subscript == original)
     types->push_back(type);
+  // Most have none, and to ask each of them takes longer than the rest of a start.
+  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && type->tp_subclasses == nullptr) return;
   PyRef subclasses = PyRef::Steal(
       PyObject_CallMethod(reinterpret_cast<PyObject*>(type), "__subclasses__", nullptr));
   if (!subclasses || !PyList_Check(subclasses.get())) {

@@ -23,10 +23,13 @@ class Walk {
     static PyObject* const children = PyUnicode_InternFromString("_modules");
     if (found_->size() >= most_ || !modules_.insert(module).second) return true;
     if (Overrides(module, named_modules)) return false;
-    for (auto& [name, tensor] : Items(OwnAttribute(module, members_))) {
-      if (found_->size() >= most_) return true;
-      if (tensor.get() == Py_None || !tensors_.insert(tensor.get()).second) continue;
-      found_->emplace_back(prefix + std::string(Utf8(name.get())), tensor);
+    const PyRef members = OwnAttribute(module, members_);
+    if (members && PyDict_CheckExact(members.get())) {
+      PyObject *name, *tensor;
+      for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &name, &tensor);)
+        Add(prefix, name, tensor);
+    } else {
+      for (const auto& [name, tensor] : Items(members)) Add(prefix, name.get(), tensor.get());
     }
     for (const auto& [name, child] : Items(OwnAttribute(module, children))) {
       if (child.get() == Py_None) continue;
@@ -36,6 +39,15 @@ class Walk {
   }
 
  private:
+  void Add(const std::string& prefix, PyObject* name, PyObject* tensor) {
+    if (found_->size() >= most_ || tensor == Py_None || !tensors_.insert(tensor).second) return;
+    std::string whole;
+    const std::string_view last = Utf8(name);
+    whole.reserve(prefix.size() + last.size());
+    (whole += prefix) += last;
+    found_->emplace_back(std::move(whole), PyRef::Borrow(tensor));
+  }
+
   PyObject* members_;  // "_parameters" or "_buffers"
   size_t most_;
   Named* found_;
