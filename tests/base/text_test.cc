@@ -217,8 +217,8 @@ TEST(JsonString, InvalidUtf8BecomesTheReplacementCharacter) {
 TEST(JsonString, EveryCharacterAtEveryPlace) {
   for (int c = 0; c < 0x80; ++c) {
     const std::string alone(1, static_cast<char>(c)), escaped = Json(alone);
-    for (size_t before = 0; before < 18; ++before) {
-      const std::string a(before, 'a'), b(17 - before, '~');
+    for (size_t before = 0; before < 37; ++before) {
+      const std::string a(before, 'a'), b(36 - before, '~');
       EXPECT_EQ(Json(a + alone + b), "\"" + a + escaped.substr(1, escaped.size() - 2) + b + "\"");
     }
   }

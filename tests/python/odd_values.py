@@ -264,6 +264,10 @@ VALUES = {
     ),
     "conjugated tensor": (COMPLEX.conj, tensor(Max=5.0, Norm=30**0.5)),
     "negated tensor": (lambda: COMPLEX.conj().imag, tensor(Max=4.0, Min=-2.0)),
+    "negated contiguous tensor": (
+        lambda: torch._neg_view(torch.tensor([1.0, -3.0])),
+        tensor(Max=3.0, Min=-1.0),
+    ),
     "uint64 tensor": (lambda: torch.tensor(LARGE, dtype=torch.uint64), tensor(Max=LARGE)),
     "bool tensor": (lambda: torch.tensor([True, False]), tensor(Max=True, Min=False, Mean=0.5)),
     "fp8 tensor": (lambda: torch.ones(2).to(torch.float8_e4m3fn), tensor(Max=1.0, Norm=2**0.5)),
