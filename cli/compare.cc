@@ -13,9 +13,11 @@
 
 #include "cli/cluster/compare_on_ray.h"
 #include "cli/cluster/ray_flag.h"
+#include "cli/compare_copies.h"
 #include "cli/inputs/compare_inputs.h"
 #include "cli/inputs/dump_flags.h"
 #include "cli/inputs/mapping_flags.h"
+#include "cli/inputs/pair_sides.h"
 #include "cli/inputs/part_flag.h"
 #include "cli/inputs/rank_flags.h"
 #include "cli/outputs/compare_output.h"
@@ -27,12 +29,9 @@
 #include "engine/base/file.h"
 #include "engine/base/memory_size.h"
 #include "engine/base/messages/message.h"
-#include "engine/base/threads.h"
 #include "engine/checkpoint/compare_checkpoints.h"
 #include "engine/compare/judge/operation_facts.h"
 #include "engine/compare/layouts/declared_layout.h"
-#include "engine/compare/layouts/join_both.h"
-#include "engine/compare/layouts/join_ranks.h"
 #include "engine/compare/measure/measure_tensors.h"
 #include "engine/compare/relations/carried.h"
 #include "engine/compare/repeat_spread.h"
@@ -56,6 +55,10 @@ Message CheckMode(const std::string& mode) {
 
 class CompareVerb : public Verb {
  public:
+  CompareVerb() = default;
+  // Of the ranks that parts have copied. They outlive the verb.
+  explicit CompareVerb(CopiedRanks* copied) : copied_(copied) {}
+
   std::string_view name() const override { return "compare"; }
   Message summary() const override { return "compare two dumps and name the first wrong number"_t; }
 
@@ -98,21 +101,17 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(const uint64_t memory, Memory());
     const bool checkpoints = AreCheckpoints();
     MSPROBE_ASSIGN_OR_RETURN(const compare::FailOn limits, reports_.Limits());
-    MSPROBE_ASSIGN_OR_RETURN(PairOptions selection, ranks_.Options());
-    MSPROBE_RETURN_IF_ERROR(part_.Parse());
-    selection.join = part_.asks_for_layouts();
-    selection.join_always = declared_.has_value();
+    MSPROBE_ASSIGN_OR_RETURN(const PairOptions selection, Selection());
     if (ray_.given()) return OnRay(selection, out);
-    MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired, checkpoints
-                                                     ? PairCheckpoints()
-                                                     : PairDumps(target_, golden_, selection));
+    MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired, Pair(checkpoints, selection));
     WarnOfOneRun(checkpoints, out);
     const std::vector<DumpPair>& pairs = paired.pairs;
     MSPROBE_RETURN_IF_ERROR(CheckFlagsOf(pairs, checkpoints));
     const size_t ranks = CountRanks(pairs);
     compare::ComparedPart share;
+    if (part_.given() && AreJoined(paired)) return CopyRanks(paired, memory, out);
     if (part_.given()) {
-      MSPROBE_ASSIGN_OR_RETURN(share, part_.Take(target_, golden_, &paired));
+      share = part_.Take(target_, golden_, &paired);
       if (pairs.empty()) return PartFlag::EndEmpty(share, output_, out);
     }
     MSPROBE_RETURN_IF_ERROR(PairRepeats(pairs));
@@ -153,6 +152,30 @@ class CompareVerb : public Verb {
 
   bool AreCheckpoints() const {
     return checkpoint::LooksLikeCheckpoint(target_) && checkpoint::LooksLikeCheckpoint(golden_);
+  }
+
+  // Which dumps are compared.
+  Result<PairOptions> Selection() {
+    MSPROBE_ASSIGN_OR_RETURN(PairOptions selection, ranks_.Options());
+    MSPROBE_RETURN_IF_ERROR(part_.Parse());
+    selection.join_always = declared_.has_value();
+    part_.ChooseLayouts(target_, golden_, output_, &selection);
+    return selection;
+  }
+
+  Result<PairedDumps> Pair(bool checkpoints, const PairOptions& selection) {
+    if (checkpoints) return PairCheckpoints();
+    if (copied_ == nullptr) return PairDumps(target_, golden_, selection);
+    dumps_.ReadFrom(std::move(copied_->copies), copied_->folder);
+    return std::move(copied_->paired);
+  }
+
+  // A part of ranks that are joined.
+  Result<int> CopyRanks(const PairedDumps& paired, uint64_t memory, Console& out) const {
+    MSPROBE_ASSIGN_OR_RETURN(const compare::ComparedPart part,
+                             part_.Copy(target_, golden_, paired, dumps_, output_,
+                                        {.bytes = memory, .asked_for = !memory_.empty()}, out));
+    return PartFlag::EndCopies(part, output_, out);
   }
 
   Result<int> Finish(compare::ComparedPart share, CompareOutput& output, Console& out) {
@@ -365,7 +388,7 @@ class CompareVerb : public Verb {
 
   // What cannot be asked of ranks that are joined.
   Status CheckJoined(const std::vector<DumpPair>& pairs) const {
-    if (std::none_of(pairs.begin(), pairs.end(), std::mem_fn(&DumpPair::is_joined))) {
+    if (std::ranges::none_of(pairs, std::mem_fn(&DumpPair::is_joined))) {
       if (!declared_) return Status::Ok();
       return InvalidArgument("--layout applies to ranks that are joined, and none are"_t)
           .Hint("pass the folder of a run or of a step, and neither --rank nor --common"_t);
@@ -424,53 +447,11 @@ class CompareVerb : public Verb {
         options->mapped_counts ? left : std::min(options->max_resident_tensor_bytes, left);
   }
 
-  Result<std::pair<Dump, Dump>> JoinSides(const DumpPair& pair, MemoryBudget* memory,
-                                          std::vector<Message>* notes) const {
-    using compare::layouts::JoinBoth, compare::layouts::JoinRanks;
-    MSPROBE_ASSIGN_OR_RETURN(auto target_ranks, dumps_.ReadRanks(pair.target_ranks, memory));
-    MSPROBE_ASSIGN_OR_RETURN(auto golden_ranks, dumps_.ReadRanks(pair.golden_ranks, memory));
-    if (!target_ranks.empty() && !golden_ranks.empty()) {
-      MSPROBE_ASSIGN_OR_RETURN(auto joined, JoinBoth({pair.target, std::move(target_ranks)},
-                                                     {pair.golden, std::move(golden_ranks)},
-                                                     declared_ ? &*declared_ : nullptr));
-      *notes = std::move(joined.notes);
-      return std::pair(std::move(joined.target), std::move(joined.golden));
-    }
-    const bool joins_target = !target_ranks.empty();
-    MSPROBE_ASSIGN_OR_RETURN(Dump one, dumps_.Read(!joins_target, pair, memory));
-    MSPROBE_ASSIGN_OR_RETURN(
-        auto joined,
-        JoinRanks(std::move(joins_target ? target_ranks : golden_ranks), one,
-                  joins_target ? pair.target : pair.golden,
-                  {.declared = declared_ ? &*declared_ : nullptr, .joins_target = joins_target}));
-    *notes = std::move(joined.notes);
-    return joins_target ? std::pair(std::move(joined.dump), std::move(one))
-                        : std::pair(std::move(one), std::move(joined.dump));
-  }
-
-  // The dumps of both sides; of a side with several ranks the dump that they were joined to.
-  Result<std::pair<Dump, Dump>> ReadSides(const DumpPair& pair, MemoryBudget* memory,
-                                          std::vector<Message>* notes) const {
-    if (pair.is_joined()) return JoinSides(pair, memory, notes);
-    std::optional<Result<Dump>> sides[2];
-    const auto read = [&](size_t i) { sides[i] = dumps_.Read(i == 0, pair, memory); };
-    // With two cores the two dumps are read at the same time, one on each core. With more cores one
-    // dump is read on all cores, then the other.
-    if (ThreadPool::Default().threads() == 2) {
-      ThreadPool::Default().ParallelFor(2, read);
-    } else {
-      read(0), read(1);
-    }
-    MSPROBE_ASSIGN_OR_RETURN(Dump target, *std::move(sides[0]));
-    MSPROBE_ASSIGN_OR_RETURN(Dump golden, *std::move(sides[1]));
-    return std::pair(std::move(target), std::move(golden));
-  }
-
   Result<compare::Comparison> ComparePair(size_t index, const DumpPair& pair, MemoryBudget* memory,
                                           CompareOutput& out) const {
-    std::vector<Message> notes;
-    MSPROBE_ASSIGN_OR_RETURN(auto sides, ReadSides(pair, memory, &notes));
-    auto& [target, golden] = sides;
+    MSPROBE_ASSIGN_OR_RETURN(PairSides sides,
+                             ReadSides(pair, dumps_, declared_ ? &*declared_ : nullptr, memory));
+    auto& [target, golden, notes] = sides;
     const Message label =
         "comparing {} with {} values"_t(target.leaves.size(), golden.leaves.size());
     compare::CompareOptions options = WithProgress(index, label, out);
@@ -575,6 +556,7 @@ class CompareVerb : public Verb {
   compare::CompareOptions options_;
   bool exact_ = false, tolerant_ = false;
   bool advisor_ = false, allow_nothing_ = false;
+  CopiedRanks* const copied_ = nullptr;
   DumpFlags dumps_;
   ExplainFlag explain_;
   WhyFlag why_;
@@ -595,5 +577,9 @@ class CompareVerb : public Verb {
 }  // namespace
 
 std::unique_ptr<Verb> MakeCompareVerb() { return std::make_unique<CompareVerb>(); }
+
+std::unique_ptr<Verb> MakeCompareVerb(CopiedRanks* copied) {
+  return std::make_unique<CompareVerb>(copied);
+}
 
 }  // namespace msprobe::cli

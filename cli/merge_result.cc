@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <ctime>
+#include <utility>
 
 #include "cli/command_line/time_stamp.h"
+#include "cli/compare_copies.h"
 #include "cli/outputs/merge_parts.h"
 #include "cli/verbs.h"
 #include "engine/base/file.h"
@@ -54,12 +56,15 @@ class MergeResult : public Verb {
           .Hint("leave one of them out"_t);
     }
     if (!config_.empty()) return MergeTables(out);
-    return MergeParts({.input = input_,
-                       .output = output_,
-                       .format = format_ == "json" ? StdoutFormat::kJson : StdoutFormat::kTable,
-                       .exit_code = exit_code_,
-                       .reports = reports_},
-                      out);
+    const PartsToMerge parts{
+        .input = input_,
+        .output = output_,
+        .format = format_ == "json" ? StdoutFormat::kJson : StdoutFormat::kTable,
+        .exit_code = exit_code_,
+        .reports = reports_};
+    MSPROBE_ASSIGN_OR_RETURN(compare::ComparedPart all, compare::ReadParts(input_));
+    return all.joined.empty() ? MergeParts(parts, std::move(all), out)
+                              : CompareCopies(parts, std::move(all), out);
   }
 
  private:

@@ -95,16 +95,46 @@ THRESHOLDS = (
     b"overrides:\n  - operation: softmax\n    dtype: float16\n    rounding: 16\n"
     b"    table26_rules: {input_norm: 1e-3}\n    highlight: {order_from: 2}\n",
 )
-# Of compare --part: its number, their number, two paths, what is left out, places, results. A
-# result whose fields are all zero is right, but for the exchange that brought the error: none.
+
+
+def text(value):
+    return struct.pack("<q", len(value)) + value
+
+
+# Of compare --part: its number, their number, two paths, what is left out, places, results; of
+# ranks that are joined the pairs, flags, files and copies. A result whose fields are all zero is
+# right, but for the exchange that brought the error: none.
+COPIED = b'{"task": "statistics", "data": {\n}}\n'
 PARTS = [
-    struct.pack("<7q", 1, 1, 0, 0, 0, 0, 0),
+    struct.pack("<7q", 1, 1, 0, 0, 0, 0, 0) + bytes(32),
     struct.pack("<6q", 1, 1, 0, 0, 0, 0)
     + struct.pack("<q", 1)
     + bytes(752)
     + struct.pack("<q", -1)
-    + bytes(208),
-    struct.pack("<3q", 1, 2, 1) + b"a" + struct.pack("<q", 1) + b"b" + bytes(24),
+    + bytes(240 + 32),
+    struct.pack("<3q", 1, 2, 1) + b"a" + struct.pack("<q", 1) + b"b" + bytes(24 + 32),
+    struct.pack("<2q", 1, 1)
+    + text(b"a")
+    + text(b"b")
+    + bytes(24)
+    + struct.pack("<3q", 1, 0, -1)  # a pair
+    + text(b"a")
+    + text(b"b")
+    + struct.pack("<2q", 1, 0)
+    + text(b"a/step0/rank0/dump.json")
+    + bytes(8)
+    + struct.pack("<q", 1)
+    + text(b"--tolerant")
+    + bytes(8)
+    + struct.pack("<q", 1)  # a copy
+    + text(b"a/step0/rank0/dump.json") * 2
+    + bytes(8)
+    + text(b"")
+    + text(b"a")
+    + struct.pack("<q", 1)
+    + text(b"step0/rank0/dump.json")
+    + struct.pack("<2q", len(COPIED), zlib.crc32(COPIED))
+    + bytes(8),
 ]
 
 # Of compare --ray: the dumps of a node; its answer, which names the version in the part.

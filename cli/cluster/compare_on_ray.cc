@@ -309,7 +309,8 @@ Result<int> CompareOnRay(const RayComparison& wanted, Console& out) {
       RayComparing(wanted, std::move(nodes), paired, std::move(folder), out).Run());
   PartsToMerge report = wanted.report;
   report.input = report.output = wanted.folder;
-  return MergeParts(report, out);
+  MSPROBE_ASSIGN_OR_RETURN(compare::ComparedPart all, compare::ReadParts(report.input));
+  return MergeParts(report, std::move(all), out);
 }
 
 }  // namespace msprobe::cli

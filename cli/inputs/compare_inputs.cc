@@ -246,6 +246,7 @@ class Pairing {
                              const std::vector<dump::DumpLocation>& b) {
     if (a.size() != b.size()) return true;
     if (options_.join_always && a.size() > 1) return true;
+    if (!options_.join_asks) return false;
     if (!other_layout_) {
       const auto paths_of = [](const std::vector<dump::DumpLocation>& dumps) {
         std::vector<std::string> paths;

@@ -47,6 +47,8 @@ struct PairOptions {
   // Sides that do not have as many ranks: these are joined (compare/layouts); false: an error.
   bool join = false;
   bool join_always = false;  // also those that have as many
+  // Whether the dumps of sides that have as many are read to tell; false: they are not joined.
+  bool join_asks = true;
 };
 
 // Each path is a dump.json (debug.json), the folder that holds it, a step folder, or a folder with

@@ -1,25 +1,68 @@
 #include "cli/inputs/part_flag.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "cli/command_line/verb.h"
+#include "engine/base/file.h"
 
 namespace msprobe::cli {
 namespace {
+
+// What belongs to one part, or to no part.
+constexpr std::string_view kNotOfAll[] = {"--target_path", "--golden_path", "--output_path",
+                                          "--part", "--lang"};
 
 bool ReadNumber(std::string_view text, int64_t* number) {
   const auto end = std::from_chars(text.data(), text.data() + text.size(), *number);
   return end.ec == std::errc() && end.ptr == text.data() + text.size();
 }
 
+// The dumps of a pair: by rank, and where they are copied to.
+struct DumpToCopy {
+  int rank = -1;
+  std::string path, place;
+};
+
+std::vector<DumpToCopy> DumpsOf(const DumpPair& pair) {
+  std::vector<DumpToCopy> dumps;
+  const auto add = [&](std::string_view side, int rank, const std::string& path) {
+    std::string place(side);
+    if (pair.step >= 0) place += fmt::format("_step{}", pair.step);
+    if (rank >= 0) place += fmt::format("_rank{}", rank);
+    dumps.push_back({rank, path, std::move(place)});
+  };
+  const auto add_side = [&](std::string_view side, const std::string& path,
+                            const std::vector<DumpPair::RankPath>& ranks) {
+    if (ranks.empty()) add(side, pair.rank, path);
+    for (const DumpPair::RankPath& rank : ranks) add(side, rank.rank, rank.path);
+  };
+  add_side("target", pair.target, pair.target_ranks);
+  add_side("golden", pair.golden, pair.golden_ranks);
+  return dumps;
+}
+
+compare::PairOfCopies PlaceOf(const DumpPair& pair) {
+  compare::PairOfCopies place{
+      .step = pair.step, .rank = pair.rank, .target = pair.target, .golden = pair.golden};
+  for (const DumpPair::RankPath& rank : pair.target_ranks)
+    place.target_ranks.push_back({rank.rank, rank.path});
+  for (const DumpPair::RankPath& rank : pair.golden_ranks)
+    place.golden_ranks.push_back({rank.rank, rank.path});
+  return place;
+}
+
 }  // namespace
 
 void PartFlag::Add(Flags& flags) {
+  flags_ = &flags;
   flags
       .Text("--part", &text_,
             "compare only the I-th of N blocks of the ranks, and leave a file beside the tables; "
@@ -41,12 +84,17 @@ Status PartFlag::Parse() {
       .Hint("for i in $(seq 8); do msprobe compare TARGET GOLDEN --part $i/8; done"_t);
 }
 
-Result<compare::ComparedPart> PartFlag::Take(const std::string& target, const std::string& golden,
-                                             PairedDumps* paired) const {
-  if (std::ranges::any_of(paired->pairs, std::mem_fn(&DumpPair::is_joined))) {
-    return Unsupported("--part does not apply to ranks that are joined"_t)
-        .Hint("leave --part out: runs in different layouts are compared by one process"_t);
-  }
+void PartFlag::ChooseLayouts(const std::string& target, const std::string& golden,
+                             const std::string& folder, PairOptions* options) const {
+  options->join = true;
+  if (index_ == 1) return;
+  options->join_asks = false;
+  const compare::ComparedPart part{.count = count_, .target = target, .golden = golden};
+  if (compare::JoinsInFirstPart(part, folder).value_or(false)) options->join_always = true;
+}
+
+compare::ComparedPart PartFlag::Take(const std::string& target, const std::string& golden,
+                                     PairedDumps* paired) const {
   compare::ComparedPart part{.index = index_, .count = count_, .target = target, .golden = golden};
   part.left_out = paired->left_out;
   std::set<int> ranks;
@@ -63,11 +111,75 @@ Result<compare::ComparedPart> PartFlag::Take(const std::string& target, const st
   return part;
 }
 
+Result<compare::ComparedPart> PartFlag::Copy(const std::string& target, const std::string& golden,
+                                             const PairedDumps& paired, const DumpFlags& dumps,
+                                             const std::string& folder,
+                                             MemoryBudget::Options memory, Console& out) const {
+  compare::ComparedPart part{.index = index_, .count = count_, .target = target, .golden = golden};
+  part.left_out = paired.left_out;
+  MSPROBE_ASSIGN_OR_RETURN(FlagsOfParts flags, FlagsOfAllParts(*flags_));
+  part.words = std::move(flags.words), part.named = std::move(flags.named);
+  std::set<int> ranks;
+  std::map<std::string, DumpToCopy> all;  // by path: a dump may be on both sides
+  for (const DumpPair& pair : paired.pairs) {
+    part.joined.push_back(PlaceOf(pair));
+    for (DumpToCopy& dump : DumpsOf(pair)) {
+      ranks.insert(dump.rank);
+      all.try_emplace(dump.path, std::move(dump));
+    }
+  }
+  size_t done = 0;
+  for (const auto& [path, dump] : all) {
+    out.ProgressOf("copying {}"_t(path), done++, all.size());
+    const auto place = static_cast<size_t>(std::distance(ranks.begin(), ranks.find(dump.rank)));
+    if (!compare::IsInPart(place, ranks.size(), index_, count_)) continue;
+    MemoryBudget budget(memory);
+    Result<compare::RankCopy> copy =
+        compare::CopyRank(path, folder, dump.place, &budget, dumps.OptionsOfRank());
+    if (copy.ok()) {
+      part.copies.push_back(*std::move(copy));
+    } else {
+      part.copies.push_back({.path = path, .failed = std::move(copy).status()});
+    }
+  }
+  return part;
+}
+
+Result<FlagsOfParts> FlagsOfAllParts(const Flags& flags) {
+  FlagsOfParts of;
+  of.words = flags.Words(kNotOfAll);
+  for (const std::string& word : of.words) {
+    const std::string value = word.substr(std::min(word.find('='), word.size() - 1) + 1);
+    if (!IsRegularFile(value)) continue;
+    MSPROBE_ASSIGN_OR_RETURN(compare::KnownFile file, compare::KnowFile(value));
+    of.named.push_back(std::move(file));
+  }
+  return of;
+}
+
+bool AreJoined(const PairedDumps& paired) {
+  return std::ranges::any_of(paired.pairs, std::mem_fn(&DumpPair::is_joined));
+}
+
 Result<int> PartFlag::EndEmpty(const compare::ComparedPart& part, const std::string& folder,
                                Console& out) {
   MSPROBE_RETURN_IF_ERROR(compare::WritePart(part, folder));
   out.Tell("part {} of {} has no rank"_t(part.index, part.count));
   return kExitOk;
+}
+
+Result<int> PartFlag::EndCopies(const compare::ComparedPart& part, const std::string& folder,
+                                Console& out) {
+  MSPROBE_RETURN_IF_ERROR(compare::WritePart(part, folder));
+  size_t copied = 0;
+  for (const compare::RankCopy& copy : part.copies) {
+    if (!copy.failed.ok()) out.Error(copy.failed);
+    copied += copy.failed.ok();
+  }
+  out.Tell("part {} of {}: {} of {} dumps copied, whose ranks are joined to be compared"_t(
+      part.index, part.count, copied, part.copies.size()));
+  out.Tell("next, when all parts are there: msprobe merge_result -i {} -o {}"_t(folder, folder));
+  return copied == part.copies.size() ? kExitOk : kExitError;
 }
 
 }  // namespace msprobe::cli

@@ -2,12 +2,9 @@
 
 #include <utility>
 
-#include "engine/compare/ranks/compared_part.h"
-
 namespace msprobe::cli {
 
-Result<int> MergeParts(const PartsToMerge& parts, Console& out) {
-  MSPROBE_ASSIGN_OR_RETURN(compare::ComparedPart all, compare::ReadParts(parts.input));
+Result<int> MergeParts(const PartsToMerge& parts, compare::ComparedPart all, Console& out) {
   PairedDumps paired{.left_out = std::move(all.left_out)};
   bool analyses = false;
   for (const compare::ComparedPair& pair : all.compared) {

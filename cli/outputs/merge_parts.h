@@ -1,7 +1,8 @@
 // The report on all parts of a comparison, which several processes have compared (--part, --ray).
 //
 //   const PartsToMerge parts{.input = "out", .output = "out"};
-//   MSPROBE_ASSIGN_OR_RETURN(const int code, MergeParts(parts, console));
+//   MSPROBE_ASSIGN_OR_RETURN(compare::ComparedPart all, compare::ReadParts(parts.input));
+//   MSPROBE_ASSIGN_OR_RETURN(const int code, MergeParts(parts, std::move(all), console));
 #pragma once
 
 #include <string>
@@ -10,6 +11,7 @@
 #include "cli/outputs/compare_output.h"
 #include "cli/outputs/report_flags.h"
 #include "engine/base/status.h"
+#include "engine/compare/ranks/compared_part.h"
 
 namespace msprobe::cli {
 
@@ -20,8 +22,9 @@ struct PartsToMerge {
   ReportFlags reports = {};
 };
 
-// Ends as `msprobe compare` does that has compared all ranks itself, with its exit code. Errors:
-// those of ReadParts and of CompareOutput.
-Result<int> MergeParts(const PartsToMerge& parts, Console& out);
+// Ends as `msprobe compare` does that has compared all ranks itself, with its exit code. `all`: of
+// ranks that are compared one by one (compare_copies.h has those that are joined). Errors: those of
+// CompareOutput.
+Result<int> MergeParts(const PartsToMerge& parts, compare::ComparedPart all, Console& out);
 
 }  // namespace msprobe::cli

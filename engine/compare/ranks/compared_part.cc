@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "engine/base/file.h"
 #include "engine/base/version.h"
@@ -164,6 +167,27 @@ void Fields(Archive& a, Archived<Archive, ComparedPair>& p) {
   a(p.step, p.rank, p.target, p.golden, p.analysis, p.json, p.finding, p.unwritten, p.result);
 }
 
+template <typename Archive>
+void Fields(Archive& a, Archived<Archive, PairOfCopies::Rank>& r) {
+  a(r.rank, r.path);
+}
+
+template <typename Archive>
+void Fields(Archive& a, Archived<Archive, PairOfCopies>& p) {
+  a(p.step, p.rank, p.target, p.golden, p.target_ranks, p.golden_ranks);
+}
+
+template <typename Archive>
+void Fields(Archive& a, Archived<Archive, KnownFile>& f) {
+  a(f.name, f.bytes, f.crc);
+}
+
+template <typename Archive>
+void Fields(Archive& a, Archived<Archive, RankCopy>& c) {
+  a(c.path, c.dump, c.tensor_folder, c.note, c.place, c.files, c.failed);
+  if constexpr (Archive::kReads) a.Expect(StaysInFolder(c), "files below the folder"_t);
+}
+
 namespace {
 
 constexpr std::string_view kBegin = "compare_part_", kEnd = ".bin";
@@ -172,7 +196,8 @@ std::string Heading() { return fmt::format("msprobe {}: a part of a comparison\n
 
 template <typename Archive>
 void FieldsOfPart(Archive& a, Archived<Archive, ComparedPart>& p) {
-  a(p.index, p.count, p.target, p.golden, p.left_out, p.pairs, p.compared);
+  a(p.index, p.count, p.target, p.golden, p.left_out, p.pairs, p.compared, p.joined, p.words,
+    p.named, p.copies);
   if constexpr (Archive::kReads)
     a.Expect(p.index >= 1 && p.index <= p.count && p.count <= kMostParts,
              "a part from 1 to their number"_t);
@@ -197,26 +222,154 @@ std::string MissingOf(const std::set<int64_t>& found, int64_t count) {
   return missing > kShown ? text + ", ..." : text;
 }
 
+bool IsOfSame(const ComparedPart& part, const ComparedPart& first) {
+  return part.count == first.count && part.target == first.target && part.golden == first.golden;
+}
+
 Status CheckSame(const ComparedPart& part, const ComparedPart& first, const std::string& path) {
-  if (part.count == first.count && part.target == first.target && part.golden == first.golden)
-    return Status::Ok();
+  if (IsOfSame(part, first)) return Status::Ok();
   return InvalidArgument("{} is part {} of {} of {} against {}"_t(path, part.index, part.count,
                                                                   part.target, part.golden))
       .Expected("a part of {} of {} against {}"_t(first.count, first.target, first.golden))
       .Hint("remove the parts of other comparisons, or give each comparison a folder"_t);
 }
 
-// Of a pair that a part saw, and none has compared.
-Status WhyNotCompared(const ComparedPart& all, const std::string& missing,
-                      const std::string& folder) {
-  if (missing.empty()) {  // ranks were added to a run, or removed, between two parts
-    return InvalidArgument("not compared: the parts did not see the same ranks"_t)
-        .Hint("compare all parts once more"_t);
-  }
-  return Unsupported("not compared: part {} of {} is missing"_t(missing, all.count))
-      .Hint("msprobe compare {} {} --part {}/{} -o {}"_t(
-          all.target, all.golden, missing.substr(0, missing.find(',')), all.count, folder));
+// Ranks were added to a run, or removed, between two parts.
+Status SawOtherRanks() {
+  return InvalidArgument("not compared: the parts did not see the same ranks"_t)
+      .Hint("compare all parts once more"_t);
 }
+
+std::string FlagsOf(const ComparedPart& part) {
+  std::string flags;
+  for (const std::string& word : part.words) flags += " " + word;
+  return flags;
+}
+
+auto PlaceOf(const PairOfCopies& pair) {
+  std::vector<std::pair<int32_t, std::string>> ranks;
+  for (const auto* of : {&pair.target_ranks, &pair.golden_ranks}) {
+    for (const PairOfCopies::Rank& rank : *of) ranks.emplace_back(rank.rank, rank.path);
+    ranks.emplace_back(-1, "");
+  }
+  return std::tuple(pair.step, pair.rank, pair.target, pair.golden, std::move(ranks));
+}
+
+// All parts judge the same values, by the same flags.
+Status CheckJoined(const ComparedPart& part, const ComparedPart& first) {
+  const auto place = [](const PairOfCopies& pair) { return PlaceOf(pair); };
+  if (!std::ranges::equal(part.joined, first.joined, {}, place, place)) return SawOtherRanks();
+  const auto file = [](const KnownFile& f) { return std::tuple(f.name, f.bytes, f.crc); };
+  if (part.words == first.words && std::ranges::equal(part.named, first.named, {}, file, file))
+    return Status::Ok();
+  const std::string expected = FlagsOf(first), found = FlagsOf(part);
+  if (expected != found) {
+    return InvalidArgument("part {} of {} had other flags"_t(part.index, part.count))
+        .Expected("those of part {}:{}"_t(first.index, expected))
+        .Found(found.empty() ? "none"_t : Message(found.substr(1)))
+        .Hint("compare the part once more with these flags"_t);
+  }
+  return InvalidArgument("a file that a flag names was changed between part {} and part {}"_t(
+                             first.index, part.index))
+      .Hint("compare all parts once more"_t);
+}
+
+// The files of parts as one part.
+class Gathering {
+ public:
+  explicit Gathering(std::string folder) : folder_(std::move(folder)) {}
+
+  Status Read(const std::string& name) {
+    const std::string path = JoinPath(folder_, name);
+    MSPROBE_ASSIGN_OR_RETURN(ComparedPart part, ReadPart(path));
+    if (!parts_.empty()) MSPROBE_RETURN_IF_ERROR(CheckSame(part, parts_.begin()->second, path));
+    const int64_t index = part.index;
+    parts_.insert_or_assign(index, std::move(part));
+    return Status::Ok();
+  }
+  bool empty() const { return parts_.empty(); }
+
+  Result<ComparedPart> Gather() {
+    const ComparedPart& first = parts_.begin()->second;
+    ComparedPart all;
+    all.index = first.index, all.count = first.count;
+    all.target = first.target, all.golden = first.golden;
+    all.left_out = first.left_out;
+    all.joined = first.joined, all.words = first.words, all.named = first.named;
+    for (auto& [index, part] : parts_) {
+      // Part 1 knows whether ranks are joined; another one that ran before it may have missed it.
+      if (part.joined.empty() != all.joined.empty()) {
+        otherwise_.insert(index);
+        continue;
+      }
+      found_.insert(index);
+      if (!all.joined.empty()) MSPROBE_RETURN_IF_ERROR(CheckJoined(part, all));
+      Take(std::move(part), &all);
+    }
+    const Status lost = WhyNotCompared(all);
+    for (auto& [place, pair] : pairs_) {
+      if (!compared_.contains(place)) Lose(lost, &pair);
+      all.compared.push_back(std::move(pair));
+    }
+    AddLostCopies(lost, &all);
+    return all;
+  }
+
+ private:
+  // Pairs that a part has compared replace others.
+  void Take(ComparedPart part, ComparedPart* all) {
+    for (ComparedPair& pair : part.pairs) pairs_.emplace(PlaceOf(pair), std::move(pair));
+    for (ComparedPair& pair : part.compared) {
+      const Place place = PlaceOf(pair);
+      compared_.insert(place);
+      pairs_[place] = std::move(pair);
+    }
+    for (RankCopy& copy : part.copies) all->copies.push_back(std::move(copy));
+  }
+
+  static void Lose(const Status& lost, ComparedPair* pair) {
+    pair->result.step = pair->step, pair->result.rank = pair->rank;
+    pair->result.target = pair->target, pair->result.golden = pair->golden;
+    pair->result.failed = lost;
+  }
+
+  static void AddLostCopies(const Status& lost, ComparedPart* all) {
+    std::set<std::string> copied;
+    for (const RankCopy& copy : all->copies) copied.insert(copy.path);
+    const auto add = [&](const std::string& path) {
+      if (copied.insert(path).second) all->copies.push_back({.path = path, .failed = lost});
+    };
+    for (const PairOfCopies& pair : all->joined) {
+      if (pair.target_ranks.empty()) add(pair.target);
+      if (pair.golden_ranks.empty()) add(pair.golden);
+      for (const auto* ranks : {&pair.target_ranks, &pair.golden_ranks}) {
+        for (const PairOfCopies::Rank& rank : *ranks) add(rank.path);
+      }
+    }
+  }
+
+  // Of a pair or a rank that a part saw, and none has compared or copied.
+  Status WhyNotCompared(const ComparedPart& all) const {
+    const std::string missing = MissingOf(found_, all.count);
+    if (missing.empty()) return SawOtherRanks();
+    Message why = "not compared: part {} of {} is missing"_t(missing, all.count);
+    const bool all_there = found_.size() + otherwise_.size() == static_cast<size_t>(all.count);
+    if (all_there) {
+      why = "not compared: part {} of {} ran before part 1 had found whether ranks are joined"_t(
+          missing, all.count);
+    }
+    return Unsupported(std::move(why))
+        .Hint("msprobe compare {} {}{} --part {}/{} -o {}"_t(all.target, all.golden, FlagsOf(all),
+                                                             missing.substr(0, missing.find(',')),
+                                                             all.count, folder_));
+  }
+
+  const std::string folder_;
+  std::map<int64_t, ComparedPart> parts_;
+  std::set<int64_t> found_, otherwise_;
+  std::map<Place, ComparedPair> pairs_;  // of all parts
+  std::set<Place> compared_;
+};
 
 }  // namespace
 
@@ -251,44 +404,22 @@ Result<ComparedPart> ReadPart(const std::string& path) {
 
 Result<ComparedPart> ReadParts(const std::string& folder) {
   MSPROBE_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
-  ComparedPart all;
-  std::set<int64_t> found;
-  // Of all parts. Those that a part has compared replace others.
-  std::map<Place, ComparedPair> pairs;
-  std::set<Place> compared;
+  Gathering parts(folder);
   for (const std::string& name : names) {
-    if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) continue;
-    const std::string path = JoinPath(folder, name);
-    MSPROBE_ASSIGN_OR_RETURN(ComparedPart part, ReadPart(path));
-    if (found.empty()) {
-      all.count = part.count;
-      all.target = part.target, all.golden = part.golden;
-      all.left_out = std::move(part.left_out);
-    }
-    MSPROBE_RETURN_IF_ERROR(CheckSame(part, all, path));
-    found.insert(part.index);
-    for (ComparedPair& pair : part.pairs) pairs.emplace(PlaceOf(pair), std::move(pair));
-    for (ComparedPair& pair : part.compared) {
-      const Place place = PlaceOf(pair);
-      compared.insert(place);
-      pairs[place] = std::move(pair);
-    }
+    if (name.starts_with(kBegin) && name.ends_with(kEnd)) MSPROBE_RETURN_IF_ERROR(parts.Read(name));
   }
-  if (found.empty()) {
+  if (parts.empty()) {
     return NotFound(folder)
         .Expected("files such as {}"_t(NameOf(1, 2)))
         .Hint("msprobe compare TARGET GOLDEN --part 1/2 -o {}"_t(folder));
   }
-  const Status lost = WhyNotCompared(all, MissingOf(found, all.count), folder);
-  for (auto& [place, pair] : pairs) {
-    if (!compared.contains(place)) {
-      pair.result.step = pair.step, pair.result.rank = pair.rank;
-      pair.result.target = pair.target, pair.result.golden = pair.golden;
-      pair.result.failed = lost;
-    }
-    all.compared.push_back(std::move(pair));
-  }
-  return all;
+  return parts.Gather();
+}
+
+std::optional<bool> JoinsInFirstPart(const ComparedPart& part, const std::string& folder) {
+  const Result<ComparedPart> first = ReadPart(JoinPath(folder, NameOf(1, part.count)));
+  if (!first.ok() || !IsOfSame(*first, part)) return std::nullopt;
+  return !first->joined.empty();
 }
 
 }  // namespace msprobe::compare
