@@ -226,11 +226,17 @@ class CompareVerb : public Verb {
     MSPROBE_ASSIGN_OR_RETURN(RayComparison wanted, ray_.Wanted(target_, golden_, output_, ranks_));
     wanted.selection = selection;
     wanted.table = table_;
-    wanted.report = {.format = format_ == "json" ? StdoutFormat::kJson : StdoutFormat::kTable,
-                     .exit_code = exit_code_,
-                     .reports = reports_};
+    wanted.check = [this](const std::vector<DumpPair>& pairs) { return CheckJoined(pairs); };
     WarnOfOneRun(/*checkpoints=*/false, out);
-    return CompareOnRay(wanted, out);
+    const PartsToMerge parts{
+        .input = output_,
+        .output = output_,
+        .format = format_ == "json" ? StdoutFormat::kJson : StdoutFormat::kTable,
+        .exit_code = exit_code_,
+        .reports = reports_};
+    MSPROBE_ASSIGN_OR_RETURN(compare::ComparedPart all, CompareOnRay(wanted, out));
+    return all.joined.empty() ? MergeParts(parts, std::move(all), out)
+                              : CompareCopies(parts, std::move(all), out);
   }
 
   // Compares a pair with `part` of the memory. False: it is too little, and nothing was written.

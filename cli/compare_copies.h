@@ -2,7 +2,8 @@
 // have left copies (--part, --ray).
 //
 //   MSPROBE_ASSIGN_OR_RETURN(compare::ComparedPart all, compare::ReadParts(parts.input));
-//   if (!all.joined.empty()) return CompareCopies(parts, std::move(all), console);
+//   // all.joined: of ranks that are joined
+//   MSPROBE_ASSIGN_OR_RETURN(const int code, CompareCopies(parts, std::move(all), console));
 #pragma once
 
 #include <memory>

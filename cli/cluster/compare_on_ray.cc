@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/cluster/copy_on_ray.h"
 #include "cli/cluster/node_answer.h"
 #include "cli/cluster/ranks_on_nodes.h"
 #include "cli/cluster/ray_nodes.h"
@@ -54,16 +55,33 @@ Result<PairedDumps> PairOnNodes(const RayComparison& wanted,
   }
   MSPROBE_ASSIGN_OR_RETURN(PairedDumps paired,
                            PairFound(std::move(target), std::move(golden), wanted.selection));
-  if (std::ranges::any_of(paired.pairs, std::mem_fn(&DumpPair::is_joined))) {
-    return Unsupported("--ray does not apply to ranks that are joined"_t)
-        .Hint("leave --ray out: runs in different layouts are compared by one process"_t);
-  }
+  if (wanted.check) MSPROBE_RETURN_IF_ERROR(wanted.check(paired.pairs));
+  if (AreJoined(paired)) return paired;
   const auto is_first = [&](const DumpPair& p) { return p.rank == paired.pairs.front().rank; };
   if (std::ranges::all_of(paired.pairs, is_first)) {
     return InvalidArgument("--ray compares many ranks, and there is one"_t)
         .Hint("leave --ray out: one process compares it"_t);
   }
   return paired;
+}
+
+// Each rank is a part.
+int64_t CountParts(const PairedDumps& paired) {
+  std::set<int> ranks;
+  for (const DumpToCopy& dump : DumpsToCopy(paired)) ranks.insert(dump.rank);
+  return static_cast<int64_t>(ranks.size());
+}
+
+// The parts of another comparison are neither replaced nor mixed with these.
+Status CheckFolder(const RayComparison& wanted, int64_t count) {
+  if (!IsDirectory(wanted.folder)) return Status::Ok();
+  const Result<compare::ComparedPart> found = compare::ReadParts(wanted.folder);
+  if (found.status().code() == ErrorCode::kNotFound) return Status::Ok();
+  if (found.ok() && found->count == count && found->target == wanted.target &&
+      found->golden == wanted.golden)
+    return Status::Ok();
+  return InvalidArgument("{} has parts of another comparison"_t(wanted.folder))
+      .Hint("name another folder with -o, or remove its files compare_part_*.bin"_t);
 }
 
 class RayComparing {
@@ -82,7 +100,6 @@ class RayComparing {
   }
 
   Status Run() {
-    MSPROBE_RETURN_IF_ERROR(CheckFolder());
     for (size_t rank = 0; rank < ranks_.ranks().size(); ++rank)
       MSPROBE_RETURN_IF_ERROR(Fail(rank, "the comparison was stopped before"_t));
     done_ = 0;
@@ -117,18 +134,6 @@ class RayComparing {
     const size_t ranks = ranks_.ranks().size();
     const bool usual = ranks > compare::kManyRanks;
     return wanted_.table.LeavesRowsOut(ranks) == usual ? "" : " " + RowsFlag();
-  }
-
-  // The parts of another comparison are neither replaced nor mixed with these.
-  Status CheckFolder() const {
-    if (!IsDirectory(wanted_.folder)) return Status::Ok();
-    const Result<compare::ComparedPart> found = compare::ReadParts(wanted_.folder);
-    if (found.status().code() == ErrorCode::kNotFound) return Status::Ok();
-    if (found.ok() && found->count == Count() && found->target == wanted_.target &&
-        found->golden == wanted_.golden)
-      return Status::Ok();
-    return InvalidArgument("{} has parts of another comparison"_t(wanted_.folder))
-        .Hint("name another folder with -o, or remove its files compare_part_*.bin"_t);
   }
 
   int64_t Count() const { return static_cast<int64_t>(ranks_.ranks().size()); }
@@ -296,7 +301,7 @@ class RayComparing {
 
 }  // namespace
 
-Result<int> CompareOnRay(const RayComparison& wanted, Console& out) {
+Result<compare::ComparedPart> CompareOnRay(const RayComparison& wanted, Console& out) {
   out.Progress("asking the nodes of Ray for their dumps"_t);
   MSPROBE_ASSIGN_OR_RETURN(RayNodes nodes,
                            RayNodes::Connect(wanted.address, wanted.target, wanted.golden));
@@ -305,12 +310,14 @@ Result<int> CompareOnRay(const RayComparison& wanted, Console& out) {
   }
   MSPROBE_ASSIGN_OR_RETURN(const PairedDumps paired, PairOnNodes(wanted, nodes.nodes()));
   MSPROBE_ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Make("", "answers"));
-  MSPROBE_RETURN_IF_ERROR(
-      RayComparing(wanted, std::move(nodes), paired, std::move(folder), out).Run());
-  PartsToMerge report = wanted.report;
-  report.input = report.output = wanted.folder;
-  MSPROBE_ASSIGN_OR_RETURN(compare::ComparedPart all, compare::ReadParts(report.input));
-  return MergeParts(report, std::move(all), out);
+  MSPROBE_RETURN_IF_ERROR(CheckFolder(wanted, CountParts(paired)));
+  if (AreJoined(paired)) {
+    MSPROBE_RETURN_IF_ERROR(CopyFromNodes(wanted, std::move(nodes), paired, folder.path(), out));
+  } else {
+    MSPROBE_RETURN_IF_ERROR(
+        RayComparing(wanted, std::move(nodes), paired, std::move(folder), out).Run());
+  }
+  return compare::ReadParts(wanted.folder);
 }
 
 }  // namespace msprobe::cli

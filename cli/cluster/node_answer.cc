@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -21,10 +22,12 @@ constexpr std::string_view kTables[] = {"compare_result", "debug_compare_result"
 constexpr std::string_view kEnds[] = {".csv", ".xlsx", ".txt"};
 constexpr size_t kLongestName = 200;
 
+using NamedContents = std::vector<std::pair<std::string, std::string_view>>;
+
 struct Files {
   std::string folder;  // where they were on the node
   std::string_view part;
-  std::vector<std::pair<std::string, std::string_view>> tables;  // name, content
+  NamedContents tables;
 };
 
 // The first line of an error, without "error: ".
@@ -50,21 +53,42 @@ Status WhyNone(const formats::JsonValue& head, uint64_t bytes) {
   return Unsupported("msprobe ended there with exit code {}"_t(head.Member("code").text));
 }
 
-Result<Files> FilesOf(std::string_view bytes, const std::string& path) {
-  const size_t line = std::min(bytes.find('\n'), bytes.size());
-  MSPROBE_ASSIGN_OR_RETURN(const formats::JsonValue head,
-                           formats::ParseJson(bytes.substr(0, line), path));
-  bytes.remove_prefix(std::min(line + 1, bytes.size()));
-  Files files{.folder = head.Member("folder").text, .part = {}, .tables = {}};
-  bool has_part = false;
+// The line of JSON, which is taken from the bytes.
+Result<formats::JsonValue> TakeHead(std::string_view* bytes, const std::string& path) {
+  const size_t line = std::min(bytes->find('\n'), bytes->size());
+  MSPROBE_ASSIGN_OR_RETURN(formats::JsonValue head,
+                           formats::ParseJson(bytes->substr(0, line), path));
+  bytes->remove_prefix(std::min(line + 1, bytes->size()));
+  return head;
+}
+
+Result<NamedContents> ContentsOf(const formats::JsonValue& head, std::string_view bytes,
+                                 const std::string& path) {
+  NamedContents contents;
   for (const formats::JsonValue& item : head.Member("files").items) {
     const std::string name = item.items.empty() ? "" : item.items[0].text;
     const std::optional<int64_t> size =
         item.items.size() == 2 ? IntegerOf(item.items[1], 0, kMostInteger) : std::nullopt;
     if (!size || static_cast<uint64_t>(*size) > bytes.size())
       return NoAnswer(path, "the size of a file"_t, name);
-    const std::string_view content = bytes.substr(0, static_cast<size_t>(*size));
-    bytes.remove_prefix(content.size());
+    contents.emplace_back(name, bytes.substr(0, static_cast<size_t>(*size)));
+    bytes.remove_prefix(static_cast<size_t>(*size));
+  }
+  if (!bytes.empty()) return NoAnswer(path, "the end of the files"_t, bytes);
+  return contents;
+}
+
+Status WhyNone(const formats::JsonValue& head) {
+  return WhyNone(
+      head, static_cast<uint64_t>(IntegerOf(head.Member("bytes"), 0, kMostInteger).value_or(0)));
+}
+
+Result<Files> FilesOf(std::string_view bytes, const std::string& path) {
+  MSPROBE_ASSIGN_OR_RETURN(const formats::JsonValue head, TakeHead(&bytes, path));
+  MSPROBE_ASSIGN_OR_RETURN(const NamedContents contents, ContentsOf(head, bytes, path));
+  Files files{.folder = head.Member("folder").text, .part = {}, .tables = {}};
+  bool has_part = false;
+  for (const auto& [name, content] : contents) {
     if (name == kPart) {
       files.part = content;
       has_part = true;
@@ -74,10 +98,8 @@ Result<Files> FilesOf(std::string_view bytes, const std::string& path) {
       return NoAnswer(path, "the name of a table"_t, name);
     }
   }
-  if (!bytes.empty()) return NoAnswer(path, "the end of the files"_t, bytes);
   if (has_part) return files;
-  return WhyNone(
-      head, static_cast<uint64_t>(IntegerOf(head.Member("bytes"), 0, kMostInteger).value_or(0)));
+  return WhyNone(head);
 }
 
 template <typename Pair>
@@ -132,6 +154,29 @@ Result<std::vector<compare::ComparedPair>> TakeAnswer(const std::string& file,
     pair.result.table = its == files.tables.end() ? "" : JoinPath(folder, its->first);
   }
   return std::move(part->compared);
+}
+
+Result<compare::RankCopy> TakeCopy(const std::string& file, const std::string& path,
+                                   const std::string& folder, const std::string& place) {
+  MSPROBE_ASSIGN_OR_RETURN(const MappedFile mapped, MappedFile::Open(file));
+  std::string_view bytes = mapped.bytes();
+  const std::string answer = BaseName(file);
+  MSPROBE_ASSIGN_OR_RETURN(const formats::JsonValue head, TakeHead(&bytes, answer));
+  MSPROBE_ASSIGN_OR_RETURN(const NamedContents contents, ContentsOf(head, bytes, answer));
+  const std::vector<compare::FileToCopy> known = compare::FilesToCopy(path);
+  std::vector<compare::ContentOfCopy> files;
+  for (size_t i = 0, next = 0; i < contents.size(); ++i, ++next) {
+    while (next < known.size() && contents[i].first != std::to_string(next)) ++next;
+    const bool is_known = next < known.size() && (i > 0 || next == 0);
+    if (!is_known) return NoAnswer(answer, "the number of a file"_t, contents[i].first);
+    files.push_back({known[next].name, contents[i].second});
+  }
+  if (files.empty()) return WhyNone(head);
+  MSPROBE_ASSIGN_OR_RETURN(compare::RankCopy copy,
+                           compare::WriteRankCopy(path, folder, place, files));
+  if (head.Member("elements").boolean)
+    copy.tensor_folder = JoinPath(DirectoryName(path), "dump_tensor_data");
+  return copy;
 }
 
 }  // namespace msprobe::cli

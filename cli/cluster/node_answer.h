@@ -29,6 +29,12 @@ Result<std::vector<compare::ComparedPair>> TakeAnswer(const std::string& file,
                                                       std::span<const DumpPair> pairs,
                                                       const std::string& folder);
 
+// `file`: as above; the files are those of FilesToCopy(path) that the node has, and each name is
+// its number there, "0". "elements": true where those of its tensors lie beside the dump. The copy
+// is written. Errors: as above.
+Result<compare::RankCopy> TakeCopy(const std::string& file, const std::string& path,
+                                   const std::string& folder, const std::string& place);
+
 // Whether a node may write a table of this name: "compare_result_rank1_TIME.csv", also in a folder
 // "step3".
 bool IsNameOfTable(std::string_view name);

@@ -6,12 +6,13 @@ namespace msprobe::cli {
 namespace {
 
 // Flags that need the comparison of a rank itself, or that are about one rank.
-constexpr std::string_view kNotOnRay[] = {
-    "--part",        "--rank-order",     "--target-data",
-    "--golden-data", "--html",           "--perfetto",
-    "--vis-db",      "--model-explorer", "--explain",
-    "--why",         "--table-file",     "--allow-nothing-compared",
-    "--layout",      "--layer_mapping",  "--is_print_compare_log"};
+constexpr std::string_view kNotOnRay[] = {"--part",          "--rank-order",
+                                          "--target-data",   "--golden-data",
+                                          "--html",          "--perfetto",
+                                          "--vis-db",        "--model-explorer",
+                                          "--explain",       "--why",
+                                          "--table-file",    "--allow-nothing-compared",
+                                          "--layer_mapping", "--is_print_compare_log"};
 // Flags of the report on all ranks, and what each node is told in another way.
 constexpr std::string_view kNotForNodes[] = {"--ray",      "--output_path", "--rank",
                                              "--format",   "--exit-code",   "--junit",
@@ -37,6 +38,7 @@ Result<RayComparison> RayFlag::Wanted(const std::string& target, const std::stri
   }
   RayComparison wanted{.address = address_, .target = target, .golden = golden, .folder = folder};
   wanted.words = flags_->Words(kNotForNodes);
+  MSPROBE_ASSIGN_OR_RETURN(wanted.flags, FlagsOfAllParts(*flags_));
   wanted.words.insert(wanted.words.begin(), "compare");
   if (!ranks.ranks.empty()) wanted.selection_flags += " --rank " + ranks.ranks;
   if (!ranks.steps.empty()) wanted.selection_flags += " --step " + ranks.steps;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "cli/cluster/json_integer.h"
 #include "cli/cluster/node_answer.h"
@@ -87,12 +88,16 @@ void RayNodes::Start(const Task& task) {
   AppendJsonString(&line, task.file);
   line += ", \"directory\": ";
   AppendJsonString(&line, ThisDirectory());
-  line += ", \"words\": [";
-  for (size_t i = 0; i < task.words.size(); ++i) {
-    if (i > 0) line += ", ";
-    AppendJsonString(&line, task.words[i]);
+  for (const auto& [key, texts] :
+       {std::pair("words", &task.words), std::pair("paths", &task.paths)}) {
+    line += fmt::format(", \"{}\": [", key);
+    for (size_t i = 0; i < texts->size(); ++i) {
+      if (i > 0) line += ", ";
+      AppendJsonString(&line, (*texts)[i]);
+    }
+    line += "]";
   }
-  (void)python_.Send(line + "]}");  // of a process that has ended, WaitForOne says why
+  (void)python_.Send(line + "}");  // of a process that has ended, WaitForOne says why
 }
 
 Result<RayNodes::Ended> RayNodes::WaitForOne() {

@@ -27,8 +27,9 @@ class RayNodes {
   struct Task {
     size_t task = 0;  // a number of the caller
     size_t node = 0;
-    std::vector<std::string> words;
-    std::string file;  // takes the answer of the node (node_answer.h)
+    std::vector<std::string> words = {};  // the node compares
+    std::vector<std::string> paths = {};  // without words: it sends those of these files it has
+    std::string file;                     // takes the answer of the node (node_answer.h)
   };
   enum class End : uint8_t {
     kAnswered,

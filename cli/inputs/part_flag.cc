@@ -16,20 +16,15 @@
 namespace msprobe::cli {
 namespace {
 
-// What belongs to one part, or to no part.
-constexpr std::string_view kNotOfAll[] = {"--target_path", "--golden_path", "--output_path",
-                                          "--part", "--lang"};
+// What belongs to one part, to the report on all of them, or to none.
+constexpr std::string_view kNotOfAll[] = {
+    "--target_path", "--golden_path", "--output_path", "--part",     "--ray",
+    "--lang",        "--format",      "--exit-code",   "--markdown", "--junit"};
 
 bool ReadNumber(std::string_view text, int64_t* number) {
   const auto end = std::from_chars(text.data(), text.data() + text.size(), *number);
   return end.ec == std::errc() && end.ptr == text.data() + text.size();
 }
-
-// The dumps of a pair: by rank, and where they are copied to.
-struct DumpToCopy {
-  int rank = -1;
-  std::string path, place;
-};
 
 std::vector<DumpToCopy> DumpsOf(const DumpPair& pair) {
   std::vector<DumpToCopy> dumps;
@@ -119,30 +114,41 @@ Result<compare::ComparedPart> PartFlag::Copy(const std::string& target, const st
   part.left_out = paired.left_out;
   MSPROBE_ASSIGN_OR_RETURN(FlagsOfParts flags, FlagsOfAllParts(*flags_));
   part.words = std::move(flags.words), part.named = std::move(flags.named);
+  part.joined = PlacesOf(paired);
+  const std::vector<DumpToCopy> all = DumpsToCopy(paired);
   std::set<int> ranks;
-  std::map<std::string, DumpToCopy> all;  // by path: a dump may be on both sides
-  for (const DumpPair& pair : paired.pairs) {
-    part.joined.push_back(PlaceOf(pair));
-    for (DumpToCopy& dump : DumpsOf(pair)) {
-      ranks.insert(dump.rank);
-      all.try_emplace(dump.path, std::move(dump));
-    }
-  }
+  for (const DumpToCopy& dump : all) ranks.insert(dump.rank);
   size_t done = 0;
-  for (const auto& [path, dump] : all) {
-    out.ProgressOf("copying {}"_t(path), done++, all.size());
+  for (const DumpToCopy& dump : all) {
+    out.ProgressOf("copying {}"_t(dump.path), done++, all.size());
     const auto place = static_cast<size_t>(std::distance(ranks.begin(), ranks.find(dump.rank)));
     if (!compare::IsInPart(place, ranks.size(), index_, count_)) continue;
     MemoryBudget budget(memory);
     Result<compare::RankCopy> copy =
-        compare::CopyRank(path, folder, dump.place, &budget, dumps.OptionsOfRank());
+        compare::CopyRank(dump.path, folder, dump.place, &budget, dumps.OptionsOfRank());
     if (copy.ok()) {
       part.copies.push_back(*std::move(copy));
     } else {
-      part.copies.push_back({.path = path, .failed = std::move(copy).status()});
+      part.copies.push_back({.path = dump.path, .failed = std::move(copy).status()});
     }
   }
   return part;
+}
+
+std::vector<DumpToCopy> DumpsToCopy(const PairedDumps& paired) {
+  std::map<std::string, DumpToCopy> all;  // a dump may be on both sides
+  for (const DumpPair& pair : paired.pairs) {
+    for (DumpToCopy& dump : DumpsOf(pair)) all.try_emplace(dump.path, std::move(dump));
+  }
+  std::vector<DumpToCopy> dumps;
+  for (auto& [path, dump] : all) dumps.push_back(std::move(dump));
+  return dumps;
+}
+
+std::vector<compare::PairOfCopies> PlacesOf(const PairedDumps& paired) {
+  std::vector<compare::PairOfCopies> places;
+  for (const DumpPair& pair : paired.pairs) places.push_back(PlaceOf(pair));
+  return places;
 }
 
 Result<FlagsOfParts> FlagsOfAllParts(const Flags& flags) {

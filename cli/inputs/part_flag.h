@@ -61,6 +61,15 @@ class PartFlag {
 // Whether some ranks are joined.
 bool AreJoined(const PairedDumps& paired);
 
+// A dump that is copied: its rank, and the name of its copy.
+struct DumpToCopy {
+  int rank = -1;
+  std::string path, place;
+};
+// Each dump once. And the pairs that are made of the copies.
+std::vector<DumpToCopy> DumpsToCopy(const PairedDumps& paired);
+std::vector<compare::PairOfCopies> PlacesOf(const PairedDumps& paired);
+
 // The flags of a comparison that all parts have alike, and what the files that they name hold now.
 struct FlagsOfParts {
   std::vector<std::string> words;

@@ -248,7 +248,9 @@ def test_what_ray_cannot_do_is_refused(msprobe, on_nodes, runs):
     assert "--format csv" in on_nodes("--format", "csv", code=2).stderr
     assert "there is one" in on_nodes("--rank", "3", code=2).stderr
     unequal = {"a": {"target": [0, 1, 2], "golden": [0, 1]}}
-    assert "ranks that are joined" in on_nodes(ranks=unequal, code=2).stderr
+    assert "ranks that are joined" in on_nodes("--exact", ranks=unequal, code=2).stderr
+    (runs / "layout.yaml").write_text("target_mesh: {tp: 5}\n")
+    assert "none are" in on_nodes("--layout", "layout.yaml", "--common", code=2).stderr
     assert "target has no rank 9" in on_nodes("--rank", "9", code=2).stderr
     assert "expected dump.json in it" in on_nodes(ranks={"a": []}, code=2).stderr
     msprobe(*WORDS, "--part", "1/2", "-o", "parts")

@@ -43,14 +43,8 @@ KnownFile Know(std::string name, std::string_view bytes) {
           .crc = kernels::UpdateCrc32(0, data, bytes.size())};
 }
 
-Status CopyFile(const std::string& from, const std::string& folder, const std::string& name,
-                RankCopy* copy) {
-  MSPROBE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(from));
-  const std::string to = JoinPath(folder, name);
-  MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(to)));
-  MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(to, file.bytes()));
-  copy->files.push_back(Know(name, file.bytes()));
-  return Status::Ok();
+std::string FolderOf(const std::string& folder, const std::string& place) {
+  return JoinPath(JoinPath(folder, kRankCopies), place);
 }
 
 Status CheckFile(const KnownFile& file, const RankCopy& copy, const std::string& folder) {
@@ -71,32 +65,51 @@ Result<KnownFile> KnowFile(const std::string& path) {
   return Know(path, file.bytes());
 }
 
+std::vector<FileToCopy> FilesToCopy(const std::string& dump) {
+  const std::string folder = DirectoryName(dump), names = FolderNames(folder);
+  std::vector<FileToCopy> files = {{dump, JoinPath(names, BaseName(dump))}};
+  for (const std::string_view name : kBeside)
+    files.push_back({JoinPath(folder, name), JoinPath(names, name)});
+  const std::string next = dump::FolderOfNextStep(folder);
+  if (!next.empty())
+    files.push_back({JoinPath(next, kWeights), JoinPath(FolderNames(next), kWeights)});
+  return files;
+}
+
+Result<RankCopy> WriteRankCopy(const std::string& path, const std::string& folder,
+                               const std::string& place, std::span<const ContentOfCopy> files) {
+  RankCopy copy{.path = path, .dump = path, .place = place};
+  const std::string whole = FolderOf(folder, place);
+  std::error_code not_there;
+  std::filesystem::remove_all(whole, not_there);
+  for (const ContentOfCopy& file : files) {
+    const std::string to = JoinPath(whole, file.name);
+    MSPROBE_RETURN_IF_ERROR(MakeDirectories(DirectoryName(to)));
+    MSPROBE_RETURN_IF_ERROR(WriteFileAtomically(to, file.bytes));
+    copy.files.push_back(Know(file.name, file.bytes));
+  }
+  return copy;
+}
+
 Result<RankCopy> CopyRank(const std::string& path, const std::string& folder,
                           const std::string& place, MemoryBudget* budget,
                           const ReadOptions& options) {
-  RankCopy copy{.path = path, .place = place};
   MSPROBE_ASSIGN_OR_RETURN(const Dump dump, dump::ReadDump(path, budget, options));
   if (!dump.path.ends_with(".json")) {
     return Unsupported("{} is no dump.json: a part of ranks that are joined has only these"_t(path))
         .Hint("leave --part out: one process compares the runs"_t);
   }
+  std::vector<MappedFile> mapped;
+  std::vector<ContentOfCopy> files;
+  for (const FileToCopy& file : FilesToCopy(dump.path)) {
+    if (!files.empty() && !IsRegularFile(file.path)) continue;
+    MSPROBE_ASSIGN_OR_RETURN(mapped.emplace_back(), MappedFile::Open(file.path));
+    files.push_back({file.name, mapped.back().bytes()});
+  }
+  MSPROBE_ASSIGN_OR_RETURN(RankCopy copy, WriteRankCopy(path, folder, place, files));
   copy.dump = dump.path;
   copy.tensor_folder = dump.tensor_folder;
   copy.note = dump.note;
-  const std::string whole = JoinPath(JoinPath(folder, kRankCopies), place);
-  std::error_code not_there;
-  std::filesystem::remove_all(whole, not_there);
-  const std::string names = FolderNames(dump.folder);
-  MSPROBE_RETURN_IF_ERROR(CopyFile(dump.path, whole, JoinPath(names, BaseName(dump.path)), &copy));
-  for (const std::string_view name : kBeside) {
-    const std::string file = JoinPath(dump.folder, name);
-    if (IsRegularFile(file))
-      MSPROBE_RETURN_IF_ERROR(CopyFile(file, whole, JoinPath(names, name), &copy));
-  }
-  const std::string next = dump::FolderOfNextStep(dump.folder);
-  const std::string left = JoinPath(next, kWeights);
-  if (!next.empty() && IsRegularFile(left))
-    MSPROBE_RETURN_IF_ERROR(CopyFile(left, whole, JoinPath(FolderNames(next), kWeights), &copy));
   return copy;
 }
 
@@ -115,11 +128,16 @@ Result<Dump> ReadRankCopy(const RankCopy& copy, const std::string& folder, Memor
     }
     own.tensor_folder = copy.tensor_folder;
   }
-  const std::string place = JoinPath(JoinPath(folder, kRankCopies), copy.place);
-  MSPROBE_ASSIGN_OR_RETURN(Dump dump,
-                           dump::ReadDump(JoinPath(place, copy.files[0].name), budget, own));
-  dump.path = copy.dump;
-  dump.note = copy.note;
+  const std::string path = JoinPath(FolderOf(folder, copy.place), copy.files[0].name);
+  Result<Dump> dump = dump::ReadDump(path, budget, own);
+  if (!dump.ok()) {
+    Status failed = std::move(dump).status();
+    if (failed.path() != path) return failed;
+    const std::optional<uint64_t> offset = failed.offset();
+    return std::move(failed).At(copy.dump, offset);
+  }
+  dump->path = copy.dump;
+  if (copy.note) dump->note = *copy.note;
   return dump;
 }
 

@@ -11,7 +11,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -35,11 +38,25 @@ struct RankCopy {
   std::string path;              // of the dump that was copied, as it was typed
   std::string dump;              // the same as ReadDump names it
   std::string tensor_folder;     // of its elements, which are not copied; "": it has none
-  Message note;                  // Dump::note of the dump that was copied
+  std::optional<Message> note;   // Dump::note of the dump; nullopt: as the copy says
   std::string place;             // the folder of this copy, below that of all copies
   std::vector<KnownFile> files;  // below it; the dump is the first
   Status failed;                 // why there is no copy
 };
+
+// The files of a dump of which a copy consists, where they are. All but the first may be missing.
+struct FileToCopy {
+  std::string path, name;  // RankCopy::files has the name
+};
+std::vector<FileToCopy> FilesToCopy(const std::string& dump);
+
+// A copy of what another machine has of these files. Replaces a copy that is there. Errors: kIo.
+struct ContentOfCopy {
+  std::string name;
+  std::string_view bytes;
+};
+Result<RankCopy> WriteRankCopy(const std::string& path, const std::string& folder,
+                               const std::string& place, std::span<const ContentOfCopy> files);
 
 // Replaces a copy that is there. Errors: those of ReadDump, which must be able to read the dump;
 // kUnsupported for a dump that is no .json file; kIo.

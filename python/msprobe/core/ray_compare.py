@@ -4,7 +4,7 @@ python -m msprobe.core.ray_compare ADDRESS
 
 msprobe starts it and decides what runs where. Each line in is JSON, and so is each line out. The
 first line names the two runs; the answer says what each node has of them. Each further line is a
-command line for one node; the answer, when it has ended, is in a file.
+command line for one node, or names the files of a dump; the answer is in a file.
 """
 
 import json
@@ -80,6 +80,28 @@ def _compare(task):
     return b"".join([json.dumps(answer).encode(), b"\n", *contents])
 
 
+def _copy(task):
+    """Those of some files that the node has: a line of JSON, and their bytes. The first is a dump:
+    whether elements of tensors lie beside it is said, and they are not sent."""
+    paths = [os.path.join(task["directory"], path) for path in task["paths"]]
+    there = [i for i, path in enumerate(paths) if os.path.isfile(path)]
+    size = sum(os.path.getsize(paths[i]) for i in there)
+    contents = []
+    if size <= task["most_bytes"]:
+        for i in there:
+            with open(paths[i], "rb") as file:
+                contents.append(file.read())
+    elements = os.path.join(os.path.dirname(paths[0]), "dump_tensor_data")
+    answer = {
+        "code": 0,
+        "said": "",
+        "bytes": size,
+        "files": [[str(i), len(c)] for i, c in zip(there, contents)],  # noqa: B905
+        "elements": os.path.isdir(elements) and not os.path.islink(elements),
+    }
+    return b"".join([json.dumps(answer).encode(), b"\n", *contents])
+
+
 class Nodes:
     """The nodes of the cluster, and where their answers go."""
 
@@ -117,7 +139,8 @@ class Nodes:
         cpus = min(1, self.alive[node]["Resources"].get("CPU", 0))
         answer = {"task": task["task"], "state": "answered", "said": ""}
         try:
-            packed = self.ray.get(self.start(_compare, node, cpus, task))
+            function = _compare if task["words"] else _copy
+            packed = self.ray.get(self.start(function, node, cpus, task))
             with open(task["file"], "wb") as file:
                 file.write(packed)
         except Exception as error:
