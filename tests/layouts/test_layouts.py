@@ -134,6 +134,25 @@ def test_a_bug_in_one_of_two_layouts_is_named(recordings, name, golden):
     assert pair["first_divergence"].get("ranks") == ranks
 
 
+@pytest.mark.parametrize(
+    ("name", "golden", "parts"),
+    [
+        ("fsdp_llama.fsdp2.rotary_from_one", "fsdp_llama.one", 2),
+        ("gpt_tp.tp4.fc1_scaled", "gpt_tp.tp2", 3),
+        ("mlp_grid.tp4", "mlp_grid.dp4", 5),
+        ("pipe_by_hand.pp4", "pipe_by_hand.pp2", 1),
+    ],
+)
+def test_parts_say_what_one_process_says(recordings, tmp_path, name, golden, parts):
+    for i in range(1, parts + 1):
+        command = [MSPROBE, "compare", recordings / name, recordings / golden, "-o", tmp_path]
+        subprocess.run([*command, "--part", f"{i}/{parts}"], check=True, capture_output=True)
+    command = [MSPROBE, "merge_result", "-i", tmp_path, "-o", tmp_path, "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == compare(recordings, name, golden)
+
+
 def test_runs_of_one_layout_are_compared_rank_by_rank(recordings):
     document = compare(recordings, "gpt_tp.tp4.fc1_scaled", "gpt_tp.tp4")
     assert sorted(document["steps"]["0"]["ranks"]) == ["0", "1", "2", "3"]
