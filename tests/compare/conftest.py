@@ -1,4 +1,5 @@
-"""Modules that several tests share are in this folder: golden_tables.py, small_runs.py."""
+"""Modules that several tests share are in this folder: golden_tables.py,
+small_runs.py, joined_runs.py."""
 
 import sys
 from pathlib import Path

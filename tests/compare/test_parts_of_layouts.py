@@ -142,6 +142,22 @@ def test_a_rank_that_cannot_be_read_is_the_error_of_one_process(msprobe, compare
     assert msprobe(*MERGE, *JSON, code=2) == alone
 
 
+def test_a_copy_has_what_a_reader_reads_and_no_more(msprobe, compare_parts, runs):
+    for step in (0, 1):
+        place = runs / "four" / f"step{step}" / "rank3"
+        (place / "dump_tensor_data").mkdir()
+        (place / "dump_tensor_data" / "a.pt").write_text("")
+        (place / "notes.json").write_text("{}")
+    compare_parts("four", "two", [1, 2])
+    place = runs / "parts" / "compare_ranks" / "target_step0_rank3"
+    # With what the step left: the weights with which the next one began.
+    assert sorted(str(path.relative_to(place)) for path in place.glob("*/*/*")) == [
+        "step0/rank3/dump.json",
+        "step0/rank3/weights.json",
+        "step1/rank3/weights.json",
+    ]
+
+
 def test_what_was_left_in_the_folder_is_not_read(msprobe, compare_parts, runs):
     compare_parts("four", "two", [1, 2])
     (copy,) = (runs / "parts").glob("compare_ranks/target_step0_rank3/step0/rank3")
