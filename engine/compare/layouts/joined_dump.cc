@@ -248,6 +248,8 @@ void JoinedDump::PassThrough(const Record& record, const Holders& holders) {
 }
 
 void JoinedDump::PassThrough() {
+  // Where all ranks make all calls, nothing passes.
+  if (std::ranges::none_of(values_, [](const auto& parts) { return parts.size() == 1; })) return;
   Holders holders;
   for (size_t i = 0; i < values_.size(); ++i) {
     for (const ValuePart& part : values_[i]) {
