@@ -1,5 +1,5 @@
 // Reads any bytes as what a node of a cluster sent (`compare --ray`): the dumps that it found, and
-// the files of its answer. No file is written outside the folder of the tables.
+// the files of its answer, of a comparison and of a dump. No file is written outside their folder.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +10,7 @@
 
 #include "cli/cluster/found_dumps.h"
 #include "cli/cluster/node_answer.h"
+#include "engine/compare/ranks/rank_copy.h"
 #include "engine/formats/text/json.h"
 #include "fuzz/memory_folder.h"
 #include "fuzz/target.h"
@@ -25,6 +26,10 @@ FUZZ_TARGET(node_answer) {
   const auto compared =
       msprobe::cli::TakeAnswer(folder.path() + "/answer", pairs, folder.path() + "/out");
   if (!compared.ok() && compared.status().message().empty()) std::abort();
+  const auto copy = msprobe::cli::TakeCopy(folder.path() + "/answer", "a/step0/rank0/dump.json",
+                                           folder.path() + "/out", "place");
+  if (!copy.ok() && copy.status().message().empty()) std::abort();
+  if (copy.ok() && !msprobe::compare::StaysInFolder(*copy)) std::abort();
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     const std::string name = entry.path().filename();
     if (name != "answer" && name != "out") std::abort();

@@ -137,11 +137,13 @@ PARTS = [
     + bytes(8),
 ]
 
-# Of compare --ray: the dumps of a node; its answer, which names the version in the part.
+# Of compare --ray: the dumps of a node; its answer, which names the version in the part; the files
+# of a dump.
 NODE_ANSWERS = [
     b'{"path": "runs/a", "kind": 2, "dumps": [[0, 1, 7, "runs/a/step0/rank1/dump.json"]]}',
     b'{"code": 0, "said": "", "folder": "/tmp/a", "bytes": 9, "files": [["compare_part_1_of_1.bin",'
     b' 5], ["step0/compare_result_rank1_20260102030405.csv", 4]]}\nmsprobe,1,2',
+    b'{"code": 0, "said": "", "bytes": 6, "files": [["0", 4], ["5", 2]], "elements": true}\n{   {}',
     b'{"code": 2, "said": "error: no dump\\nhint: -", "folder": "/a", "bytes": 0, "files": []}',
 ]
 
