@@ -8,6 +8,7 @@
 
 #include "engine/base/text.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/model/names.h"

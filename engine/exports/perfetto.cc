@@ -11,6 +11,7 @@
 
 #include "engine/base/messages/message.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/exports/protobuf_writer.h"
 

@@ -10,6 +10,7 @@
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/model/named_calls.h"
 
 namespace msprobe::isolation {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/judge/operations.h"
 
 namespace msprobe::isolation {

@@ -131,8 +131,13 @@ class DumpBuilder {
   DumpBuilder& At(std::string_view file, int line, std::string_view source,
                   std::string_view function = "forward") {
     dump_.records.back().stack = static_cast<int32_t>(dump_.stacks.size());
-    dump_.stacks.push_back({Text("File " + std::string(file) + ", line " + std::to_string(line) +
-                                 ", in " + std::string(function) + ", \n " + std::string(source))});
+    dump_.stacks.push_back({Text(Frame(file, line, source, function))});
+    return *this;
+  }
+  // The line that called the last one given.
+  DumpBuilder& From(std::string_view file, int line, std::string_view source,
+                    std::string_view function) {
+    dump_.stacks.back().push_back(Text(Frame(file, line, source, function)));
     return *this;
   }
   Dump& dump() { return dump_; }
@@ -141,6 +146,11 @@ class DumpBuilder {
   Dump Take() { return std::move(dump_); }
 
  private:
+  static std::string Frame(std::string_view file, int line, std::string_view source,
+                           std::string_view function) {
+    return "File " + std::string(file) + ", line " + std::to_string(line) + ", in " +
+           std::string(function) + ", \n " + std::string(source);
+  }
   std::string_view Text(std::string_view text) { return dump_.arena.emplace_back(text); }
   std::string_view Number(double value) {
     std::string text;

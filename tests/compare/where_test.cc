@@ -202,5 +202,60 @@ TEST(Where, TheLineOfTheGoldenInPlaceOfACall) {
   EXPECT_EQ(c.first.golden_line, "old.py:6 in forward: y = x.relu_()");
 }
 
+// Of a call whose line both runs have: the innermost caller that the golden does not execute.
+TEST(Where, TheCallerWhoseCodeIsAnotherOne) {
+  const auto run = [](double error, std::string_view file, std::string_view inner,
+                      std::string_view outer) {
+    DumpBuilder b;
+    b.Call("Torch.f.0.forward").In(Numbers(1, -1, 0, 3)).Out(Scaled(Numbers(2, -2, 0.5, 5), error));
+    b.At("net.py", 3, "y = f(x)");
+    b.From("/lib/python3/site-packages/torch/nn/modules/module.py", 9, inner, "_call_impl");
+    b.From(file, 20, inner, "predict").From(file, 40, outer, "step");
+    return b.Take();
+  };
+  constexpr std::string_view kInner = "width = self.width(x.detach())", kOuter = "loss = model(x)";
+  const auto against = [&](std::string_view inner, std::string_view outer) {
+    return MustCompare(run(0.05, "new.py", inner, outer), run(0, "old.py", kInner, kOuter)).first;
+  };
+  const FirstDivergence moved =
+      against("width = self.width(x.detach())  # here", "loss = model(x)");
+  EXPECT_EQ(moved.caller_line, "");
+  EXPECT_EQ(moved.golden_line, "");
+  const FirstDivergence kept = against("width = self.width(x)", "loss = model(x) / 2");
+  EXPECT_EQ(kept.source_line, "net.py:3 in forward: y = f(x)");
+  EXPECT_EQ(kept.caller_line, "new.py:20 in predict: width = self.width(x)");
+  EXPECT_EQ(kept.golden_line, "old.py:20 in predict: width = self.width(x.detach())");
+  const FirstDivergence outer = against(kInner, "loss = model('#', x)  # half");
+  EXPECT_EQ(outer.caller_line, "new.py:40 in step: loss = model('#', x)  # half");
+  EXPECT_EQ(outer.golden_line, "old.py:40 in step: loss = model(x)");
+}
+
+// A call that only the golden makes, by a function that both runs use elsewhere: the statement that
+// the target does not have.
+TEST(Where, TheStatementThatOneRunDoesNotHave) {
+  const auto run = [](bool scales_truth) {
+    DumpBuilder b;
+    const auto scaled = [&](int index, int line, const test::Tensor& x, const test::Tensor& y) {
+      b.Call("Torch.div." + std::to_string(index) + ".forward").In(x).Out(y);
+      b.At("net.py", 3, "return x / self.std", "scaled");
+      b.From("net.py", line, index == 0 ? "past = self.scaled(past)" : "truth = self.scaled(truth)",
+             "forward");
+      b.From("train.py", 7, "loss = model(batch)", "step");
+    };
+    const test::Tensor truth = Numbers(6, -3, 0.5, 9), small = Numbers(3, -1.5, 0.25, 4.5);
+    scaled(0, 10, Numbers(1, -1, 0, 3), Numbers(0.5, -0.5, 0, 1.5));
+    if (scales_truth) scaled(1, 11, truth, small);
+    b.Call("Torch.g.0.forward").In(Numbers(0.5, -0.5, 0, 1.5)).In(scales_truth ? small : truth);
+    b.Out(Numbers(scales_truth ? 4 : 5, -1, 0, 6)).At("net.py", 12, "return g(past, truth)");
+    b.From("train.py", 7, "loss = model(batch)", "step");
+    return b.Take();
+  };
+  const FirstDivergence missing = MustCompare(run(false), run(true)).first;
+  EXPECT_EQ(missing.source_line, "net.py:3 in scaled: return x / self.std");
+  EXPECT_EQ(missing.caller_line, "net.py:11 in forward: truth = self.scaled(truth)");
+  const FirstDivergence added = MustCompare(run(true), run(false)).first;
+  EXPECT_EQ(added.caller_line, "net.py:11 in forward: truth = self.scaled(truth)");
+}
+
 }  // namespace
 }  // namespace msprobe::compare

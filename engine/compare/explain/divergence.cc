@@ -7,6 +7,7 @@
 #include "engine/compare/explain/dataflow.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
 
@@ -115,7 +116,8 @@ void FindFirstDivergence(Comparison* c) {
   if (first < 0) return;
   first = MakerOfGradient(*c, first);
   c->first = Explain(*c, first);
-  if (c->pairs[c->first.pair].golden < 0) c->first.golden_line = GoldenLineOfRegion(*c, c->first);
+  if (c->pairs[c->first.pair].golden < 0 && c->first.golden_line.empty())
+    c->first.golden_line = GoldenLineOfRegion(*c, c->first);
   c->runners_up = RunnersUp(*c, first, c->first.pair);
 }
 

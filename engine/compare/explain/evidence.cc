@@ -13,7 +13,6 @@
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/compare/model/value_text.h"
-#include "engine/compare/regions/regions.h"
 #include "engine/model/names.h"
 
 namespace msprobe::compare {
@@ -78,67 +77,6 @@ const Record& RecordOf(const Comparison& c, int32_t pair) {
 }
 
 std::string_view EntryName(const Comparison& c, int32_t pair) { return RecordOf(c, pair).name; }
-
-namespace {
-
-// The frames of the call on one side, innermost first; null: no stack was recorded. Backward
-// records have no stack of their own.
-const std::vector<std::string_view>* FramesOf(const Comparison& c, int32_t p, bool target) {
-  const Dump& dump = target ? c.target : c.golden;
-  const int32_t record = target ? c.pairs[p].target : c.pairs[p].golden;
-  const int32_t stack = record < 0 ? -1 : dump.records[record].stack;
-  if (stack >= 0 && static_cast<size_t>(stack) < dump.stacks.size() && !dump.stacks[stack].empty())
-    return &dump.stacks[stack];
-  if (p < static_cast<int32_t>(c.forward_of.size()) && c.forward_of[p] >= 0)
-    return FramesOf(c, c.forward_of[p], target);
-  if (RecordOf(c, p).direction != Direction::kParameterGrad) return nullptr;
-  const int32_t forward = ModuleCallOf(c, p, Direction::kForward);
-  return forward >= 0 ? FramesOf(c, forward, target) : nullptr;
-}
-
-const std::vector<std::string_view>* StackOf(const Comparison& c, int32_t p) {
-  const auto* frames = FramesOf(c, p, true);
-  return frames != nullptr ? frames : FramesOf(c, p, false);
-}
-
-// "y = F.gelu(x)" of "train.py:41 in forward: y = F.gelu(x)".
-std::string_view CodeOf(std::string_view line) {
-  const size_t in = line.find(" in ");
-  const size_t code = in == line.npos ? in : line.find(": ", in);
-  return code == line.npos ? line : line.substr(code + 2);
-}
-
-}  // namespace
-
-std::string SourceLineOf(const Comparison& c, int32_t p) {
-  const auto* frames = StackOf(c, p);
-  return frames == nullptr ? "" : dump::UserSourceLine(*frames);
-}
-
-dump::SourcePlace SourcePlaceOf(const Comparison& c, int32_t p) {
-  const auto* frames = StackOf(c, p);
-  return frames == nullptr ? dump::SourcePlace() : dump::UserSourcePlace(*frames);
-}
-
-std::string GoldenLineOf(const Comparison& c, int32_t p) {
-  const auto *target = FramesOf(c, p, true), *golden = FramesOf(c, p, false);
-  if (target == nullptr || golden == nullptr) return "";
-  dump::SourcePlace t = dump::UserSourcePlace(*target), g = dump::UserSourcePlace(*golden);
-  if (CodeOf(t.line) != CodeOf(g.line)) return std::move(g.line);
-  return CodeOf(t.caller) != CodeOf(g.caller) ? std::move(g.caller) : "";
-}
-
-std::string GoldenLineOfRegion(const Comparison& c, const FirstDivergence& f) {
-  const std::vector<Region> regions = RegionsOf(c);
-  if (regions.empty() || !regions[0].wrong) return "";
-  for (const int32_t p : regions[0].pairs) {
-    const auto* frames = FramesOf(c, p, false);
-    if (c.pairs[p].target >= 0 || frames == nullptr) continue;
-    std::string line = dump::UserSourcePlace(*frames).line;
-    return CodeOf(line) != CodeOf(f.source_line) ? line : "";
-  }
-  return "";
-}
 
 std::string ModuleAround(const Comparison& c, int32_t p) {
   if (RecordOf(c, p).is_module) return "";

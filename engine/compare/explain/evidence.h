@@ -9,7 +9,6 @@
 #include "engine/compare/judge/limits.h"
 #include "engine/compare/model/comparison.h"
 #include "engine/compare/model/value_names.h"
-#include "engine/dump/read/source_line.h"
 
 namespace msprobe::compare {
 
@@ -51,17 +50,6 @@ std::string PlainValue(const Leaf& leaf);
 // entry.
 const Record& RecordOf(const Comparison& comparison, int32_t pair);
 std::string_view EntryName(const Comparison& comparison, int32_t pair);
-// "train.py:41 in forward: y = gelu(x)": the user's line that made the call. A backward call has
-// the line of its forward call. "" where no stack was recorded.
-std::string SourceLineOf(const Comparison& comparison, int32_t pair);
-// The same as two lines: that of the model, and that of the user's own code which called it.
-dump::SourcePlace SourcePlaceOf(const Comparison& comparison, int32_t pair);
-// The golden's line of the call where its code is another one than the target's; where the line is
-// of a package and the same, the line that called the package. "": they are alike.
-std::string GoldenLineOf(const Comparison& comparison, int32_t pair);
-// The same for a first divergence that only the target has: the line of the first call that the
-// golden makes in its place. "": it makes none.
-std::string GoldenLineOfRegion(const Comparison& comparison, const FirstDivergence& first);
 // "layers.3.mlp (LlamaMLP)": the innermost module in which an API ran. A backward call ran in the
 // module of its forward call. "" for calls of modules, and where it is not known.
 std::string ModuleAround(const Comparison& comparison, int32_t pair);

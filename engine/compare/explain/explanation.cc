@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/explain/unmatched_calls.h"
 #include "engine/compare/model/compiled_code.h"
 #include "engine/compare/model/module_modes.h"
 #include "engine/compare/model/other_weights.h"
 #include "engine/compare/model/record_keys.h"
-#include "engine/dump/read/source_line.h"
 #include "engine/model/names.h"
 
 namespace msprobe::compare {
@@ -31,10 +31,10 @@ FirstDivergence StartExplanation(const Comparison& c, int32_t p, int32_t row) {
   f.row = row;
   f.call_class = c.classes[p];
   f.module = ModuleAround(c, p);
-  dump::SourcePlace place = SourcePlaceOf(c, p);
+  CodePlace place = CodePlaceOf(c, p);
   f.source_line = std::move(place.line);
   f.caller_line = std::move(place.caller);
-  f.golden_line = GoldenLineOf(c, p);
+  f.golden_line = std::move(place.golden);
   return f;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/source_places.h"
 
 namespace msprobe::compare {
 namespace {

@@ -14,6 +14,7 @@
 #include "engine/compare/explain/explain.h"
 #include "engine/compare/explain/explanation.h"
 #include "engine/compare/explain/optimizer_steps.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/compiled_code.h"
 #include "engine/compare/model/other_weights.h"
@@ -216,10 +217,9 @@ FirstDivergence ExplainOwnCode(const Comparison& c, int32_t module, const WrongI
   const CallSummary call = SummarizeCall(c, module);
   FirstDivergence f = StartExplanation(c, module, call.out.worst_row);
   f.call_class = CallClass::kIntroduced;
-  dump::SourcePlace inside = SourcePlaceOf(c, in.pair);
-  if (!inside.line.empty()) {
+  if (CodePlace inside = CodePlaceOf(c, in.pair); !inside.line.empty()) {
     f.source_line = std::move(inside.line), f.caller_line = std::move(inside.caller);
-    f.golden_line = GoldenLineOf(c, in.pair);
+    f.golden_line = std::move(inside.golden);
   }
   const EarlierCalls before = CountEarlierCalls(c, in.pair);
   f.confidence = kUnrecordedConfidence * before.JudgedFactor() * c.pairs[module].confidence;

@@ -8,6 +8,7 @@
 #include "engine/base/messages/message.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/explain.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/record_keys.h"
 #include "engine/dump/read/source_line.h"

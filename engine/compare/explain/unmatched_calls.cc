@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/judge/operations.h"
 #include "engine/compare/model/compiled_code.h"
 

@@ -131,7 +131,7 @@ struct FirstDivergence {
   // "train.py:41 in forward: y = F.gelu(x)", of the model's code. When that is a package:
   // the line of the user's own code that called it (UserSourcePlace in source_line.h).
   std::string source_line, caller_line;
-  // The golden's line, where its code is another one (GoldenLineOf in evidence.h); else "".
+  // The golden's line, where its code is another one (CodePlaceOf in source_places.h); else "".
   std::string golden_line;
   Message why;     // one sentence: what agreed before, how wrong it is
   Message advice;  // what to look at next; "" when there is nothing to add

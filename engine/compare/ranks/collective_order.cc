@@ -9,6 +9,7 @@
 
 #include "engine/base/messages/message.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/ranks/exchange_keys.h"
 #include "engine/compare/ranks/rank_origin.h"
 #include "engine/compare/ranks/rank_result.h"

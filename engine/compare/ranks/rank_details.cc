@@ -6,6 +6,7 @@
 
 #include "engine/compare/explain/classify.h"
 #include "engine/compare/explain/evidence.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/judge/judge.h"
 
 namespace msprobe::compare {

@@ -154,10 +154,10 @@ class Answer {
   }
 
   // Where the results of several calls carry a gradient in one of the runs only, no_grad is around
-  // all of them there: the line that they share calls them.
+  // all of them there: the line that they share calls them, unless the code of the two runs tells.
   FirstDivergence OfRegion(FirstDivergence f) const {
     const std::vector<CallId> region = CallsOfRegion();
-    if (region.size() < 2) return f;
+    if (region.size() < 2 || !f.golden_line.empty()) return f;
     std::vector<std::string_view> shared;
     for (const CallId id : region) {
       const int32_t stack = r_.t.dump.records[r_.t.calls[id].record].stack;

@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/compare/explain/evidence.h"
 #include "engine/compare/explain/fix_hint.h"
+#include "engine/compare/explain/source_places.h"
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/judge/judge.h"
 #include "engine/compare/model/value_text.h"

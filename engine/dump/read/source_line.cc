@@ -62,12 +62,12 @@ StackFrame ParseStackFrame(std::string_view text) {
 
 namespace {
 
-struct UserFrames {
+struct FoundFrames {
   StackFrame found;  // not parsed: the text of frames[0] is the line
   std::optional<StackFrame> caller;
 };
 
-UserFrames FindUserFrames(const std::vector<std::string_view>& frames) {
+FoundFrames FindUserFrames(const std::vector<std::string_view>& frames) {
   std::optional<StackFrame> found, own, outermost;
   for (size_t i = 0; i < frames.size() && !own; ++i) {
     const StackFrame frame = ParseStackFrame(frames[i]);
@@ -92,7 +92,7 @@ std::string OnOneLine(std::string text) {
 }
 
 // `from`: the caller of the frame, whose place is added; null: none is.
-std::string LineOf(const StackFrame& frame, const StackFrame* from) {
+std::string LineFrom(const StackFrame& frame, const StackFrame* from) {
   std::string out;
   AppendPlace(&out, frame);
   if (!frame.function.empty()) out.append(" in ").append(frame.function);
@@ -107,18 +107,30 @@ std::string LineOf(const StackFrame& frame, const StackFrame* from) {
 
 }  // namespace
 
+std::vector<StackFrame> OwnFrames(const std::vector<std::string_view>& frames) {
+  std::vector<StackFrame> out;
+  for (const std::string_view text : frames) {
+    const StackFrame frame = ParseStackFrame(text);
+    if (frame.parsed && !IsFramework(frame.path) && InPackage(frame.path).empty())
+      out.push_back(frame);
+  }
+  return out;
+}
+
+std::string LineOf(const StackFrame& frame) { return LineFrom(frame, nullptr); }
+
 SourcePlace UserSourcePlace(const std::vector<std::string_view>& frames) {
   if (frames.empty()) return {};
   const auto [found, caller] = FindUserFrames(frames);
   if (!found.parsed) return {OnOneLine(std::string(frames[0])), ""};
-  return {LineOf(found, nullptr), caller ? LineOf(*caller, nullptr) : ""};
+  return {LineOf(found), caller ? LineOf(*caller) : ""};
 }
 
 std::string UserSourceLine(const std::vector<std::string_view>& frames) {
   if (frames.empty()) return "";
   const auto [found, caller] = FindUserFrames(frames);
   if (!found.parsed) return OnOneLine(std::string(frames[0]));
-  return LineOf(found, caller ? &*caller : nullptr);
+  return LineFrom(found, caller ? &*caller : nullptr);
 }
 
 }  // namespace msprobe::dump

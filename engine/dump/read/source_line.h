@@ -17,6 +17,11 @@ struct StackFrame {
 };
 // Of one frame as stack.json spells it.
 StackFrame ParseStackFrame(std::string_view text);
+// "net.py:24 in forward: return self.norm(x)", on one line; the path of a package begins with the
+// package.
+std::string LineOf(const StackFrame& frame);
+// The parsed frames outside of the framework and of installed packages, in the order of `frames`.
+std::vector<StackFrame> OwnFrames(const std::vector<std::string_view>& frames);
 
 // Where a call was made. `frames` as in stack.json, the innermost first.
 struct SourcePlace {
