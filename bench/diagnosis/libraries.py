@@ -14,6 +14,7 @@ PROGRAMS = (
     *("vlm", "aekl", "squad", "captions", "endings", "control", "grpo", "teacher"),
     *("headlines", "subject", "chat", "tiles", "intents", "walker", "dino", "traffic"),
     *("fewsteps", "music", "passages", "thumbs", "forms", "cloth", "reviews", "vocoder"),
+    *("mutants", "receipts"),
 )
 _declared = []
 

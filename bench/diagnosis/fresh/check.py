@@ -25,7 +25,7 @@ SETS = (
     *("first", "second", "third", "fourth", "fifth"),
     *("sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
     *("thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth"),
-    *("nineteenth", "twentieth"),
+    *("nineteenth", "twentieth", "twentyfirst"),
 )
 
 
