@@ -1,7 +1,10 @@
 // The answers of --engine relations: which call, in which words, under which options.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "engine/compare/explain/summary.h"
 #include "engine/compare/model/proofs.h"
@@ -9,6 +12,7 @@
 #include "engine/formats/tensors/npy.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/compare/divergence_values.h"
+#include "tests/compare/recorded.h"
 
 namespace msprobe::compare::test {
 namespace {
@@ -317,6 +321,42 @@ TEST(Answer, AConstantIsNoExceptionWhereBitsDecide) {
   };
   EXPECT_EQ(First(Related(run(2 + 2e-7), run(2))), "none");
   EXPECT_EQ(First(Related(run(2 + 2e-7), run(2), Exactness::kExact)), "Tensor.f.0.forward");
+}
+
+// `bounded`: a ratio is bounded, and code without records takes parts of what comes out. Parts are
+// other ones for that, and differ where they arrive.
+Dump Ratios(bool bounded) {
+  const Elements ratio = Map(Random(16, 1), [](float v) { return std::exp(v); });
+  const Elements used = bounded ? Map(ratio, [](float v) { return std::min(v, 1.0F); }) : ratio;
+  const Elements part(used.begin(), used.begin() + 8);
+  const Elements sines = Map(used, [](float v) { return std::sin(v); });
+  const auto sum = [](const Elements& x) {
+    return Recorded({std::accumulate(x.begin(), x.end(), 0.0F)}, "[]");
+  };
+  DumpBuilder b;
+  b.Call("Torch.exp.0.forward").In(Recorded(Random(16, 1))).Out(Recorded(ratio));
+  if (bounded) b.Call("Torch.clamp.0.forward").In(Recorded(ratio)).Out(Recorded(used));
+  b.Call("Torch.tanh.0.forward").In(Recorded(part));
+  const Elements bent = Map(part, [](float v) { return std::tanh(v); });
+  b.Out(Recorded(bent));
+  b.Call("Torch.outer.0.forward").In(Recorded(used)).In(Recorded(bent));
+  Elements products;
+  for (const float x : used) {
+    for (const float y : bent) products.push_back(x * y);
+  }
+  b.Out(Recorded(products, "[16, 8]"));
+  b.Call("Torch.sum.0.forward").In(Recorded(products, "[16, 8]")).Out(sum(products));
+  b.Call("Torch.cos.0.forward").In(Recorded(sines)).Out(Recorded(Map(sines, [](float v) {
+    return std::cos(v);
+  })));
+  b.Call("Torch.sum.1.forward").In(Recorded(Map(sines, [](float v) { return std::cos(v); })));
+  b.Out(sum(Map(sines, [](float v) { return std::cos(v); })));
+  return b.Take();
+}
+
+TEST(Answer, WhatComesFromNowhereDoesNotExplainAnEarlierCall) {
+  EXPECT_EQ(First(Related(Ratios(false), Ratios(true))), "Torch.clamp.0.forward");
+  EXPECT_EQ(First(Related(Ratios(true), Ratios(false))), "Torch.clamp.0.forward");
 }
 
 }  // namespace

@@ -169,6 +169,12 @@ class Exposure {
   double OrderOf(CallId golden) const;
   ValueId ResultOf(CallId golden) const;
 
+  struct Weighed {
+    std::span<const Candidate> found;
+    std::vector<Places> effects;  // of each: the contradictions that follow from it
+    bool exchanges = false;       // the runs have several ranks
+  };
+  bool GivesWay(const Weighed& all, size_t i, bool made_of_it) const;
   std::vector<Candidate> Rank(std::vector<Candidate> found);
   bool IsProven(const Candidate& candidate) const;
   std::vector<ValueId> Contradictions() const;

@@ -2,7 +2,9 @@
 // wrong beyond rounding.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <unordered_set>
+#include <utility>
 
 #include "engine/base/threads.h"
 #include "engine/compare/explain/optimizer_steps.h"
@@ -83,6 +85,32 @@ bool Exposure::IsProven(const Candidate& candidate) const {
          r.error > kSurely * r.bound;
 }
 
+// `made_of_it`: what comes from nowhere was made, by code without records, of what an earlier call
+// made, and does not explain that call.
+bool Exposure::GivesWay(const Weighed& all, size_t i, bool made_of_it) const {
+  const auto& [found, effects, exchanges] = all;
+  const auto explains = [&all](size_t j, size_t k) {
+    return all.effects[j].Includes(all.effects[k]);
+  };
+  for (size_t j = 0; j < found.size(); ++j) {
+    const Candidate &a = found[i], &b = found[j];
+    if (i == j) continue;
+    // A right value at another place has no effects that are known: other ranks may have them.
+    const bool unknown = exchanges && effects[i].empty() && a.call != kNoId && r_.IsRight(a.value);
+    const bool from_it = made_of_it && b.cause == Cause::kNoCallMadeIt &&
+                         a.cause != Cause::kNoCallMadeIt && a.order < b.order;
+    const bool within = !from_it && explains(j, i) && !(unknown && a.order < b.order);
+    const bool less =
+        within && (effects[i].size() < effects[j].size() || a.Evidence() < b.Evidence());
+    if (less && (b.Evidence() != 1 || (a.Evidence() == 0 && b.order < a.order))) return true;
+    // Of a call that only one run makes nothing tells that it is wrong but what it leads to.
+    const bool weighs = b.order < a.order || (IsProven(b) && !explains(i, j));
+    const bool little = a.Evidence() == 0 || (a.Evidence() == 1 && a.call == kNoId && IsProven(b));
+    if (little && b.Evidence() > 0 && weighs && effects[i].Meets(effects[j])) return true;
+  }
+  return false;
+}
+
 // The earliest first. But another way to compute the same meets the wrong value somewhere, and
 // looks wrong itself from there on: one whose effects another one explains, with more besides,
 // gives way.
@@ -98,34 +126,21 @@ std::vector<Candidate> Exposure::Rank(std::vector<Candidate> found) {
                                of_golden = Reversed(exposed_golden_, r_.g.values.size());
                                contradictions = Contradictions();
                              });
-  std::vector<Places> effects(n);
-  ThreadPool::Default().ParallelFor(
-      n, [&](size_t i) { effects[i] = Explained(found[i], of_target, of_golden, contradictions); });
-  const auto explains = [&](size_t i, size_t j) { return effects[i].Includes(effects[j]); };
-  const auto gives_way = [&](size_t i) {
-    for (size_t j = 0; j < n; ++j) {
-      const Candidate &a = found[i], &b = found[j];
-      if (i == j) continue;
-      // A right value at another place has no effects that are known: other ranks may have them.
-      const bool unknown =
-          exchanges && effects[i].empty() && a.call != kNoId && r_.IsRight(a.value);
-      const bool within = explains(j, i) && !(unknown && a.order < b.order);
-      const bool less =
-          within && (effects[i].size() < effects[j].size() || a.Evidence() < b.Evidence());
-      if (less && (b.Evidence() != 1 || (a.Evidence() == 0 && b.order < a.order))) return true;
-      // Of a call that only one run makes nothing tells that it is wrong but what it leads to.
-      const bool weighs = b.order < a.order || (IsProven(b) && !explains(i, j));
-      const bool little =
-          a.Evidence() == 0 || (a.Evidence() == 1 && a.call == kNoId && IsProven(b));
-      if (little && b.Evidence() > 0 && weighs && effects[i].Meets(effects[j])) return true;
-    }
-    return false;
+  Weighed all{std::span(found).first(n), std::vector<Places>(n), exchanges};
+  ThreadPool::Default().ParallelFor(n, [&](size_t i) {
+    all.effects[i] = Explained(found[i], of_target, of_golden, contradictions);
+  });
+  const auto ranked = [&](bool made_of_it) {
+    std::vector<Candidate> first, later;
+    for (size_t i = 0; i < found.size(); ++i)
+      (i < n && GivesWay(all, i, made_of_it) ? later : first).push_back(found[i]);
+    const bool speaks = std::ranges::any_of(first, std::mem_fn(&Candidate::Evidence));
+    first.insert(first.end(), later.begin(), later.end());
+    return std::pair(std::move(first), speaks);
   };
-  std::vector<Candidate> first, later;
-  for (size_t i = 0; i < found.size(); ++i)
-    (i < n && gives_way(i) ? later : first).push_back(found[i]);
-  first.insert(first.end(), later.begin(), later.end());
-  return first;
+  // Where nothing speaks for any that is left, it may be that all others gave way to such values.
+  auto [order, speaks] = ranked(false);
+  return speaks ? order : ranked(true).first;
 }
 
 // A module is as wrong as the calls inside of it: where one of these is a candidate, too, it says
