@@ -132,6 +132,22 @@ TEST(ExactBitsTest, RoundingIsAllowedWhereUnrecordedCodeBegins) {
   EXPECT_TRUE(exact({.weight = kRounding, .optimizer = true}));
 }
 
+// Of data with missing numbers only the bits tell that they came in another order.
+TEST(ExactBitsTest, OtherDataAreKnownBesideNaN) {
+  const auto run = [](const char* data, double error) {
+    constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+    DumpBuilder b;
+    b.Call("Tensor.nan_to_num.0.forward");
+    b.In(Numbers(kMissing, kMissing, kMissing, kMissing).Print(data));
+    b.Out(Value(2, error).Print(error == 0 ? "2" : "2'"));
+    b.dump().provenance = kHere;
+    b.dump().dialect = Dialect::kMsprobe27;
+    return b.Take();
+  };
+  EXPECT_EQ(MustCompare(run("1'", kRounding), run("1", 0)).exact, "");
+  EXPECT_NE(MustCompare(run("1", kRounding), run("1", 0)).exact, "") << "the same data";
+}
+
 TEST(ExactBitsTest, TheCallerDecides) {
   CompareOptions options;
   options.exactness = Exactness::kTolerant;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -256,6 +257,40 @@ TEST(Orders, RowsThatWereMovedDoNotMeetThoseThatWereNot) {
   EXPECT_EQ(Runs(MovedOn(1), MovedOn(3)).Result(1).strength, Strength::kNone);
   EXPECT_EQ(FirstOf(MovedOn(1), MovedOn(3)), "Torch.roll.0.forward");
   EXPECT_EQ(FirstOf(MovedOn(1), MovedOn(1)), "none");
+}
+
+// Measurements of which some are missing, and what is made of the others.
+Dump WithMissing(const Matrix& given) {
+  constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+  const auto is_large = [](float v) { return v > 1; };
+  const Matrix x = given.Map([&](float v) { return is_large(v) ? kMissing : v; });
+  test::Tensor unknown = x.Recorded();
+  unknown.max = unknown.min = unknown.mean = unknown.norm = kMissing;
+  DumpBuilder b;
+  b.dump().counts.push_back({.nan = std::count_if(given.x.begin(), given.x.end(), is_large)});
+  b.Call("Tensor.nan_to_num.0.forward").In(unknown);
+  b.last().counts = &b.dump().counts.back();
+  Sketch(b, x);
+  Out(b, given.Map([&](float v) { return is_large(v) ? 0 : v; }));
+  return b.Take();
+}
+
+// NaN leaves nothing of the statistics: sketches have the other elements.
+TEST(Orders, BesideNaNTheOtherElementsTellTheRows) {
+  const Matrix x = Matrix::Random(kRows, 1);
+  const auto data = [](const Runs& runs) -> const Relation& {
+    return runs.relations.of(runs.target.Takes(0)[0].value);
+  };
+  const Runs reversed(WithMissing(x.Take(Reversed())), WithMissing(x));
+  EXPECT_EQ(data(reversed).strength, Strength::kSame);
+  EXPECT_TRUE(data(reversed).proven);
+  EXPECT_EQ(reversed.Result(0).strength, Strength::kSame);
+  Matrix changed = x;
+  const auto small =
+      std::find_if(changed.x.begin(), changed.x.end(), [](float v) { return v < 0; });
+  *small *= 2;
+  const Runs other(WithMissing(changed), WithMissing(x));
+  EXPECT_EQ(data(other).strength, Strength::kNone);
 }
 
 }  // namespace

@@ -73,6 +73,33 @@ bool IsReceived(const Dump& dump, const Record& record, const Leaf& leaf) {
   return exchange && PartOf(*exchange, record, leaf) == ExchangePart::kReceived;
 }
 
+// Whether a row has other bits, of which NaN on both sides leaves nothing else to judge.
+bool HasOtherBits(const Comparison& c, uint32_t row) {
+  const std::string_view mine = c.target.leaves[c.rows[row].target].fingerprint,
+                         golden = c.golden.leaves[c.rows[row].golden].fingerprint;
+  return c.measures[row].verdict == RowVerdict::kUnknown && !mine.empty() && !golden.empty() &&
+         mine != golden;
+}
+
+// Whether the elements of a weight stand in another order: sums of its rows run in another order.
+bool IsReordered(const Comparison& c, uint32_t row, const FingerprintSet& weights) {
+  return c.measures[row].verdict == RowVerdict::kNoise &&
+         c.measures[row].reason == Reason::kOtherBits &&
+         weights.Has(c.target.leaves[c.rows[row].target].fingerprint);
+}
+
+// Whether a call takes a tensor, as a step takes its data.
+bool IsGiven(const Record& record, const Leaf& leaf) {
+  return leaf.slot != Slot::kOutput && leaf.slot != Slot::kParameter &&
+         leaf.kind == LeafKind::kTensor && record.direction == Direction::kForward &&
+         !IsOptimizerCall(record.api);
+}
+
+// Whether an optimizer makes it.
+bool IsStepped(const Record& record, const Leaf& leaf) {
+  return IsOptimizerCall(record.api) && leaf.slot == Slot::kOutput;
+}
+
 // Whether the first value with other bits is one that no recorded call of this process made: then
 // code between the recorded calls or inside of an optimizer computes it in another way (the weight
 // of a parametrization), or another process computes what it sends in another way. What is no
@@ -91,21 +118,14 @@ bool BeginsUnrecorded(const Comparison& c) {
       if (!c.target.AllocationOf(c.rows[i].target).empty()) continue;  // nobody has written it
       const Leaf& leaf = c.target.leaves[c.rows[i].target];
       const Record& record = c.target.records[pair.target];
-      const auto arrives = [&] {
-        return leaf.slot != Slot::kOutput && leaf.slot != Slot::kParameter &&
-               leaf.kind == LeafKind::kTensor && record.direction == Direction::kForward &&
-               !IsOptimizerCall(record.api) && !made.Has(leaf.fingerprint);
-      };
+      const auto arrives = [&] { return IsGiven(record, leaf) && !made.Has(leaf.fingerprint); };
       const auto received = [&] { return IsReceived(c.target, record, leaf); };
       const RowVerdict verdict = c.measures[i].verdict;
-      // A weight whose elements stand in another order: sums of its rows run in another order.
-      if (verdict == RowVerdict::kNoise && c.measures[i].reason == Reason::kOtherBits &&
-          weights.Has(leaf.fingerprint))
-        return true;
-      if (verdict == RowVerdict::kDiffers) return !data_arrived && arrives() && !received();
+      if (IsReordered(c, i, weights)) return true;
+      if (verdict == RowVerdict::kDiffers || (HasOtherBits(c, i) && arrives()))
+        return !data_arrived && arrives() && !received();
       if (verdict == RowVerdict::kNoise) {
-        return arrives() || received() ||
-               (IsOptimizerCall(record.api) && leaf.slot == Slot::kOutput);
+        return arrives() || received() || IsStepped(record, leaf);
       }
       data_arrived = data_arrived || (verdict == RowVerdict::kEqual && arrives());
       if (leaf.slot == Slot::kOutput) made.Insert(leaf.fingerprint);

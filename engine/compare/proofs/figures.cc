@@ -172,13 +172,19 @@ std::span<const int32_t> Figures::RowsOf(ValueId v, ValueId w) const {
   return found->second;
 }
 
+// Beside NaN a sketch has the other elements alone; 0: all elements are numbers.
+static double NormBesideNaN(const Moments& b, const RowSketch& y) {
+  return b.not_finite > 0 ? std::sqrt(std::max(y.sums.squares, 0.0)) : 0;
+}
+
 Gap Figures::Between(ValueId v, ValueId w, double terms) const {
   const Moments &a = t_.values[v].moments, &b = g_.values[w].moments;
   Gap gap{.moments = MomentsApart(a, b, terms)};
   gap.in_order = gap.rows = gap.moments;
   if (std::isinf(gap.moments)) return gap;
-  const double size = std::max(b.Rms(), terms) * std::sqrt(static_cast<double>(b.n));
+  const double norm = std::max(b.Rms(), terms) * std::sqrt(static_cast<double>(b.n));
   const auto compare = [&](const RowSketch& x, const RowSketch& y) {
+    const double size = std::max(norm, NormBesideNaN(b, y));
     const double rows = RowsApart(x.sums.rows, x.sums.squares, y.sums.rows, y.sums.squares, size);
     if (x.joined || y.joined) {
       CompareJoined(x, y, size, &gap);
@@ -206,7 +212,7 @@ Gap Figures::Between(ValueId v, ValueId w, double terms) const {
   }
   if (far < 0 && !other) return gap;
   gap.compared = true;
-  gap.in_order = other ? kInfinity : Of(far, size);
+  gap.in_order = other ? kInfinity : Of(far, norm);
   return gap;
 }
 

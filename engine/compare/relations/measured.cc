@@ -96,8 +96,11 @@ std::optional<Apart> Relations::BySketches(ValueId v, ValueId w, double size, do
   for (const RowSketch& mine : t.SketchesOf(v)) {
     for (const RowSketch& other : g.SketchesOf(w)) {
       if (mine.columns != other.columns || mine.rows != other.rows) continue;
-      return DistanceOf(mine, Times(factor, other),
-                        size * std::sqrt(static_cast<double>(g.values[w].moments.n)));
+      const Moments& b = g.values[w].moments;
+      double norm = size * std::sqrt(static_cast<double>(b.n));
+      // NaN leaves no norm: that of the other elements, which alone a sketch has.
+      if (b.not_finite > 0) norm = std::max(norm, std::sqrt(std::max(other.sums.squares, 0.0)));
+      return DistanceOf(mine, Times(factor, other), norm);
     }
   }
   return std::nullopt;
