@@ -108,5 +108,82 @@ TEST(Padding, IsNotDoubtfulWithoutSketches) {
   EXPECT_FALSE(runs.Result(0).doubtful);
 }
 
+// A matrix that arrives, of as many rows as `x`, with further columns; and what calls make of it.
+struct Wide {
+  std::vector<float> before, after;  // of each row
+  bool added = false;                // by the second call
+};
+Dump Filled(const Matrix& x, const Wide& wide) {
+  const auto widened = [&](bool wider, float more) {
+    std::vector<float> all;
+    for (int i = 0; i < x.rows(); ++i) {
+      std::vector<float> row(x.x.begin() + i * kColumns, x.x.begin() + (i + 1) * kColumns);
+      if (wider) {
+        row.insert(row.begin(), wide.before.begin(), wide.before.end());
+        row.insert(row.end(), wide.after.begin(), wide.after.end());
+      }
+      for (const float each : row) all.push_back(each + more);
+    }
+    return all;
+  };
+  DumpBuilder b;
+  const auto record = [&](bool made, const std::vector<float>& all) {
+    const int64_t extents[] = {x.rows(), static_cast<int64_t>(all.size()) / x.rows()};
+    const test::Tensor recorded = test::Recorded(
+        all, "[" + std::to_string(extents[0]) + ", " + std::to_string(extents[1]) + "]");
+    made ? b.Out(recorded) : b.In(recorded);
+    const TensorView view{
+        .data = all.data(), .dtype = DType::kFloat32, .ndim = 2, .shape = extents};
+    std::string text;
+    AppendSketch(&text, kernels::ComputeSketch(view).value());
+    const auto leaf = static_cast<uint32_t>(b.dump().leaves.size() - 1);
+    b.dump().sketches.push_back({leaf, b.dump().arena.emplace_back(text)});
+  };
+  b.Call("Torch.f.0.forward");
+  record(false, widened(!wide.added, 0));
+  record(true, widened(!wide.added, 2));
+  b.Call("Torch.g.0.forward");
+  record(false, widened(!wide.added, 2));
+  record(true, widened(true, 4));
+  return b.Take();
+}
+
+void ExpectPadded(const Relation& r) {
+  EXPECT_EQ(r.strength, Strength::kNear);
+  EXPECT_EQ(r.proof, Proof::kPadded);
+  EXPECT_TRUE(r.proven);
+}
+
+TEST(Padding, FurtherColumnsMayBeOfOneNumber) {
+  const Matrix x = Matrix::Random(6, 1);
+  const std::vector<Wide> fills = {{{}, {1.5F, 1.5F, 1.5F}}, {{-100, -100}, {}}, {{}, {0, 0}}};
+  for (const Wide& fill : fills) {
+    for (const bool more : {true, false}) {
+      const Runs runs(Filled(x, more ? fill : Wide()), Filled(x, more ? Wide() : fill));
+      ExpectPadded(runs.relations.of(runs.target.Takes(0)[0].value));
+      for (const CallId call : {0, 1}) ExpectPadded(runs.Result(call));
+    }
+  }
+}
+
+TEST(Padding, OtherFurtherColumnsAreNoPadding) {
+  const Matrix x = Matrix::Random(6, 1);
+  const auto strength = [&x](const Matrix& mine, const Wide& fill, CallId call) {
+    const Runs runs(Filled(mine, fill), Filled(x, {}));
+    return runs.Result(call).strength;
+  };
+  EXPECT_EQ(strength(x, {{}, {1.5F, 2.5F}}, 0), Strength::kNone) << "two numbers";
+  EXPECT_EQ(strength(x, {{1.5F}, {1.5F}}, 0), Strength::kNone) << "on both sides";
+  Matrix swapped = x;  // the same moments
+  std::swap(swapped.x[1], swapped.x[5]);
+  EXPECT_EQ(strength(swapped, {{}, {1.5F, 1.5F}}, 0), Strength::kNone) << "other rows";
+  const Matrix row = Matrix::Random(1, 2);
+  const Runs one(Filled(row, {{}, {1.5F, 1.5F}}), Filled(row, {}));
+  EXPECT_EQ(one.Result(0).strength, Strength::kNone) << "labels of a larger batch";
+  // A call that adds columns does what its partner does not.
+  EXPECT_EQ(strength(x, {{}, {1.5F, 1.5F}, true}, 0), Strength::kEqual);
+  EXPECT_EQ(strength(x, {{}, {1.5F, 1.5F}, true}, 1), Strength::kNone);
+}
+
 }  // namespace
 }  // namespace msprobe::compare::relations
