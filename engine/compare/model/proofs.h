@@ -36,7 +36,7 @@ enum class Proof : uint8_t {
   kPieceOfWeight,
   kReordered,   // its columns stand in another order, as those of what it was made of
   kTransposed,  // the golden holds the matrix transposed
-  kPadded,      // the rows of the golden, and zeros, equal rows or columns of one number besides
+  kPadded,      // it has the rows of the golden and equal ones besides, or the other way
   kPairs,       // complex numbers for the pairs of real ones of the golden, or the other way
   kPolar,    // of one angle: complex numbers of modulus 1 for cosines and sines, or the other way
   kIndex,    // by what is taken with it

@@ -442,8 +442,7 @@ class Checker {
     return right ? "" : "no call makes something right of it";
   }
 
-  // What is further is zeros; or it is made of a padded value, or arrives, and is one number; or it
-  // is rows that are equal and made of a padded value.
+  // The further rows are zeros, or equal and made of a padded value.
   Defect Padded(const ProofStep& step) const {
     const Value &a = t_.values[step.value], &b = g_.values[step.golden];
     if (a.dtype.dtype() != b.dtype.dtype() || a.moments.n == b.moments.n)
@@ -451,7 +450,7 @@ class Checker {
     if (!figures_.StandAtOnePlace(step.value, step.golden))
       return "they stand at no place together";
     const Padding padding = figures_.PaddingOf(step.value, step.golden, step.terms);
-    if (!padding.zeros && !(padding.filled && a.maker == kNoId)) {
+    if (!padding.zeros) {
       bool padded = false;
       for (const ValueId w : t_.InputsOf(step.value, false)) {
         const Premise* each = PremiseOf(step, w);

@@ -262,50 +262,6 @@ double Figures::Between(const relations::Together& together, bool* told) const {
   return std::max(moments, Of(std::abs(x.beside - y.beside), size));
 }
 
-// How far a tensor is from one with fewer columns, which has c in the others. The sum of the phases
-// of k columns from column b on is e^(iTb) (1 - e^(iTk)) / (1 - e^(iT)).
-static double FilledApart(const RowSketch& x, const RowSketch& y, double c, double size) {
-  const auto phase = [](int64_t column) {
-    return kernels::PhaseOf(kernels::kColumnStep * static_cast<uint64_t>(column));
-  };
-  const int64_t k = x.columns - y.columns;
-  const auto apart = [&](int64_t turned, int64_t from) {
-    const auto row = c * phase(from) * (1.0 - phase(k)) / (1.0 - phase(1));
-    const auto rows = static_cast<double>(x.rows) * row, given = phase(turned) * y.sums.rows;
-    // |y + row|^2, of each row
-    const double squares = y.sums.squares + (std::conj(row) * (2.0 * given + rows)).real();
-    return RowsApart(x.sums.rows, x.sums.squares, given + rows, squares, size);
-  };
-  return std::min(apart(0, y.columns), apart(k, 0));
-}
-
-// By the columns that one has besides those of the other; nothing changes where they are not of one
-// number.
-void Figures::AddFilled(ValueId v, ValueId w, double size, Padding* padding) const {
-  const Moments &a = t_.values[v].moments, &b = g_.values[w].moments;
-  const bool more = a.n > b.n;
-  const Moments &longer = more ? a : b, &shorter = more ? b : a;
-  const auto k = static_cast<double>(longer.n - shorter.n);
-  double c = (longer.mean * static_cast<double>(longer.n) -
-              shorter.mean * static_cast<double>(shorter.n)) /
-             k;
-  if (!t_.values[v].IsFloat()) c = std::round(c);
-  for (const double end : {longer.high, longer.low}) {
-    if (t_.values[v].IsFloat() && std::abs(c - end) <= 1e-3 * std::abs(end)) c = end;
-  }
-  const double squares = std::pow(longer.norm, 2) - std::pow(shorter.norm, 2);
-  if (!(std::abs(squares - k * c * c) <= 8 * kStatisticsDigits * std::pow(longer.norm, 2))) return;
-  for (const RowSketch& x : t_.SketchesOf(v)) {
-    for (const RowSketch& y : g_.SketchesOf(w)) {
-      if (x.rows != y.rows || x.rows == 1 || x.columns == y.columns || x.joined || y.joined ||
-          padding->filled)
-        continue;
-      padding->error = more ? FilledApart(x, y, c, size) : FilledApart(y, x, c, size);
-      padding->filled = true;
-    }
-  }
-}
-
 Padding Figures::PaddingOf(ValueId v, ValueId w, double terms) const {
   Moments a = t_.values[v].moments;
   const Moments b = g_.values[w].moments;
@@ -343,7 +299,6 @@ Padding Figures::PaddingOf(ValueId v, ValueId w, double terms) const {
     }
     break;
   }
-  if (!padding.zeros && std::isinf(padding.error)) AddFilled(v, w, size, &padding);
   return padding;
 }
 

@@ -32,9 +32,8 @@ struct Gap {
 
 // How far a value is from one of the golden that has fewer rows, or more.
 struct Padding {
-  double error = 0;    // infinity: what is further is neither zeros, nor equal rows, nor one number
+  double error = 0;    // infinity: the further rows are neither zeros nor equal
   bool zeros = false;  // both have equally many numbers besides zeros
-  bool filled = false;  // one has further columns, all of one number
 };
 
 // How far complex numbers are from pairs of real ones.
@@ -73,7 +72,6 @@ class Figures {
   double MostTerms(ValueId value) const { return most_terms_[value]; }
 
  private:
-  void AddFilled(ValueId value, ValueId golden, double size, Padding* padding) const;
   std::vector<std::pair<ValueId, double>> GradientsBeside() const;
   void FindMostTerms(const relations::Carried& before);
   double TermsFrom(ValueId value) const;

@@ -10,8 +10,6 @@
 namespace msprobe::compare::relations {
 namespace {
 
-constexpr double kNearEnd = 1e-3;  // relative
-
 bool AreTransposed(const Value& a, const Value& b) {
   const auto mine = a.shape.extents(), other = b.shape.extents();
   return mine.size() == 2 && other.size() == 2 && mine[0] == other[1] && mine[1] == other[0] &&
@@ -34,25 +32,6 @@ double DistanceWithZeros(Moments a, Moments b, double terms) {
 bool Holds(const Moments& longer, const Moments& shorter, double bound) {
   const double near = bound * shorter.Size();
   return longer.high >= shorter.high - near && longer.low <= shorter.low + near;
-}
-
-// The number of which the further elements of the longer one are, if they are all one; none: their
-// squares are other ones.
-std::optional<double> NumberOfFurther(const Moments& longer, const Moments& shorter, bool rounds) {
-  const auto sum = [](const Moments& m) { return m.mean * static_cast<double>(m.n); };
-  const auto further = static_cast<double>(longer.n - shorter.n);
-  double number = (sum(longer) - sum(shorter)) / further;
-  if (rounds) {
-    // What pads is mostly an end of the range, and known more exactly there.
-    for (const double end : {longer.high, longer.low}) {
-      if (std::abs(number - end) <= kNearEnd * std::abs(end)) number = end;
-    }
-  } else {
-    number = std::round(number);
-  }
-  const double squares = longer.norm * longer.norm, few = 8 * kDigits * squares;
-  const double left = squares - shorter.norm * shorter.norm - further * number * number;
-  return std::abs(left) <= few ? std::optional(number) : std::nullopt;
 }
 
 // Whether the moduli of one may be those of pairs of the other.
@@ -102,7 +81,7 @@ bool Relations::IsMadeOfPadded(ValueId v) const {
 
 // A batch that one run pads more than the other: a value has the rows of its partner, and zeros
 // besides, which add nothing to its sums; or, if it is made of a padded value, what is computed of
-// zeros: rows that are equal; or columns of one number.
+// zeros: rows that are equal.
 std::optional<Relation> Relations::AsPadded(ValueId v, ValueId w, double bound) const {
   const Value &value = t.values[v], &other = g.values[w];
   const Moments &a = value.moments, &b = other.moments;
@@ -119,7 +98,6 @@ std::optional<Relation> Relations::AsPadded(ValueId v, ValueId w, double bound) 
   const bool zeros = a.zeros >= 0 && b.zeros >= 0 && a.n - a.zeros == b.n - b.zeros;
   const bool made_of_padded = !zeros && value.IsFloat() && IsMadeOfPadded(v);
   r.error = zeros ? DistanceWithZeros(a, b, terms) : kInfinity;
-  FindFilledColumns(v, w, &r);
   for (RowSketch mine : t.SketchesOf(v)) {
     for (RowSketch there : g.SketchesOf(w)) {
       if (mine.columns != there.columns || r.proven) continue;
@@ -132,27 +110,6 @@ std::optional<Relation> Relations::AsPadded(ValueId v, ValueId w, double bound) 
     }
   }
   return r.error <= r.bound ? std::optional(r) : std::nullopt;
-}
-
-// Whether one of them has the columns of the other, and further ones of one number. A call that
-// makes such columns of what is not padded so does something that its partner does not.
-void Relations::FindFilledColumns(ValueId v, ValueId w, Relation* r) const {
-  const Moments &a = t.values[v].moments, &b = g.values[w].moments;
-  const bool more = a.n > b.n, rounds = t.values[v].IsFloat();
-  const auto number = more ? NumberOfFurther(a, b, rounds) : NumberOfFurther(b, a, rounds);
-  if (!number || (*number != 0 && t.values[v].maker != kNoId && !IsMadeOfPadded(v))) return;
-  const double size =
-      std::max(b.Rms(), rounds ? Terms(v) : 0) * std::sqrt(static_cast<double>(b.n));
-  for (const RowSketch& mine : t.SketchesOf(v)) {
-    for (const RowSketch& there : g.SketchesOf(w)) {
-      const double error =
-          DistanceOfFilled(more ? mine : there, more ? there : mine, *number, size);
-      // The further numbers of one row may be equal by chance.
-      if (r->proven || mine.rows == 1 || !(error <= r->bound)) continue;
-      if (std::isinf(r->error)) r->error = error;  // else its numbers besides zeros tell
-      r->proven = true;
-    }
-  }
 }
 
 // Complex numbers where the golden has their real and imaginary parts side by side, or the other

@@ -238,7 +238,6 @@ class Relations {
                      std::span<const ValueId> more);
   bool IsMadeOfPadded(ValueId v) const;
   std::optional<Relation> AsPadded(ValueId v, ValueId w, double bound) const;
-  void FindFilledColumns(ValueId v, ValueId w, Relation* r) const;
   std::optional<Relation> AsPairs(ValueId v, ValueId w, double bound) const;
   std::optional<Relation> AsAnyPairs(ValueId v, ValueId w, double bound) const;
   void RelatePolar(CallId call);

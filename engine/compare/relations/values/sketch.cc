@@ -162,29 +162,6 @@ double DistanceOfPadded(const RowSketch& longer, const RowSketch& shorter, doubl
                   2 * size * Root(std::max(longer.sums.squares, shorter.sums.squares)));
 }
 
-double DistanceOfFilled(const RowSketch& wider, const RowSketch& narrower, double number,
-                        double size) {
-  constexpr int64_t kMostColumns = 4096;  // that are added
-  const int64_t further = wider.columns - narrower.columns;
-  if (!AllKnown(wider) || !AllKnown(narrower) || wider.joined || narrower.joined ||
-      wider.rows != narrower.rows || further <= 0 || further > kMostColumns)
-    return kInfinity;
-  const auto phase = [](int64_t column) {
-    return kernels::PhaseOf(kernels::kColumnStep * static_cast<uint64_t>(column));
-  };
-  const auto rows = static_cast<double>(wider.rows);
-  const auto distance = [&](int64_t others, int64_t begin) {
-    std::complex<double> filled;  // of one row
-    for (int64_t j = begin; j < begin + further; ++j) filled += number * phase(j);
-    const std::complex<double> x = phase(others) * narrower.sums.rows;
-    const double squares =
-        narrower.sums.squares + rows * std::norm(filled) + 2 * (std::conj(filled) * x).real();
-    return std::max(Relative(std::abs(wider.sums.rows - (x + rows * filled)), size),
-                    Relative(std::abs(Root(wider.sums.squares) - Root(squares)), size));
-  };
-  return std::min(distance(0, narrower.columns), distance(further, 0));
-}
-
 double DistanceSideBySide(std::span<const RowSketch> a, std::span<const RowSketch> b, double size) {
   if (!AllKnown(a) || !AllKnown(b)) return kInfinity;
   const SummedRows x = JoinRows(a), y = JoinRows(b);

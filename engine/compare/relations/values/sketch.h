@@ -58,10 +58,5 @@ double DistanceSideBySide(std::span<const RowSketch> a, std::span<const RowSketc
 // themselves: of k rows r these add k r to the sum of rows and k |r|^2 to the sum of squares.
 // Infinity: it is not longer, or the further rows are too small to tell.
 double DistanceOfPadded(const RowSketch& longer, const RowSketch& shorter, double size);
-// How far a tensor is from one that has as many rows, and fewer columns, if the further columns are
-// `number`, and all before the others or all after them. A row x of which these columns sum up to d
-// becomes x + d: the sum of squares has |d|^2 + 2 Re(d* x) more. Infinity: it is not wider.
-double DistanceOfFilled(const RowSketch& wider, const RowSketch& narrower, double number,
-                        double size);
 
 }  // namespace msprobe::compare::relations
