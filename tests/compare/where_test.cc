@@ -233,7 +233,7 @@ TEST(Where, TheCallerWhoseCodeIsAnotherOne) {
 // A call that only the golden makes, by a function that both runs use elsewhere: the statement that
 // the target does not have.
 TEST(Where, TheStatementThatOneRunDoesNotHave) {
-  const auto run = [](bool scales_truth) {
+  const auto run = [](bool scales_truth, bool elsewhere = true) {
     DumpBuilder b;
     const auto scaled = [&](int index, int line, const test::Tensor& x, const test::Tensor& y) {
       b.Call("Torch.div." + std::to_string(index) + ".forward").In(x).Out(y);
@@ -243,7 +243,7 @@ TEST(Where, TheStatementThatOneRunDoesNotHave) {
       b.From("train.py", 7, "loss = model(batch)", "step");
     };
     const test::Tensor truth = Numbers(6, -3, 0.5, 9), small = Numbers(3, -1.5, 0.25, 4.5);
-    scaled(0, 10, Numbers(1, -1, 0, 3), Numbers(0.5, -0.5, 0, 1.5));
+    if (elsewhere) scaled(0, 10, Numbers(1, -1, 0, 3), Numbers(0.5, -0.5, 0, 1.5));
     if (scales_truth) scaled(1, 11, truth, small);
     b.Call("Torch.g.0.forward").In(Numbers(0.5, -0.5, 0, 1.5)).In(scales_truth ? small : truth);
     b.Out(Numbers(scales_truth ? 4 : 5, -1, 0, 6)).At("net.py", 12, "return g(past, truth)");
@@ -255,6 +255,10 @@ TEST(Where, TheStatementThatOneRunDoesNotHave) {
   EXPECT_EQ(missing.caller_line, "net.py:11 in forward: truth = self.scaled(truth)");
   const FirstDivergence added = MustCompare(run(true), run(false)).first;
   EXPECT_EQ(added.caller_line, "net.py:11 in forward: truth = self.scaled(truth)");
+  // Of lines that the target has nowhere, the one that calls the others.
+  const FirstDivergence alone = MustCompare(run(false, false), run(true, false)).first;
+  EXPECT_EQ(alone.source_line, "net.py:3 in scaled: return x / self.std");
+  EXPECT_EQ(alone.caller_line, "net.py:11 in forward: truth = self.scaled(truth)");
 }
 
 }  // namespace
