@@ -128,8 +128,8 @@ struct FirstDivergence {
   // "layers.3.mlp (LlamaMLP)": the module in which an API ran; "" for calls of modules, and when it
   // is not known.
   std::string module;
-  // "train.py:41 in forward: y = F.gelu(x)", of the model's code. When that is a package:
-  // the line of the user's own code that called it (UserSourcePlace in source_line.h).
+  // "train.py:41 in forward: y = F.gelu(x)", of the model's code; and the lines of the program from
+  // which it was called, where they say more (CodePlace in source_places.h).
   std::string source_line, caller_line;
   // The golden's line, where its code is another one (CodePlaceOf in source_places.h); else "".
   std::string golden_line;
